@@ -10,7 +10,7 @@ Real sockets on loopback, in the test's own nursery: nothing of the product is r
 
 Scripted replies are used in the order in which requests arrive; afterwards, and always when `answer_with` was
 given a function, that function decides (by default it answers "ok"). Which format is spoken depends on the
-path alone: `/v1/chat/completions`, `/v1/messages` or `/api/chat`.
+path alone, without its query: it ends with `/chat/completions`, `/messages` or `/api/chat`.
 """
 
 from __future__ import annotations
@@ -316,15 +316,16 @@ def _chunked(data: bytes) -> bytes:
 
 def body_of(request: Request, reply: Reply) -> Iterator[bytes]:
     """The answer's body in the pieces in which it is sent."""
+    path = request.path.partition("?")[0]
     if reply.raw is not None:
         yield reply.raw
     elif reply.status != 200:
-        yield _error(request.path, reply)
-    elif request.path.endswith("/chat/completions"):
+        yield _error(path, reply)
+    elif path.endswith("/chat/completions"):
         yield from _openai_stream(request, reply) if _wants_stream(request) else [_openai(request, reply)]
-    elif request.path.endswith("/messages"):
+    elif path.endswith("/messages"):
         yield from _anthropic_stream(request, reply) if _wants_stream(request) else [_anthropic(request, reply)]
-    elif request.path.endswith("/api/chat"):
+    elif path.endswith("/api/chat"):
         yield from _ollama(request, reply, streamed=_wants_stream(request))
     else:
         yield b'{"error": {"message": "no such path"}}'

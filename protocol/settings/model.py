@@ -31,14 +31,17 @@ from .api import ApiSettings
 
 Json = Any
 
-CLIENT_TYPES = ("openai", "openai-compatible", "claude", "anthropic", "gemini", "ollama", "local")
+CLIENT_TYPES = ("openai", "openai-compatible", "azure-openai", "claude", "anthropic", "gemini", "ollama", "local")
 """Types of clients that can be used."""
 
-LATER_TYPES = ("cohere", "azure-openai", "vertexai", "bedrock")
+LATER_TYPES = ("cohere", "vertexai", "bedrock")
 """Types of clients that Loki knows and whose models can't chat here yet."""
 
 KNOWLEDGE_TYPES = ("cohere",)
 """Those of them that can be used for knowledge: models of the types `embedding` and `reranker`."""
+
+KEYS_OF_TYPES = {"api_version": ("azure-openai",)}
+"""Keys of clients that not every client has, and the types that have them."""
 
 MODEL_TYPES = ("chat", "embedding", "reranker")
 """What models are for."""
@@ -91,12 +94,17 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One provider. Without `models` any model name is accepted. Limits are those of each model that has none."""
+    """One provider. Without `models` any model name is accepted. Limits are those of each model that has none.
+
+    Attributes:
+        api_version: of the interface; for Azure.
+    """
 
     type: str
     name: str = ""
     api_base: str = ""
     api_key: str = ""
+    api_version: str = ""
     models: tuple[ModelSettings, ...] = ()
     extra: Extra = Extra()
     max_concurrency: int | None = None

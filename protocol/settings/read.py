@@ -18,7 +18,16 @@ from ..source import parse_mapping
 from ..tree import Entry, Mapping, Node, Path, Scalar, is_null
 from .api_checks import api_problems
 from .keys import KEPT, Kept, bare, from_text
-from .model import CLIENT_TYPES, KNOWLEDGE_TYPES, LATER_TYPES, MODEL_TYPES, ClientSettings, ModelSettings, Settings
+from .model import (
+    CLIENT_TYPES,
+    KEYS_OF_TYPES,
+    KNOWLEDGE_TYPES,
+    LATER_TYPES,
+    MODEL_TYPES,
+    ClientSettings,
+    ModelSettings,
+    Settings,
+)
 
 Json = Any
 
@@ -135,6 +144,9 @@ class _Reading(Reading):
                 hint = did_you_mean(client.type, CLIENT_TYPES)
                 at.error("unknown_client", f"unknown client type '{client.type}'", expected=expected, hint=hint)
             return None
+        for key, types in KEYS_OF_TYPES.items():
+            if key in part.entries and client.type not in types:
+                part.key(key).warn("ignored_key", f"`{key}` is ignored: it is for clients of type {' or '.join(types)}")
         return msgspec.structs.replace(client, name=client.name or client.type)
 
     def _later(self, part: Cursor, client: ClientSettings) -> None:

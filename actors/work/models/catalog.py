@@ -19,7 +19,7 @@ import msgspec
 from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage, Turn, UserTurn, parts_of
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
 from ....protocol.settings import KNOWLEDGE_TYPES, LATER_TYPES, ClientSettings, ModelSettings, Settings
-from . import anthropic, gemini, ollama, openai, providers, weights
+from . import anthropic, azure, gemini, ollama, openai, providers, weights
 from .allowance import Rules
 from .codec import Codec
 from .engines import require_engine
@@ -29,7 +29,7 @@ Task = Literal["embedding", "reranker"]
 """What a model of knowledge is for; the `type` of its entry in `config.yaml`."""
 
 _WHO_CAN: dict[Task, tuple[str, ...]] = {
-    "embedding": ("openai", "openai-compatible", "ollama", "cohere", "gemini", "local"),
+    "embedding": ("openai", "openai-compatible", "azure-openai", "ollama", "cohere", "gemini", "local"),
     "reranker": ("openai-compatible", "cohere", "local"),
 }
 """Types of clients, by what callboard can have their models do."""
@@ -267,9 +267,17 @@ class Catalog:
             engine = str(weights.located(target.name, self._environ))
             return msgspec.structs.replace(target, engine=engine)
         api_base, key = self._door(client, model)
-        codec = _codec(client.type, own=api_base == openai.DEFAULT_BASE)
+        codec: Codec
+        if client.type == "azure-openai":
+            place = azure.azure(api_base, client)
+            codec = azure.AzureCodec(place)
+            if not place.counts_streams:
+                entry = msgspec.structs.replace(entry, no_stream=True)
+        else:
+            codec = _codec(client.type, own=api_base == openai.DEFAULT_BASE)
         return msgspec.structs.replace(
             target,
+            model=entry,
             codec=codec,
             api_base=api_base,
             headers=codec.headers(key) | self._own_headers(),
@@ -318,7 +326,7 @@ class Catalog:
         api_base = self._api_base(client)
         adopted = client.name in self._adopted.values()
         key, variables = (client.api_key, []) if adopted else self._key(client)
-        if not key and api_base in providers.WANT_KEYS:
+        if not key and (api_base in providers.WANT_KEYS or client.type in providers.WANT_KEYS_ANYWHERE):
             tried = " or ".join(variables)
             if adopted:
                 raise CredentialsError(
@@ -360,7 +368,7 @@ class Catalog:
             )
             named = variable or f"`api_base` of client '{client.name}'"
             raise ConfigError(f"{named} is '{base}', not a URL that begins with http:// or https://")
-        return base
+        return azure.azure(base, client).base if client.type == "azure-openai" else base
 
     def _key(self, client: ClientSettings) -> tuple[str, list[str]]:
         """The client's key, and the variables it was looked for in."""

@@ -20,7 +20,7 @@ import msgspec
 
 from ....protocol.errors import GraphMistake
 from ....protocol.problems import did_you_mean
-from ....protocol.settings import ClientSettings, Settings
+from ....protocol.settings import CLIENT_TYPES, ClientSettings, Settings
 from . import anthropic, gemini, ollama, openai
 
 READY_MADE = {
@@ -44,7 +44,12 @@ OF_KNOWLEDGE = {"cohere": "https://api.cohere.com/v2"}
 WANT_KEYS = frozenset(
     {openai.DEFAULT_BASE, anthropic.DEFAULT_BASE, gemini.DEFAULT_BASE, *READY_MADE.values(), *OF_KNOWLEDGE.values()}
 )
+
+WANT_KEYS_ANYWHERE = ("azure-openai",)
+"""Types of clients that have a key wherever they are reached."""
+
 _MORE_VARIABLES = {
+    "azure-openai": "AZURE_OPENAI_API_KEY",
     "openai": "OPENAI_API_KEY",
     "claude": "ANTHROPIC_API_KEY",
     "cohere": "CO_API_KEY",
@@ -135,6 +140,7 @@ def client_of(
         name=provider,
         api_base=elsewhere or own.api_base,
         api_key=api_key or "",
+        api_version=own.api_version,
         extra=own.extra,
         max_concurrency=own.max_concurrency,
         requests_per_minute=own.requests_per_minute,
@@ -156,9 +162,8 @@ def _own(provider: str, settings: Settings) -> ClientSettings:
     client = next((each for each in settings.clients if each.name == provider), None)
     if client is not None:
         return client
-    return ClientSettings(
-        type=BUILT_IN.get(provider, "openai-compatible"), name=provider, api_base=READY_MADE.get(provider, "")
-    )
+    kind = BUILT_IN.get(provider, provider if provider in CLIENT_TYPES else "openai-compatible")
+    return ClientSettings(type=kind, name=provider, api_base=READY_MADE.get(provider, ""))
 
 
 def _elsewhere(own: ClientSettings, base_url: str | None, environ: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 """Encodes requests of providers and decodes their answers: no codec opens a connection.
 
     openai, compatible   POST {base}/embeddings                         and our own engine, which speaks the same
+    azure-openai         the same at Azure's URLs
     ollama               POST {base}/api/embed
     cohere               POST {base}/embed                              version 2
     gemini               POST {base}/models/{model}:batchEmbedContents
@@ -15,6 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ...models.azure import Azure, AzureCodec
 from ...models.codec import bearer, read
 
 Rows = list[list[float]]
@@ -84,6 +86,15 @@ def _from_openai(body: bytes) -> Embedded:
 
 OPENAI = Codec(headers=bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=256)
 COMPATIBLE = Codec(headers=bearer, encode=_to_openai, decode=_from_openai, most=2048, batch=32)
+
+
+def of_azure(place: Azure) -> Codec:
+    """OpenAI's language at a resource of Azure's."""
+
+    def encode(model: str, texts: Sequence[str], query: bool) -> tuple[str, bytes]:
+        return place.path(model, "embeddings"), _to_openai(model, texts, query)[1]
+
+    return msgspec.structs.replace(OPENAI, headers=AzureCodec(place).headers, encode=encode)
 
 
 # --- Ollama
@@ -181,4 +192,4 @@ GEMINI = Codec(
 
 
 BY_TYPE = {"openai": OPENAI, "openai-compatible": COMPATIBLE, "ollama": OLLAMA, "cohere": COHERE, "gemini": GEMINI}
-"""By the type of the client."""
+"""By the type of the client; those of Azure differ by the client itself."""

@@ -20,13 +20,14 @@ from .....protocol.settings import ClientSettings, Settings
 from .....supervisors.actor import Actor
 from .....supervisors.root import Root
 from ...models import weights
+from ...models.azure import azure
 from ...models.catalog import Access, Catalog
 from ...models.codec import bearer
 from ...models.endpoints import Endpoints
 from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
 from . import local
 from .cache import Cached, EmbeddingCache
-from .codecs import BY_TYPE, COMPATIBLE
+from .codecs import BY_TYPE, COMPATIBLE, of_azure
 from .embedder import Embedder
 from .remote import ModelClient, OnUsage, Remote
 from .rerank import MiniLM, RemoteReranker, Reranker
@@ -155,8 +156,8 @@ class Embedders:
         )
 
     def _of_a_client(self, access: Access, batch: int | None) -> Remote:
-        codec = BY_TYPE[access.client.type]
-        model = access.model
+        client, model = access.client, access.model
+        codec = of_azure(azure(access.api_base, client)) if client.type == "azure-openai" else BY_TYPE[client.type]
         each, all_ = model.max_tokens_per_chunk, model.max_input_tokens
         return Remote(
             self._client(access, codec.headers(access.key)),

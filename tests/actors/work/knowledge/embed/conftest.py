@@ -70,7 +70,12 @@ async def made(provider: FakeModels) -> AsyncIterator[Make]:
         on_usage: OnUsage | None = None,
         **fields: Any,
     ) -> Any:
-        base = {"ollama": provider.url, "cohere": f"{provider.url}/v2", "gemini": f"{provider.url}/v1beta"}
+        base = {
+            "azure-openai": provider.url,
+            "cohere": f"{provider.url}/v2",
+            "gemini": f"{provider.url}/v1beta",
+            "ollama": provider.url,
+        }
         options = {"api_base": base.get(type, provider.openai_base), "api_key": "sk-test", **fields}
         models = (ModelSettings(name="m", type="embedding", **model),) if model else ()
         client = ClientSettings(type=type, name="fake", models=models, **options)

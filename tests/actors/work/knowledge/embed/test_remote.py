@@ -41,6 +41,11 @@ BEARER = ("authorization", "Bearer sk-test")
 ASKED: dict[str, tuple[str, tuple[str, str], Any]] = {
     "openai": ("/v1/embeddings", BEARER, {"model": "m", "input": TEXTS}),
     "openai-compatible": ("/v1/embeddings", BEARER, {"model": "m", "input": TEXTS}),
+    "azure-openai": (
+        "/openai/deployments/m/embeddings?api-version=2024-12-01-preview",
+        ("api-key", "sk-test"),
+        {"model": "m", "input": TEXTS},
+    ),
     "ollama": ("/api/embed", BEARER, {"model": "m", "input": TEXTS, "truncate": False}),
     "cohere": (
         "/v2/embed",
@@ -182,6 +187,7 @@ async def test_a_blank_text_is_sent_as_one_that_providers_accept(provider: FakeM
 COUNTS: dict[str, dict[str, Any]] = {
     "openai": {"data": [{"index": 0, "embedding": [3, 4]}], "usage": {"prompt_tokens": 7, "total_tokens": 7}},
     "openai-compatible": {"data": [{"embedding": [3, 4]}], "usage": {"total_tokens": 7}},
+    "azure-openai": {"data": [{"index": 0, "embedding": [3, 4]}], "usage": {"prompt_tokens": 7, "total_tokens": 7}},
     "ollama": {"embeddings": [[3, 4]], "prompt_eval_count": 7},
     "cohere": {"embeddings": {"float": [[3, 4]]}, "meta": {"billed_units": {"input_tokens": 7.0}}},
     "gemini": {"embeddings": [{"values": [3, 4]}], "usageMetadata": {"promptTokenCount": 7}},
@@ -409,7 +415,8 @@ async def test_a_provider_that_refuses_any_length_is_given_up(provider: FakeMode
         ("cohere:embed-v4.0", CredentialsError, "set COHERE_API_KEY or CO_API_KEY"),
         ("gemini:text-embedding-004", CredentialsError, "set GEMINI_API_KEY or GOOGLE_API_KEY"),
         ("claude:sonnet", Unsupported, "have no model of type 'embedding'"),
-        ("azure:e", Unsupported, "type 'azure-openai' are not supported yet"),
+        ("bedrock:e", Unsupported, "type 'bedrock' are not supported yet"),
+        ("azure:e", CredentialsError, "set AZURE_API_KEY or AZURE_OPENAI_API_KEY"),
         ("opena:m", ConfigError, "unknown embedding model 'opena:m'.*did you mean 'openai:...'"),
         ("openai", ConfigError, "write 'openai:<model>'"),
         ("listed:other", ConfigError, "client 'listed' has: listed:e"),
@@ -418,6 +425,7 @@ async def test_a_provider_that_refuses_any_length_is_given_up(provider: FakeMode
 )
 async def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(model: str, error: Any, words: str) -> None:
     clients = (
+        ClientSettings(type="bedrock", name="bedrock"),
         ClientSettings(type="azure-openai", name="azure", api_base="http://x"),
         ClientSettings(
             type="openai-compatible",
