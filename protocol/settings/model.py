@@ -31,14 +31,21 @@ from .api import ApiSettings
 
 Json = Any
 
-CLIENT_TYPES = ("openai", "openai-compatible", "azure-openai", "claude", "anthropic", "gemini", "ollama", "local")
+CLIENT_TYPES = (
+    "openai",
+    "openai-compatible",
+    "azure-openai",
+    "claude",
+    "anthropic",
+    "cohere",
+    "gemini",
+    "ollama",
+    "local",
+)
 """Types of clients that can be used."""
 
-LATER_TYPES = ("cohere", "vertexai", "bedrock")
-"""Types of clients that Loki knows and whose models can't chat here yet."""
-
-KNOWLEDGE_TYPES = ("cohere",)
-"""Those of them that can be used for knowledge: models of the types `embedding` and `reranker`."""
+LATER_TYPES = ("vertexai", "bedrock")
+"""Types of clients that Loki knows and callboard can't reach yet."""
 
 KEYS_OF_TYPES = {"api_version": ("azure-openai",)}
 """Keys of clients that not every client has, and the types that have them."""

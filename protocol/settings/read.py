@@ -21,7 +21,6 @@ from .keys import KEPT, Kept, bare, from_text
 from .model import (
     CLIENT_TYPES,
     KEYS_OF_TYPES,
-    KNOWLEDGE_TYPES,
     LATER_TYPES,
     MODEL_TYPES,
     ClientSettings,
@@ -138,7 +137,8 @@ class _Reading(Reading):
         client = self.fill(ClientSettings, self._known(part), part.path, what="a client", given={"models": models})
         at = part["type"]
         if client.type in LATER_TYPES:
-            self._later(at, client)
+            message = f"clients of type '{client.type}' are not supported yet; this one is left out"
+            at.warn("unsupported_client", message)
         elif client.type not in CLIENT_TYPES:
             if not at.is_broken:
                 hint = did_you_mean(client.type, CLIENT_TYPES)
@@ -148,16 +148,6 @@ class _Reading(Reading):
             if key in part.entries and client.type not in types:
                 part.key(key).warn("ignored_key", f"`{key}` is ignored: it is for clients of type {' or '.join(types)}")
         return msgspec.structs.replace(client, name=client.name or client.type)
-
-    def _later(self, part: Cursor, client: ClientSettings) -> None:
-        """Say what a client of such a type can't be used for, unless it isn't meant for that."""
-        kind, models = client.type, client.models
-        if kind in KNOWLEDGE_TYPES and models and all(model.type != "chat" for model in models):
-            return
-        message = f"clients of type '{kind}' are not supported yet; this one is left out"
-        if kind in KNOWLEDGE_TYPES:
-            message = f"models of a client of type '{kind}' can't chat yet; they can be used for knowledge"
-        part.warn("unsupported_client", message)
 
     def _models(self, client: Cursor) -> Iterator[ModelSettings]:
         """A model is a mapping with a `name`, or its name alone."""

@@ -160,7 +160,6 @@ def test_mistakes_are_errors_with_their_place(text: str, place: tuple[int, int],
         ("clients:\n  - type: claude\n    auth: oauth\n", "`auth` is ignored"),
         ("clients:\n  - type: openai\n    api_version: v1\n", "ignored: it is for clients of type azure-openai"),
         ("clients:\n  - type: openai\n    patch: {}\n", "patches of requests are not applied yet"),
-        ("clients:\n  - type: cohere\n", "can't chat yet; they can be used for knowledge"),
         ("clients:\n  - type: bedrock\n", "not supported yet"),
         ("clients:\n  - type: openai\n    api_key: ${NO_SUCH}\n", "NO_SUCH, which is not set"),
         ("clients:\n  - type: openai\n    api_key: '{{VAULTED}}'\n", "VAULTED, which is not set"),
@@ -186,13 +185,6 @@ clients:
     embedding, reranker = settings.clients[0].models
     assert (embedding.max_batch_size, embedding.max_tokens_per_chunk, embedding.default_chunk_size) == (96, 512, 1200)
     assert (embedding.type, reranker.type) == ("embedding", "reranker")
-
-
-def test_a_model_that_should_chat_and_cannot_is_a_warning() -> None:
-    text = "clients:\n  - type: cohere\n    models:\n      - {name: e, type: embedding}\n      - flash\n"
-    _, (problem,) = read_settings(text, "config.yaml", {})
-    assert (problem.severity, problem.line) == ("warning", 2)
-    assert "can't chat yet" in problem.message
 
 
 def test_all_problems_are_reported_together() -> None:

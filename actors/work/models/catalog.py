@@ -1,7 +1,7 @@
 """Which model an id means, how it is reached, and which one is the default.
 
 An id is `client:model`. The client is one of `config.yaml`, or a provider by its own name (`openai`, `claude`
-or `anthropic`, `gemini`, `ollama`, `local`), which needs no entry there. Everything here is decided without I/O.
+or `anthropic`, `cohere`, `gemini`, `ollama`, `local`), which needs no entry there. Everything is decided without I/O.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import msgspec
 
 from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage, Turn, UserTurn, parts_of
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
-from ....protocol.settings import KNOWLEDGE_TYPES, LATER_TYPES, ClientSettings, ModelSettings, Settings
-from . import anthropic, azure, gemini, ollama, openai, providers, weights
+from ....protocol.settings import LATER_TYPES, ClientSettings, ModelSettings, Settings
+from . import anthropic, azure, cohere, gemini, ollama, openai, providers, weights
 from .allowance import Rules
 from .codec import Codec
 from .engines import require_engine
@@ -233,8 +233,6 @@ class Catalog:
         client = self._client(client_name)
         if client is None or not name:
             raise ConfigError(self._unknown(model))
-        if client.type in KNOWLEDGE_TYPES:
-            raise Unsupported(f"models of a client of type '{client.type}' can't chat yet ('{model}')")
         if client.type in LATER_TYPES:
             raise Unsupported(f"clients of type '{client.type}' are not supported yet ('{model}')")
         return client, self._entry(client, name)
@@ -303,11 +301,9 @@ class Catalog:
         """
         client_name, _, name = model.partition(":")
         client = self._client(client_name)
-        if client is None and client_name in providers.OF_KNOWLEDGE:
-            client = ClientSettings(type=client_name, name=client_name)
         if client is None or not name:
             raise ConfigError(self._unknown(model).replace("chat", task, 1))
-        if client.type in LATER_TYPES and client.type not in providers.OF_KNOWLEDGE:
+        if client.type in LATER_TYPES:
             raise Unsupported(f"clients of type '{client.type}' are not supported yet ('{model}')")
         if client.type not in _WHO_CAN[task]:
             raise Unsupported(f"'{model}': clients of type '{client.type}' have no model of type '{task}'")
@@ -408,6 +404,8 @@ def _codec(kind: str, *, own: bool) -> Codec:
     match providers.BUILT_IN.get(kind, kind):
         case "claude":
             return anthropic.AnthropicCodec()
+        case "cohere":
+            return cohere.CohereCodec()
         case "gemini":
             return gemini.GeminiCodec()
         case "ollama":

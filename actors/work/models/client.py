@@ -218,7 +218,7 @@ def refused(id: str, response: httpx.Response, body: bytes) -> NoReturn:
         if "@" in client:  # `Catalog.adopt`: a file describes it
             where = "in the file that describes the client"
         raise CredentialsError(f"{text}; check the API key {where}")
-    if status == 429 and b"insufficient_quota" in body:
+    if status == 429 and (b"insufficient_quota" in body or b"API calls / month" in body):  # OpenAI, Cohere
         raise CredentialsError(text)  # no wait mends an empty account
     if status in _TRANSIENT or status >= 500:
         raise UpstreamError(text, status=status, retry_after=retry_after(response.headers, time.time()))

@@ -21,7 +21,7 @@ import msgspec
 from ....protocol.errors import GraphMistake
 from ....protocol.problems import did_you_mean
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, Settings
-from . import anthropic, gemini, ollama, openai
+from . import anthropic, cohere, gemini, ollama, openai
 
 READY_MADE = {
     "deepinfra": "https://api.deepinfra.com/v1/openai",
@@ -38,11 +38,8 @@ READY_MADE = {
 }
 """Base URLs of `openai-compatible` clients that are known by their name."""
 
-OF_KNOWLEDGE = {"cohere": "https://api.cohere.com/v2"}
-"""Base URLs of providers that callboard knows for their embedding and reranking models only."""
-
 WANT_KEYS = frozenset(
-    {openai.DEFAULT_BASE, anthropic.DEFAULT_BASE, gemini.DEFAULT_BASE, *READY_MADE.values(), *OF_KNOWLEDGE.values()}
+    {openai.DEFAULT_BASE, anthropic.DEFAULT_BASE, cohere.DEFAULT_BASE, gemini.DEFAULT_BASE, *READY_MADE.values()}
 )
 
 WANT_KEYS_ANYWHERE = ("azure-openai",)
@@ -61,6 +58,7 @@ BUILT_IN = {
     "openai": "openai",
     "claude": "claude",
     "anthropic": "claude",
+    "cohere": "cohere",
     "gemini": "gemini",
     "ollama": "ollama",
     "local": "local",
@@ -75,10 +73,10 @@ def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
     fixed = {
         "openai": environ.get(BASES["openai"]) or openai.DEFAULT_BASE,
         "claude": _with_version(environ.get(BASES["claude"], "")) or anthropic.DEFAULT_BASE,
+        "cohere": cohere.DEFAULT_BASE,
         "gemini": gemini.DEFAULT_BASE,
         "ollama": ollama.DEFAULT_BASE,
         "openai-compatible": READY_MADE.get(client.name, ""),
-        **OF_KNOWLEDGE,
     }
     base = (client.api_base or fixed.get(BUILT_IN.get(client.type, client.type), "")).rstrip("/")
     return base.removesuffix("/v1").removesuffix("/api") if client.type == "ollama" else base

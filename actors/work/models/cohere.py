@@ -1,0 +1,262 @@
+"""Cohere's chat, version 2.
+
+    POST {api_base}/chat
+
+What a model says before it calls tools is its `tool_plan` here; it is the reply's text, and goes back as the plan. A
+response schema can't be had together with tools: it is left to the prompt then. Citations are left out. Tokens are
+those that are billed, which are fewer than those that the model reads.
+
+Sources: https://docs.cohere.com/reference/chat, the types of github.com/cohere-ai/cohere-python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from ....protocol import chat
+from ....protocol.errors import ModelError, UpstreamError
+from . import codec
+
+Json = Any
+
+DEFAULT_BASE = "https://api.cohere.com/v2"
+
+
+class CohereCodec:
+    """Translates for Cohere."""
+
+    streams_tools = True
+
+    def headers(self, key: str) -> dict[str, str]:
+        """A bearer token, or nothing."""
+        return codec.bearer(key)
+
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
+        """The request as messages of a chat."""
+        messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
+        messages.extend(_messages(request.messages))
+        tools, schema = _offered(request), request.response_schema
+        can_enforce = not tools and schema is not None and schema.get("type") == "object"
+        body = codec.given(
+            model=model,
+            messages=messages,
+            tools=[codec.function_of(tool) for tool in tools] or None,
+            tool_choice=_CHOICES.get(request.tool_choice, "REQUIRED") if tools else None,
+            response_format={"type": "json_object", "json_schema": schema} if can_enforce else None,
+            temperature=request.temperature,
+            p=request.top_p,
+            max_tokens=request.max_tokens,
+            stop_sequences=request.stop or None,
+        )
+        body["stream"] = stream
+        return codec.Outgoing("/chat", msgspec.json.encode({**request.extra, **body}), _decoded, CohereReader)
+
+
+class CohereReader(codec.StreamReader):
+    """Reads the events of one streamed reply, which ends with `message-end`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: dict[int, int] = {}
+
+    def take(self, data: str) -> Iterator[chat.Delta]:
+        """The pieces in one event; those about citations, and kinds to come, have none."""
+        if data == "[DONE]":
+            return
+        event = codec.read(_decode_event, data)
+        delta = event.delta
+        match event.type:
+            case "content-start" | "content-delta" | "tool-plan-delta":
+                yield from _said(self.builder, delta.message)
+            case "tool-call-start" | "tool-call-delta":
+                yield from self._call(event.index, delta.message)
+            case "message-end":
+                self.ended = True
+                self.builder.usage = _usage(delta.usage)
+                self.builder.stop = _stop(delta.finish_reason, delta.error)
+
+    def _call(self, index: int, message: _Message) -> Iterator[chat.Delta]:
+        number = self._calls.setdefault(index, len(self._calls))  # theirs count from 0 or 1, after content or not
+        for call in message.tool_calls if isinstance(message.tool_calls, list) else [message.tool_calls]:
+            yield from _called(self.builder, number, call)
+
+
+# --- out --------------------------------------------------------------------------------------------------
+
+_CHOICES = {"auto": None, "none": "NONE"}
+"""By what the request says; everything else has to be called."""
+
+
+def _offered(request: chat.ChatRequest) -> Sequence[chat.Tool]:
+    """The tools; only the one that must be called, if it is named, since there is no other way to say so."""
+    named = [tool for tool in request.tools if tool.name == request.tool_choice]
+    return named or request.tools
+
+
+def _messages(turns: Sequence[chat.Turn]) -> Iterator[Json]:
+    """The turns as messages. Results are texts here: what is more than that, the user says after the last of them."""
+    for are_results, together in groupby(turns, lambda turn: isinstance(turn, chat.ToolTurn)):
+        shown: list[Json] = []
+        for turn in together:
+            yield _message(turn)
+            if are_results and isinstance(turn, chat.ToolTurn) and (apart := codec.result_apart(turn)[1]):
+                shown += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
+        if shown:
+            yield {"role": "user", "content": shown}
+
+
+def _message(turn: chat.Turn) -> Json:
+    match turn:
+        case chat.UserTurn():
+            return {"role": "user", "content": codec.blocks(turn.content, _part) or codec.NOTHING}
+        case chat.AssistantTurn(tool_calls=()):
+            return {"role": "assistant", "content": turn.text or codec.NOTHING}
+        case chat.AssistantTurn():
+            calls = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {
+                        "name": call.name,
+                        "arguments": call.malformed or msgspec.json.encode(call.arguments).decode(),
+                    },
+                }
+                for call in turn.tool_calls
+            ]
+            return codec.given(role="assistant", tool_plan=turn.text or None, tool_calls=calls)
+        case chat.ToolTurn():
+            text = codec.result_apart(turn)[0] or codec.NOTHING
+            return {"role": "tool", "tool_call_id": turn.call, "content": text}
+
+
+def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
+    match part:
+        case chat.TextPart():
+            return {"type": "text", "text": part.text}
+        case chat.ImagePart():
+            return {"type": "image_url", "image_url": {"url": part.url or codec.data_url(part)}}
+        case chat.FilePart():
+            return {"type": "text", "text": codec.file_as_text(part)}
+
+
+# --- in ---------------------------------------------------------------------------------------------------
+
+_STOPS: dict[str, chat.StopReason] = {
+    "COMPLETE": "end",
+    "STOP_SEQUENCE": "end",
+    "MAX_TOKENS": "length",
+    "TOOL_CALL": "tools",
+    "ERROR_LIMIT": "length",
+    "ERROR_TOXIC": "refused",
+}
+
+_FAILED = ("ERROR", "TIMEOUT")
+"""Reasons of an end that is none."""
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _Call(msgspec.Struct):
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Piece(msgspec.Struct):
+    text: str | None = None
+    thinking: str | None = None
+
+
+class _Message(msgspec.Struct):
+    """Of a whole reply, with lists, or a piece of a streamed one, with one of each."""
+
+    content: list[_Piece] | _Piece | None = None
+    tool_plan: str | None = None
+    tool_calls: list[_Call] | _Call | None = None
+
+
+class _Tokens(msgspec.Struct):
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+
+
+class _Usage(msgspec.Struct):
+    billed_units: _Tokens | None = None
+    tokens: _Tokens | None = None
+    cached_tokens: float | None = None
+
+
+class _Delta(msgspec.Struct):
+    message: _Message = msgspec.field(default_factory=_Message)
+    finish_reason: str | None = None
+    usage: _Usage | None = None
+    error: str | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    index: int = 0
+    delta: _Delta = msgspec.field(default_factory=_Delta)
+
+
+class _Reply(msgspec.Struct):
+    message: _Message | str | None = None
+    finish_reason: str | None = None
+    usage: _Usage | None = None
+
+
+_decode_reply = msgspec.json.Decoder(_Reply).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
+def _decoded(body: bytes) -> chat.ChatReply:
+    reply = codec.read(_decode_reply, body)
+    if not isinstance(reply.message, _Message):
+        raise ModelError(reply.message or "the answer has no message")
+    builder = codec.ReplyBuilder()
+    list(_said(builder, reply.message))
+    calls = reply.message.tool_calls
+    for number, call in enumerate(calls if isinstance(calls, list) else [calls]):
+        list(_called(builder, number, call))
+    builder.stop = _stop(reply.finish_reason, None)
+    builder.usage = _usage(reply.usage)
+    return builder.build()
+
+
+def _said(builder: codec.ReplyBuilder, message: _Message) -> Iterator[chat.Delta]:
+    yield from builder.text(message.tool_plan or "")
+    content = message.content
+    for piece in content if isinstance(content, list) else [content]:
+        if piece is not None:
+            yield from builder.reasoning(piece.thinking or "")
+            yield from builder.text(piece.text or "")
+
+
+def _called(builder: codec.ReplyBuilder, number: int, call: _Call | None) -> Iterator[chat.Delta]:
+    if call is not None:
+        function = call.function or _Function()
+        yield from builder.call(number, id=call.id or "", name=function.name or "", arguments=function.arguments or "")
+
+
+def _stop(reason: str | None, error: str | None) -> chat.StopReason | None:
+    if error or reason in _FAILED:
+        raise UpstreamError(error or f"the model did not come to an end ({reason})")
+    return _STOPS.get(reason or "")
+
+
+def _usage(usage: _Usage | None) -> chat.TokenUsage:
+    if usage is None:
+        return chat.TokenUsage()
+    counted = usage.billed_units or usage.tokens or _Tokens()
+    read = int(counted.input_tokens or 0)
+    return chat.TokenUsage(
+        input_tokens=read,
+        output_tokens=int(counted.output_tokens or 0),
+        cached_tokens=min(read, int(usage.cached_tokens or 0)),
+    )
