@@ -186,6 +186,11 @@ class AgentTeller(Teller):
             why = f" -- {self._short(data.error)}" if data.error else ""
             yield self._timed(event, f"{waiting_in_short(data)}{why}", style="dim")
 
+    def _llm_cache_missed(self, data: ev.CacheMissed, event: Event) -> Iterator[Line]:
+        if self._verbose:
+            changed = " and ".join(data.changed)
+            yield self._timed(event, f"{data.agent}: {changed} changed, nothing that was cached can be used")
+
     def _llm_request(self, data: ev.LlmRequest, event: Event) -> Iterator[Line]:
         tools = ",".join(data.tools) if len(data.tools) <= 5 else str(len(data.tools))
         if self._verbose:

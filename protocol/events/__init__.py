@@ -288,6 +288,14 @@ class LlmWaiting(EventData, frozen=True, kw_only=True):
     error: str = ""
 
 
+class CacheMissed(EventData, frozen=True, kw_only=True):
+    """`tools` or `system` of a conversation have changed: what a provider has cached of it is read anew."""
+
+    kind = "llm.cache_missed"
+    agent: str
+    changed: list[str]
+
+
 class LlmFailed(EventData, frozen=True, kw_only=True):
     """A request is given up: the last error, of that `code`. One that is interrupted has no event of its own."""
 

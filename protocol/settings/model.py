@@ -19,7 +19,7 @@ callboard does not use yet are kept in `Settings.other`; unknown keys cause warn
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -50,6 +50,9 @@ LATER_TYPES = ("vertexai", "bedrock")
 KEYS_OF_TYPES = {"api_version": ("azure-openai",)}
 """Keys of clients that not every client has, and the types that have them."""
 
+Cache = Literal["auto", "off", "5m", "1h"]
+"""Whether a provider is to keep what the next request has in common with this one, and for how long."""
+
 MODEL_TYPES = ("chat", "embedding", "reranker")
 """What models are for."""
 
@@ -66,6 +69,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         max_concurrency: requests to this model that may be under way at once; None for any number.
         requests_per_minute, tokens_per_minute: what the provider allows; None for what its replies tell.
         idle_timeout: `model_idle_timeout` of this model.
+        cache: `cache` of this model.
         max_batch_size, max_tokens_per_chunk: of an embedding model: texts in a request, and tokens in a text.
         default_chunk_size: of an embedding model: the size of chunks where none is given, in characters.
     """
@@ -88,6 +92,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     requests_per_minute: Annotated[float, Meta(gt=0)] | None = None
     tokens_per_minute: Annotated[float, Meta(gt=0)] | None = None
     idle_timeout: Annotated[float, Meta(ge=0)] | None = None
+    cache: Cache | None = None
     max_batch_size: int | None = None
     max_tokens_per_chunk: int | None = None
     default_chunk_size: int | None = None
@@ -114,6 +119,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     api_version: str = ""
     models: tuple[ModelSettings, ...] = ()
     extra: Extra = Extra()
+    cache: Cache | None = None
     max_concurrency: int | None = None
     requests_per_minute: Annotated[float, Meta(gt=0)] | None = None
     tokens_per_minute: Annotated[float, Meta(gt=0)] | None = None
@@ -126,6 +132,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         model: `client:model`, empty for none; `model_from` says where it was chosen.
         dry_run: no request goes to a model; the reply is what would have been sent.
         model_idle_timeout: seconds that a streamed reply may say nothing, once it has begun; 0 for any time.
+        cache: whether providers keep what requests have in common: `auto`, `off`, or for `5m` or `1h`.
         user_agent: of every request to a model; `auto` for our name and version.
         max_output_tokens: bound of every reply, unless the request has its own.
         permissions: what tools may do without asking.
@@ -156,6 +163,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_output_tokens: int | None = None
     stream: bool = True
     dry_run: bool = False
+    cache: Cache = "auto"
     model_idle_timeout: Annotated[float, Meta(ge=0)] = 120.0
     user_agent: str = ""
     clients: tuple[ClientSettings, ...] = ()

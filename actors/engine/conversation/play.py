@@ -16,6 +16,7 @@ import msgspec
 from ....protocol import messages
 from ....protocol.chat import ChatRequest, Content, Delta, Restarted, TextDelta, Turn, UserTurn
 from ....protocol.effects import CallModel, CallTool, LookAround, Summarize, Work
+from ....protocol.events import CacheMissed
 from ....supervisors import Actor, Retry
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY
@@ -169,14 +170,18 @@ class Conversation:
 
     async def _look_around(self, me: Actor, work: LookAround) -> messages.LookedAround:
         renewed = None if self.renewal is None else await self.renewal(me)
-        return messages.LookedAround(work.key, offered=None if renewed is None else self._renew(renewed))
+        return messages.LookedAround(work.key, offered=None if renewed is None else self._renew(me, renewed))
 
-    def _renew(self, renewed: Renewed) -> tuple[messages.OfferedTool, ...]:
+    def _renew(self, me: Actor, renewed: Renewed) -> tuple[messages.OfferedTool, ...]:
         """Play and offer these from now on; what the decider is told of them."""
+        before = self.request
         self.player.tools = {**renewed.unlisted, **{tool.name: tool for tool in renewed.tools}}
         self._offer(renewed.tools)
         if renewed.system is not None:
             self.request = msgspec.structs.replace(self.request, system=renewed.system)
+        changed = [name for name in ("tools", "system") if getattr(self.request, name) != getattr(before, name)]
+        if changed and self.decider is not None and len(self.decider.messages) > 1:
+            me.emit(CacheMissed(agent=self.talk.agent, changed=changed))
         listed = [_offered(tool, tool.name, listed=True) for tool in renewed.tools]
         return (*listed, *(_offered(tool, name, listed=False) for name, tool in renewed.unlisted.items()))
 

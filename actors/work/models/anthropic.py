@@ -5,6 +5,12 @@
 A response schema is asked for as a tool that must be called, since that works with every Claude model; its
 input is the reply's text. With other tools in the request that is not possible, and the schema is left to the
 prompt.
+
+What is the same in the next request is cached at this provider up to marked blocks, four at most, if they are asked
+for. We mark the end of what never changes (tools and system prompt), the end of the conversation, and where it ended in
+the request before: the provider looks no further back than 20 blocks for what it has. Writing costs a quarter more than
+reading anew, and what was cached a tenth, so `auto` marks only requests that another one is likely to follow.
+https://docs.claude.com/en/docs/build-with-claude/prompt-caching
 """
 
 from __future__ import annotations
@@ -17,7 +23,20 @@ import msgspec
 
 from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
-from .codec import EARLIER, NOTHING, Outgoing, ReplyBuilder, StreamReader, base64_of, blocks, file_as_text, given, read
+from ....protocol.settings.model import Cache
+from .codec import (
+    EARLIER,
+    NOTHING,
+    Outgoing,
+    ReplyBuilder,
+    StreamReader,
+    base64_of,
+    blocks,
+    caches,
+    file_as_text,
+    given,
+    read,
+)
 
 Json = Any
 
@@ -37,6 +56,9 @@ class AnthropicCodec:
 
     streams_tools = True
 
+    def __init__(self, *, cache: Cache = "auto") -> None:
+        self._cache = cache
+
     def headers(self, key: str) -> dict[str, str]:
         """The key and the version of the format."""
         return {"x-api-key": key, "anthropic-version": VERSION}
@@ -48,12 +70,23 @@ class AnthropicCodec:
         if unwrap:
             choice = ANSWER
             tools = (chat.Tool(name=ANSWER, description="Give the answer.", parameters=request.response_schema or {}),)
+        messages = list(_messages(request.messages))
+        declared = [_tool(tool) for tool in tools]
+        system: Json = request.system or None
+        if caches(self._cache, request):
+            mark = {"type": "ephemeral", "ttl": "1h"} if self._cache == "1h" else {"type": "ephemeral"}
+            if system:
+                system = [{"type": "text", "text": system, "cache_control": mark}]
+            elif declared:
+                declared[-1]["cache_control"] = mark
+            for message in messages[-1:-4:-2]:
+                _mark_end(message, mark)
         body = given(
             model=model,
             max_tokens=request.max_tokens or MAX_TOKENS,
-            messages=list(_messages(request.messages)),
-            system=request.system or None,
-            tools=[_tool(tool) for tool in tools] or None,
+            messages=messages,
+            system=system,
+            tools=declared or None,
             tool_choice=_choice(choice) if tools else None,
             temperature=request.temperature,
             top_p=request.top_p,
@@ -150,6 +183,15 @@ def _messages(turns: tuple[chat.Turn, ...]) -> Iterator[Json]:
             yield {"role": "assistant", "content": list(_blocks(turn))}
     if results:
         yield {"role": "user", "content": results}
+
+
+def _mark_end(message: Json, mark: Json) -> None:
+    """Have the provider cache everything up to the end of this message."""
+    content = message["content"]
+    if isinstance(content, str):
+        message["content"] = content = [{"type": "text", "text": content}]
+    if content:
+        content[-1] = {**content[-1], "cache_control": mark}
 
 
 def _blocks(turn: chat.AssistantTurn) -> Iterator[Json]:

@@ -19,6 +19,7 @@ import msgspec
 from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage, Turn, UserTurn, parts_of
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
 from ....protocol.settings import LATER_TYPES, ClientSettings, ModelSettings, Settings
+from ....protocol.settings.model import Cache
 from . import anthropic, azure, cohere, gemini, ollama, openai, providers, weights
 from .allowance import Rules
 from .codec import Codec
@@ -272,7 +273,8 @@ class Catalog:
             if not place.counts_streams:
                 entry = msgspec.structs.replace(entry, no_stream=True)
         else:
-            codec = _codec(client.type, own=api_base == openai.DEFAULT_BASE)
+            cache = entry.cache or client.cache or self._settings.cache
+            codec = _codec(client.type, own=api_base == openai.DEFAULT_BASE, cache=cache)
         return msgspec.structs.replace(
             target,
             model=entry,
@@ -400,10 +402,10 @@ def _rules(client: ClientSettings, entry: ModelSettings) -> Rules:
     )
 
 
-def _codec(kind: str, *, own: bool) -> Codec:
+def _codec(kind: str, *, own: bool, cache: Cache) -> Codec:
     match providers.BUILT_IN.get(kind, kind):
         case "claude":
-            return anthropic.AnthropicCodec()
+            return anthropic.AnthropicCodec(cache=cache)
         case "cohere":
             return cohere.CohereCodec()
         case "gemini":
@@ -411,4 +413,4 @@ def _codec(kind: str, *, own: bool) -> Codec:
         case "ollama":
             return ollama.OllamaCodec()
         case _:
-            return openai.OpenAiCodec(own=own)
+            return openai.OpenAiCodec(own=own, cache=cache)

@@ -15,6 +15,7 @@ import msgspec
 from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.json_values import UNREADABLE, decode_mended
+from ....protocol.settings.model import Cache
 from ...io.http.sse import SseParser
 
 Json = Any
@@ -141,6 +142,13 @@ class StreamReader:
         if not self.ended:
             raise UpstreamError("the stream broke off before the reply was complete")
         return self.builder.build()
+
+
+def caches(cache: Cache, request: chat.ChatRequest) -> bool:
+    """Whether it is worth it: `auto` means requests that another one is likely to follow."""
+    if cache == "auto":
+        return bool(request.tools) or any(isinstance(turn, chat.AssistantTurn) for turn in request.messages)
+    return cache != "off"
 
 
 def tool_call(id: str, name: str, arguments: str, signature: str = "") -> chat.ToolCall:

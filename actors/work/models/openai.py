@@ -8,6 +8,7 @@ wants `max_completion_tokens`, the others know `max_tokens`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -16,6 +17,7 @@ import msgspec
 
 from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
+from ....protocol.settings.model import Cache
 from . import codec
 
 Json = Any
@@ -29,8 +31,9 @@ class OpenAiCodec:
 
     streams_tools = True
 
-    def __init__(self, *, own: bool) -> None:
+    def __init__(self, *, own: bool, cache: Cache = "auto") -> None:
         self._limit_key = "max_completion_tokens" if own else "max_tokens"
+        self._cache: Cache = cache if own else "off"  # others may not know the key
 
     def headers(self, key: str) -> dict[str, str]:
         """A bearer token, or nothing."""
@@ -52,6 +55,8 @@ class OpenAiCodec:
             stop=request.stop or None,
             **{self._limit_key: request.max_tokens},
         )
+        if codec.caches(self._cache, request):
+            body["prompt_cache_key"] = _prefix(request)
         if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return codec.Outgoing(
@@ -96,6 +101,12 @@ def _messages(turns: Sequence[chat.Turn]) -> Iterator[Json]:
                 shown += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
         if shown:
             yield {"role": "user", "content": shown}
+
+
+def _prefix(request: chat.ChatRequest) -> str:
+    """A name of what never changes in a conversation; requests with the same one are sent where it is cached."""
+    names = [tool.name for tool in request.tools]
+    return hashlib.blake2b("\n".join([request.system, *names]).encode(), digest_size=8).hexdigest()
 
 
 def _message(turn: chat.Turn) -> Json:

@@ -83,7 +83,7 @@ ONE = "graph: {start: [A], nodes: [{id: A, type: agent, config: {{fake}, name: m
 
 @pytest.mark.parametrize(
     ("status", "code", "exit_code"),
-    [(400, "model", 1), (401, "credentials", 3), (404, "model", 1), (429, "upstream", 6), (503, "upstream", 6)],
+    [(400, "model", 1), (401, "credentials", 3), (404, "model", 1), (500, "upstream", 6), (503, "upstream", 6)],
 )
 async def test_an_error_of_a_node_keeps_its_kind(status: int, code: str, exit_code: int, agents: Agents) -> None:
     agents.models.answer_with(lambda _: Reply(status=status, error="no"))

@@ -35,7 +35,7 @@ from callboard.protocol.chat import (
 from callboard.protocol.errors import ModelError, UpstreamError
 from callboard.protocol.settings import read_settings
 
-OPENAI, ANTHROPIC, OLLAMA = OpenAiCodec(own=False), AnthropicCodec(), OllamaCodec()
+OPENAI, ANTHROPIC, OLLAMA = OpenAiCodec(own=False), AnthropicCodec(cache="off"), OllamaCodec()
 SCHEMA = {
     "type": "object",
     "properties": {"a": {"type": "integer"}},

@@ -129,7 +129,7 @@ async def test_what_may_pass_is_tried_again_as_the_policy_says(
     agents: Agents, autojump_clock: trio.testing.MockClock
 ) -> None:
     policy = "retry: {max_attempts: 3, min_wait_seconds: 20, max_wait_seconds: 30}"
-    agents.models.script(Reply(status=503), Reply(status=429), "at last")
+    agents.models.script(Reply(status=503), Reply(status=500), "at last")
     began = trio.current_time()
     result = await agents.run(ONE % policy)
     assert result.output == "at last"
