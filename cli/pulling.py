@@ -89,7 +89,7 @@ def usable(settings: Settings) -> list[dict[str, Any]]:
 def _has_key(client: ClientSettings, variables: list[str]) -> bool | None:
     if client.type in ("ollama", "local"):
         return None
-    return bool(client.api_key) or any(os.environ.get(name) for name in variables)
+    return bool(client.api_key or client.access_key_id) or any(os.environ.get(name) for name in variables)
 
 
 def _client(client: Mapping[str, Any]) -> str:

@@ -35,6 +35,7 @@ CLIENT_TYPES = (
     "openai",
     "openai-compatible",
     "azure-openai",
+    "bedrock",
     "claude",
     "anthropic",
     "cohere",
@@ -44,10 +45,17 @@ CLIENT_TYPES = (
 )
 """Types of clients that can be used."""
 
-LATER_TYPES = ("vertexai", "bedrock")
+LATER_TYPES = ("vertexai",)
 """Types of clients that Loki knows and callboard can't reach yet."""
 
-KEYS_OF_TYPES = {"api_version": ("azure-openai",)}
+KEYS_OF_TYPES = {
+    "api_version": ("azure-openai",),
+    "access_key_id": ("bedrock",),
+    "secret_access_key": ("bedrock",),
+    "session_token": ("bedrock",),
+    "region": ("bedrock",),
+    "profile": ("bedrock",),
+}
 """Keys of clients that not every client has, and the types that have them."""
 
 Cache = Literal["auto", "off", "5m", "1h"]
@@ -110,6 +118,8 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     Attributes:
         api_version: of the interface; for Azure.
+        access_key_id, secret_access_key, session_token: keys of AWS; `profile` is one of AWS's own files.
+        region: of AWS.
     """
 
     type: str
@@ -117,6 +127,11 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     api_base: str = ""
     api_key: str = ""
     api_version: str = ""
+    access_key_id: str = ""
+    secret_access_key: str = ""
+    session_token: str = ""
+    region: str = ""
+    profile: str = ""
     models: tuple[ModelSettings, ...] = ()
     extra: Extra = Extra()
     cache: Cache | None = None

@@ -66,7 +66,7 @@ class AnthropicCodec:
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """The request as a message."""
         tools, choice = request.tools, request.tool_choice
-        unwrap = _answers_by_tool(request)
+        unwrap = answers_by_tool(request)
         if unwrap:
             choice = ANSWER
             tools = (chat.Tool(name=ANSWER, description="Give the answer.", parameters=request.response_schema or {}),)
@@ -121,7 +121,7 @@ class AnthropicReader(StreamReader):
         """The whole reply, once `message_stop` has come."""
         self.builder.usage = _usage(self._usage)
         reply = super().finish()
-        return _unwrapped(reply) if self._unwrap else reply
+        return unwrapped(reply) if self._unwrap else reply
 
     def _event(self, event: _Event) -> Iterator[chat.Delta]:
         match event.type:
@@ -157,7 +157,7 @@ class AnthropicReader(StreamReader):
                     setattr(self._usage, name, value)
 
 
-def _answers_by_tool(request: chat.ChatRequest) -> bool:
+def answers_by_tool(request: chat.ChatRequest) -> bool:
     schema = request.response_schema
     return schema is not None and not request.tools and schema.get("type") == "object"
 
@@ -317,7 +317,7 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
     builder.stop = _STOPS.get(message.stop_reason or "")
     builder.usage = _usage(message.usage)
     reply = builder.build()
-    return _unwrapped(reply) if unwrap else reply
+    return unwrapped(reply) if unwrap else reply
 
 
 def _begun(builder: ReplyBuilder, index: int, block: _Block) -> Iterator[chat.Delta]:
@@ -342,7 +342,7 @@ def _usage(usage: _Usage | None) -> chat.TokenUsage:
     )
 
 
-def _unwrapped(reply: chat.ChatReply) -> chat.ChatReply:
+def unwrapped(reply: chat.ChatReply) -> chat.ChatReply:
     """If the model called the tool that stands for a response schema, what it passed is the reply's text."""
     answers = [call for call in reply.tool_calls if call.name == ANSWER]
     if not answers or len(reply.tool_calls) != 1:

@@ -20,7 +20,7 @@ from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage,
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
 from ....protocol.settings import LATER_TYPES, ClientSettings, ModelSettings, Settings
 from ....protocol.settings.model import Cache
-from . import anthropic, azure, cohere, gemini, ollama, openai, providers, weights
+from . import anthropic, aws, azure, bedrock, cohere, gemini, ollama, openai, providers, weights
 from .allowance import Rules
 from .codec import Codec
 from .engines import require_engine
@@ -187,7 +187,7 @@ class Catalog:
             return Choice(self.full(settings.model), f"from {settings.model_from or settings.file}")
         for client in settings.clients:
             model = self._first_model(client)
-            if model and (client.type in providers.KEYLESS or client.api_base or self._key(client)[0]):
+            if model and (client.type in providers.KEYLESS or client.api_base or client.region or self._key(client)[0]):
                 return Choice(f"{client.name}:{model}", f"the first client of {settings.file}")
         for variable, name in (("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "claude")):
             if self._environ.get(variable):
@@ -272,6 +272,8 @@ class Catalog:
             codec = azure.AzureCodec(place)
             if not place.counts_streams:
                 entry = msgspec.structs.replace(entry, no_stream=True)
+        elif client.type == "bedrock":
+            codec = bedrock.BedrockCodec(self._signer(client, key, model))
         else:
             cache = entry.cache or client.cache or self._settings.cache
             codec = _codec(client.type, own=api_base == openai.DEFAULT_BASE, cache=cache)
@@ -284,6 +286,17 @@ class Catalog:
             proxy=client.extra.proxy,
             connect_timeout=client.extra.connect_timeout,
         )
+
+    def _signer(self, client: ClientSettings, key: str, model: str) -> aws.Signer | None:
+        """Signs for AWS, unless there is a key that needs no signature; keys of the client itself win over that."""
+        if key and not client.access_key_id:
+            return None
+        if client.name in self._adopted.values():
+            raise CredentialsError(f"no API key for '{model}': the file that names its address has to name `api_key`")
+        region = aws.region_of(client, self._environ)
+        if not region:
+            raise ConfigError(f"client '{client.name}' has no `region`: set it in {self._settings.file}, or AWS_REGION")
+        return aws.Signer(aws.keys_of(client, self._environ), region, "bedrock")
 
     def _own_headers(self) -> dict[str, str]:
         agent = self._settings.user_agent
@@ -358,6 +371,8 @@ class Catalog:
 
     def _api_base(self, client: ClientSettings) -> str:
         base = providers.base_of(client, self._environ)
+        if not base and client.type == "bedrock":
+            raise ConfigError(f"client '{client.name}' has no `region`: set it in {self._settings.file}, or AWS_REGION")
         if not base:
             raise ConfigError(f"client '{client.name}' in {self._settings.file} has no `api_base`")
         if not base.startswith(("http://", "https://")):

@@ -20,6 +20,7 @@ from ...io.http.http1 import unpacked, unpacker_of
 from ...io.http.refusal import message_in, retry_after
 from ...io.http.transport import Exchange, TrioTransport
 from .catalog import Target
+from .codec import Sign
 from .pages import NoPage
 
 READ_TIMEOUT = 600.0
@@ -33,7 +34,9 @@ LAST_BYTES = 5.0
 MAX_REPLY = 64 * 1024 * 1024
 """Bytes of an answer, unpacked if it is compressed, beyond which it is refused."""
 
-_REPLIES = frozenset({"application/json", "text/event-stream", "application/x-ndjson"})
+_REPLIES = frozenset(
+    {"application/json", "text/event-stream", "application/x-ndjson", "application/vnd.amazon.eventstream"}
+)
 """Content types of replies; anything else may be a web page."""
 
 
@@ -76,7 +79,8 @@ class Endpoint:
             CredentialsError, ModelError, UpstreamError: see `refused` and `broken`.
         """
         outgoing = target.codec.encode(request, target.name, stream=False)
-        reply = outgoing.decode(await self.post(target.id, headers, outgoing.path, outgoing.body, on_headers))
+        path, body = outgoing.path, outgoing.body
+        reply = outgoing.decode(await self.post(target.id, headers, path, body, on_headers, outgoing.sign))
         if reply.text:
             on_delta(TextDelta(reply.text))
         return reply
@@ -114,7 +118,7 @@ class Endpoint:
                 watch.deadline = trio.current_time() + target.idle_timeout
 
         with watch:
-            await self._answer(target.id, headers, outgoing.path, outgoing.body, take, begun)
+            await self._answer(target.id, headers, outgoing.path, outgoing.body, take, begun, outgoing.sign)
         if watch.cancelled_caught and not reader.ended:
             raise Stalled(
                 f"{target.id}: the answer stands still: nothing was said for {target.idle_timeout:g} s "
@@ -123,11 +127,17 @@ class Endpoint:
         return reader.finish()
 
     async def post(
-        self, id: str, headers: Mapping[str, str], path: str, body: bytes, on_headers: OnHeaders | None = None
+        self,
+        id: str,
+        headers: Mapping[str, str],
+        path: str,
+        body: bytes,
+        on_headers: OnHeaders | None = None,
+        sign: Sign | None = None,
     ) -> bytes:
         """The whole answer to any request in JSON, for the model called `id`; raises like `ask`."""
         pieces: list[bytes] = []
-        await self._answer(id, headers, path, body, pieces.append, on_headers)
+        await self._answer(id, headers, path, body, pieces.append, on_headers, sign)
         return b"".join(pieces)
 
     async def _answer(
@@ -138,6 +148,7 @@ class Endpoint:
         body: bytes,
         take: Callable[[bytes], object],
         on_headers: OnHeaders | None,
+        sign: Sign | None,
     ) -> None:
         """Hand on the body of the answer to a request, if it is a good one; its connection is settled at the end."""
         url = self._url(path)
@@ -148,6 +159,8 @@ class Endpoint:
             "accept-encoding": "identity",
             "content-length": str(len(body)),
         }
+        if sign is not None:
+            fields |= sign(url, body)
         head = [(name.encode("ascii"), value.encode("ascii")) for name, value in fields.items()]
         try:
             response = await self._transport.send("POST", url, head, body, self._timeouts)

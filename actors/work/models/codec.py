@@ -7,8 +7,8 @@ A codec is pure: a request goes in and a path with a JSON body comes out; bytes 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -17,6 +17,9 @@ from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.json_values import UNREADABLE, decode_mended
 from ....protocol.settings.model import Cache
 from ...io.http.sse import SseParser
+
+if TYPE_CHECKING:
+    import httpx
 
 Json = Any
 T = TypeVar("T")
@@ -28,6 +31,10 @@ NOTHING = "(nothing)"
 """Said by the user who said nothing, where the provider wants a text."""
 
 
+Sign = Callable[["httpx.URL", bytes], Mapping[str, str]]
+"""Makes the headers of a signature."""
+
+
 class Outgoing(msgspec.Struct, frozen=True):
     """A request in a provider's format, and how its answer is read.
 
@@ -36,12 +43,14 @@ class Outgoing(msgspec.Struct, frozen=True):
         body: JSON.
         decode: the reply in a complete answer. Raises ModelError if it makes no sense.
         reader: makes a reader for a streamed answer.
+        sign: more headers, made of the URL and the body; None where there are none.
     """
 
     path: str
     body: bytes
     decode: Callable[[bytes], chat.ChatReply]
     reader: Callable[[], StreamReader]
+    sign: Sign | None = None
 
 
 class Codec(Protocol):

@@ -21,7 +21,7 @@ import msgspec
 from ....protocol.errors import GraphMistake
 from ....protocol.problems import did_you_mean
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, Settings
-from . import anthropic, cohere, gemini, ollama, openai
+from . import anthropic, aws, cohere, gemini, ollama, openai
 
 READY_MADE = {
     "deepinfra": "https://api.deepinfra.com/v1/openai",
@@ -47,6 +47,7 @@ WANT_KEYS_ANYWHERE = ("azure-openai",)
 
 _MORE_VARIABLES = {
     "azure-openai": "AZURE_OPENAI_API_KEY",
+    "bedrock": "AWS_BEARER_TOKEN_BEDROCK",
     "openai": "OPENAI_API_KEY",
     "claude": "ANTHROPIC_API_KEY",
     "cohere": "CO_API_KEY",
@@ -56,6 +57,7 @@ BASES = {"openai": "OPENAI_BASE_URL", "claude": "ANTHROPIC_BASE_URL"}
 KEYLESS = ("ollama", "local")
 BUILT_IN = {
     "openai": "openai",
+    "bedrock": "bedrock",
     "claude": "claude",
     "anthropic": "claude",
     "cohere": "cohere",
@@ -73,6 +75,7 @@ def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
     fixed = {
         "openai": environ.get(BASES["openai"]) or openai.DEFAULT_BASE,
         "claude": _with_version(environ.get(BASES["claude"], "")) or anthropic.DEFAULT_BASE,
+        "bedrock": aws.bedrock_at(aws.region_of(client, environ)) if client.type == "bedrock" else "",
         "cohere": cohere.DEFAULT_BASE,
         "gemini": gemini.DEFAULT_BASE,
         "ollama": ollama.DEFAULT_BASE,
@@ -139,6 +142,7 @@ def client_of(
         api_base=elsewhere or own.api_base,
         api_key=api_key or "",
         api_version=own.api_version,
+        region=own.region,
         extra=own.extra,
         max_concurrency=own.max_concurrency,
         requests_per_minute=own.requests_per_minute,

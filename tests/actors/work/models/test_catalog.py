@@ -147,8 +147,8 @@ def test_a_base_that_is_no_url_is_named_by_the_place_where_it_stands() -> None:
 
 
 def test_a_client_of_a_later_version_is_refused() -> None:
-    with pytest.raises(Unsupported, match="type 'bedrock' are not supported yet"):
-        catalog({}, ClientSettings(type="bedrock", name="g")).target("g:m")
+    with pytest.raises(Unsupported, match="type 'vertexai' are not supported yet"):
+        catalog({}, ClientSettings(type="vertexai", name="g")).target("g:m")
 
 
 # --- local models -----------------------------------------------------------------------------------------

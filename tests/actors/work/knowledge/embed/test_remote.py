@@ -415,7 +415,8 @@ async def test_a_provider_that_refuses_any_length_is_given_up(provider: FakeMode
         ("cohere:embed-v4.0", CredentialsError, "set COHERE_API_KEY or CO_API_KEY"),
         ("gemini:text-embedding-004", CredentialsError, "set GEMINI_API_KEY or GOOGLE_API_KEY"),
         ("claude:sonnet", Unsupported, "have no model of type 'embedding'"),
-        ("bedrock:e", Unsupported, "type 'bedrock' are not supported yet"),
+        ("bedrock:e", Unsupported, "have no model of type 'embedding'"),
+        ("vertexai:e", Unsupported, "type 'vertexai' are not supported yet"),
         ("azure:e", CredentialsError, "set AZURE_API_KEY or AZURE_OPENAI_API_KEY"),
         ("opena:m", ConfigError, "unknown embedding model 'opena:m'.*did you mean 'openai:...'"),
         ("openai", ConfigError, "write 'openai:<model>'"),
@@ -425,7 +426,7 @@ async def test_a_provider_that_refuses_any_length_is_given_up(provider: FakeMode
 )
 async def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(model: str, error: Any, words: str) -> None:
     clients = (
-        ClientSettings(type="bedrock", name="bedrock"),
+        ClientSettings(type="vertexai", name="vertexai"),
         ClientSettings(type="azure-openai", name="azure", api_base="http://x"),
         ClientSettings(
             type="openai-compatible",

@@ -1,0 +1,370 @@
+"""Models on Amazon Bedrock, all in one format.
+
+    POST {api_base}/model/{modelId}/converse
+    POST {api_base}/model/{modelId}/converse-stream      an answer of binary messages, see `event_stream`
+
+Turns have to alternate and the user begins, so neighbours of one role become one message. A conversation in which tools
+were called has to declare tools, also where none may be called now. There is no word for `none`: tools stay
+declared if the conversation has calls, and the choice is the model's. A response schema is asked for as a tool that
+must be called, as with Anthropic's own interface, and left to the prompt where there are other tools.
+
+Source: the service model of botocore, `bedrock-runtime/2023-09-30/service-2.json`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from ....protocol import chat
+from ....protocol.errors import ModelError, UpstreamError
+from . import codec
+from .anthropic import ANSWER, answers_by_tool, unwrapped
+from .event_stream import EventStreamParser, Message
+
+if TYPE_CHECKING:
+    import httpx
+
+    from .aws import Signer
+
+Json = Any
+
+
+class BedrockCodec:
+    """Translates for Bedrock.
+
+    Args:
+        signer: signs every request; None where a bearer token, a key of Bedrock's own, is enough.
+    """
+
+    streams_tools = True
+
+    def __init__(self, signer: Signer | None) -> None:
+        self._signer = signer
+
+    def headers(self, key: str) -> dict[str, str]:
+        """A bearer token; what is signed has none."""
+        return codec.bearer(key) if self._signer is None else {}
+
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
+        """The request as a conversation."""
+        tools, choice = request.tools, request.tool_choice
+        unwrap = answers_by_tool(request)
+        if unwrap:
+            choice = ANSWER
+            tools = (chat.Tool(name=ANSWER, description="Give the answer.", parameters=request.response_schema or {}),)
+        options = codec.given(
+            maxTokens=request.max_tokens,
+            temperature=request.temperature,
+            topP=request.top_p,
+            stopSequences=request.stop or None,
+        )
+        body = codec.given(
+            messages=_messages(request.messages),
+            system=[{"text": request.system}] if request.system else None,
+            inferenceConfig=options or None,
+            toolConfig=_tools(tools, choice, request.messages),
+        )
+        path = f"/model/{quote(model, safe='')}/{'converse-stream' if stream else 'converse'}"
+        return codec.Outgoing(
+            path,
+            msgspec.json.encode({**request.extra, **body}),
+            partial(_decoded, unwrap=unwrap),
+            partial(BedrockReader, unwrap=unwrap),
+            None if self._signer is None else partial(_signed, self._signer),
+        )
+
+
+def _signed(signer: Signer, url: httpx.URL, body: bytes) -> Mapping[str, str]:
+    fields = (("host", url.netloc.decode("ascii")), ("content-type", "application/json"))
+    return signer.headers("POST", url.raw_path.decode("ascii"), fields, body)
+
+
+class BedrockReader(codec.StreamReader):
+    """Reads the messages of one streamed reply: its end is `messageStop`, its figures come after that.
+
+    Args:
+        unwrap: the tool that stands for a schema is the text.
+    """
+
+    def __init__(self, *, unwrap: bool) -> None:
+        super().__init__()
+        self._unwrap = unwrap
+        self._messages = EventStreamParser()
+        self._said = False
+        self._malformed = ""
+
+    def feed(self, data: bytes) -> Iterator[chat.Delta]:
+        """The pieces that `data` completes. Raises ModelError or UpstreamError if the stream reports one."""
+        for message in self._messages.feed(data):
+            for delta in self._message(message):
+                self._said = True
+                if self._unwrap and isinstance(delta, chat.ToolCallDelta):
+                    yield chat.TextDelta(delta.arguments)  # the only tool's arguments are the reply's text
+                else:
+                    yield delta
+
+    def finish(self) -> chat.ChatReply:
+        """The whole reply, once `messageStop` has come."""
+        return _finished(super().finish(), self._malformed, unwrap=self._unwrap)
+
+    def _message(self, message: Message) -> Iterator[chat.Delta]:
+        headers = message.headers
+        if headers.get(":message-type", "event") != "event":
+            self._fail(headers, message.payload)
+        event = codec.read(_decode_event, message.payload)
+        match headers.get(":event-type"):
+            case "contentBlockStart" if event.start is not None and event.start.tool_use is not None:
+                use = event.start.tool_use
+                yield from self.builder.call(event.content_block_index, id=use.tool_use_id, name=use.name)
+            case "contentBlockDelta" if event.delta is not None:
+                yield from self._more(event.content_block_index, event.delta)
+            case "messageStop":
+                self.ended = True
+                self.builder.stop = _STOPS.get(event.stop_reason)
+                self._malformed = _malformed(event.stop_reason)
+            case "metadata":
+                self.builder.usage = _usage(event.usage)
+
+    def _more(self, index: int, delta: _Delta) -> Iterator[chat.Delta]:
+        yield from self.builder.text(delta.text)
+        if delta.reasoning_content is not None:
+            yield from self.builder.reasoning(delta.reasoning_content.text)
+        if delta.tool_use is not None and delta.tool_use.input:
+            yield from self.builder.call(index, arguments=delta.tool_use.input)
+
+    def _fail(self, headers: Mapping[str, str], payload: bytes) -> None:
+        """Raise the error that the stream reports. A request too many is one as long as nothing was said."""
+        kind = headers.get(":exception-type") or headers.get(":error-code") or "error"
+        text = headers.get(":error-message") or _said_by(payload) or "no explanation"
+        if kind in ("validationException", "accessDeniedException"):
+            raise ModelError(f"{text} ({kind})")
+        raise UpstreamError(
+            f"{text} ({kind})", status=429 if kind == "throttlingException" and not self._said else None
+        )
+
+
+# --- out --------------------------------------------------------------------------------------------------
+
+
+def _messages(turns: Sequence[chat.Turn]) -> list[Json]:
+    messages: list[Json] = []
+    if turns and isinstance(turns[0], chat.AssistantTurn):
+        messages.append({"role": "user", "content": [{"text": codec.EARLIER}]})
+    for turn in turns:
+        role = "assistant" if isinstance(turn, chat.AssistantTurn) else "user"
+        blocks = list(_blocks(turn))
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"] += blocks
+        else:
+            messages.append({"role": role, "content": blocks})
+    return messages
+
+
+def _blocks(turn: chat.Turn) -> Iterator[Json]:
+    match turn:
+        case chat.UserTurn():
+            yield from _parts(turn.content)
+        case chat.AssistantTurn():
+            if turn.text or not turn.tool_calls:
+                yield {"text": turn.text or codec.NOTHING}
+            for call in turn.tool_calls:
+                given_to = {"malformed": call.malformed} if call.malformed else call.arguments
+                yield {"toolUse": {"toolUseId": call.id, "name": call.name, "input": given_to}}
+        case chat.ToolTurn():
+            result = {"toolUseId": turn.call, "content": _parts(turn.content)}
+            yield {"toolResult": {**result, "status": "error"} if turn.error else result}
+
+
+def _parts(content: chat.Content) -> list[Json]:
+    """The parts as blocks, none of them empty; a document wants a text beside it."""
+    blocks = [_part(part) for part in chat.parts_of(content) if not isinstance(part, chat.TextPart) or part.text]
+    if not any("text" in block for block in blocks) and (not blocks or any("document" in block for block in blocks)):
+        blocks.append({"text": codec.NOTHING})
+    return blocks
+
+
+def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
+    match part:
+        case chat.TextPart():
+            return {"text": part.text}
+        case chat.ImagePart():
+            return {"image": _image(part)}
+        case chat.FilePart(media_type="application/pdf"):
+            name = re.sub(r"[^A-Za-z0-9 ()\[\]-]+", "-", part.name) or "document"
+            return {"document": {"format": "pdf", "name": name, "source": {"bytes": codec.base64_of(part)}}}
+        case chat.FilePart():
+            return {"text": codec.file_as_text(part)}
+
+
+def _image(part: chat.ImagePart) -> Json:
+    media_type, data = part.media_type, ""
+    if part.url.startswith("data:"):
+        media_type, _, data = part.url.removeprefix("data:").partition(";base64,")
+    elif part.url:
+        raise ModelError(f"bedrock takes images as bytes only, not as a URL: {part.url}")
+    form = media_type.removeprefix("image/")
+    return {"format": "jpeg" if form == "jpg" else form, "source": {"bytes": data or codec.base64_of(part)}}
+
+
+def _tools(tools: Sequence[chat.Tool], choice: str, turns: Sequence[chat.Turn]) -> Json:
+    """The declared tools and which of them have to be called; None where there are none."""
+    called = {call.name for turn in turns if isinstance(turn, chat.AssistantTurn) for call in turn.tool_calls}
+    if choice == "none" and not called:
+        return None
+    specs = [_spec(tool) for tool in tools] or [_spec(chat.Tool(name=name)) for name in sorted(called)]
+    if not specs:
+        return None
+    chosen: Json = {"auto": None, "none": None, "required": {"any": {}}}.get(choice, {"tool": {"name": choice}})
+    return codec.given(tools=specs, toolChoice=chosen if tools else None)
+
+
+def _spec(tool: chat.Tool) -> Json:
+    schema = tool.parameters or {"type": "object"}
+    spec = codec.given(name=tool.name, description=tool.description or None, inputSchema={"json": schema})
+    return {"toolSpec": spec}
+
+
+# --- in ---------------------------------------------------------------------------------------------------
+
+_STOPS: dict[str, chat.StopReason] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tools",
+    "guardrail_intervened": "refused",
+    "content_filtered": "refused",
+}
+
+
+class _Camel(msgspec.Struct, rename="camel"):
+    pass
+
+
+class _Use(_Camel):
+    tool_use_id: str = ""
+    name: str = ""
+    input: Json = None
+
+
+class _Reasoning(_Camel):
+    text: str = ""
+
+
+class _ReasoningBlock(_Camel):
+    reasoning_text: _Reasoning | None = None
+
+
+class _Block(_Camel):
+    text: str = ""
+    tool_use: _Use | None = None
+    reasoning_content: _ReasoningBlock | None = None
+
+
+class _Message(_Camel):
+    content: list[_Block] = []
+
+
+class _Output(_Camel):
+    message: _Message | None = None
+
+
+class _Usage(_Camel):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_write_input_tokens: int | None = None
+
+
+class _Answer(_Camel):
+    output: _Output | None = None
+    stop_reason: str = ""
+    usage: _Usage | None = None
+
+
+class _Start(_Camel):
+    tool_use: _Use | None = None
+
+
+class _Arguments(_Camel):
+    input: str = ""
+
+
+class _Delta(_Camel):
+    text: str = ""
+    tool_use: _Arguments | None = None
+    reasoning_content: _Reasoning | None = None
+
+
+class _Event(_Camel):
+    """Any event of a stream."""
+
+    content_block_index: int = 0
+    start: _Start | None = None
+    delta: _Delta | None = None
+    stop_reason: str = ""
+    usage: _Usage | None = None
+
+
+class _Failure(msgspec.Struct):
+    message: str = ""
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_failure = msgspec.json.Decoder(_Failure).decode
+
+
+def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
+    answer = codec.read(_decode_answer, body)
+    if answer.output is None or answer.output.message is None:
+        raise ModelError("the answer has no message")
+    builder = codec.ReplyBuilder()
+    for index, block in enumerate(answer.output.message.content):
+        list(builder.text(block.text))
+        if block.reasoning_content is not None and block.reasoning_content.reasoning_text is not None:
+            list(builder.reasoning(block.reasoning_content.reasoning_text.text))
+        if block.tool_use is not None:
+            use = block.tool_use
+            arguments = msgspec.json.encode(use.input).decode() if use.input else ""
+            list(builder.call(index, id=use.tool_use_id, name=use.name, arguments=arguments))
+    builder.stop = _STOPS.get(answer.stop_reason)
+    builder.usage = _usage(answer.usage)
+    return _finished(builder.build(), _malformed(answer.stop_reason), unwrap=unwrap)
+
+
+def _malformed(reason: str) -> str:
+    """The reason, if it is that the model's output could not be read."""
+    return reason if reason.startswith("malformed_") else ""
+
+
+def _finished(reply: chat.ChatReply, malformed: str, *, unwrap: bool) -> chat.ChatReply:
+    """The reply as it is handed on. One that went wrong and says nothing may be better at another try."""
+    if malformed and not reply.text and not reply.tool_calls:
+        raise UpstreamError(f"the model said nothing that can be read ({malformed})")
+    return unwrapped(reply) if unwrap else reply
+
+
+def _said_by(payload: bytes) -> str:
+    try:
+        return codec.read(_decode_failure, payload).message
+    except ModelError:
+        return payload[:200].decode("utf-8", errors="replace")
+
+
+def _usage(usage: _Usage | None) -> chat.TokenUsage:
+    """Cached tokens are counted apart from `inputTokens` here; ours are part of them."""
+    if usage is None:
+        return chat.TokenUsage()
+    cached = usage.cache_read_input_tokens or 0
+    return chat.TokenUsage(
+        input_tokens=(usage.input_tokens or 0) + cached + (usage.cache_write_input_tokens or 0),
+        output_tokens=usage.output_tokens or 0,
+        cached_tokens=cached,
+    )
