@@ -42,6 +42,7 @@ CASES = [
         unit="CPU ms",
         budgets=(Budget("≤ 1.3 × of 20 at once", 1.3, "callboard", "few"),),
     ),
+    Case("limiter", "a request passes the limiter", 10_000, unit="µs", budgets=(Budget("≤ 15 µs", 15.0),)),
     Case("memory", "an agent waiting, of 1,000", 1_000, unit="KB", budgets=(Budget("≤ 40 KB", 40.0),)),
     Case("processes", "an agent, 100 at once, tool a process", 100, unit="wall ms", best=True),
     Case("chain", "chain of 20 llm nodes", 20, unit="wall s", best=True, budgets=(Budget("≤ 1.040 s", 1.040),)),

@@ -15,6 +15,7 @@ from _clerk import INSTRUCTIONS, lookup, question
 from _serve import Idle, clock, in_a_fresh_process, resident, serve
 
 import callboard
+from callboard.actors.work.models.limiter import Gates, Waiting
 
 FAST, SLOW = os.environ["BENCH_CONFIG"], os.environ["BENCH_CONFIG_SLOW"]
 
@@ -68,6 +69,34 @@ async def few(n: int) -> float:
     return (clock() - began) / n / 10 * 1e3
 
 
+async def limiter(n: int) -> float:
+    """Where nothing is limited: what the requests and the limiter spend on each other, 100 requests at a time."""
+    async with callboard.Root(config_dir=FAST) as root:
+        gate = await Gates(root.kernel).of(root.gateway.catalog.target("fake:fake"))
+        await gate.admit(0, "run", no_tokens, no_wait)
+        gate.done(0, 10)
+
+        async def some(first: int) -> None:
+            for ticket in range(first, first + n // 100):
+                await gate.admit(ticket, "run", no_tokens, no_wait)
+                await trio.lowlevel.checkpoint()
+                gate.done(ticket, 10)
+
+        began = clock()
+        async with trio.open_nursery() as nursery:
+            for number in range(100):
+                nursery.start_soon(some, 1 + number * n)
+        return (clock() - began) / n * 1e6
+
+
+def no_tokens() -> int:
+    return 0
+
+
+def no_wait(_: Waiting) -> None:
+    raise AssertionError("nothing is limited")
+
+
 async def processes(n: int) -> float:
     await agents_with_processes(5)
     began = time.perf_counter()
@@ -110,6 +139,7 @@ if __name__ == "__main__":
             "twice_as_many": rooted(at_once),
             "few": rooted(few),
             "processes": rooted(processes),
+            "limiter": lambda n: trio.run(limiter, n),
             "chain": rooted(chain),
             "memory": in_a_fresh_process("waiting"),
             "waiting": rooted(waiting, SLOW),

@@ -85,7 +85,7 @@ class AzureCodec(OpenAiCodec):
     """Translates for a resource of Azure's."""
 
     def __init__(self, place: Azure) -> None:
-        super().__init__(own=place.counts_streams)  # versions that know the one know the other
+        super().__init__(own=place.counts_streams, cache="off")  # versions that know the one know the other
         self._place = place
 
     def headers(self, key: str) -> dict[str, str]:
