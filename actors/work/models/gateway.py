@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -286,7 +285,7 @@ class _Call:
 
     def reads(self, headers: httpx.Headers) -> None:
         """The headers of a reply."""
-        self.remaining = remaining_in(headers, time.time())
+        self.remaining = remaining_in(headers)
 
     def tokens(self) -> int:
         """About how many it takes, as providers count them beforehand: four characters each, and what may be said."""

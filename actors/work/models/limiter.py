@@ -18,6 +18,7 @@ kernel; what one knew is lost with a crash, and found out again.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import math
 import random
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 import trio
 
-from ....protocol.errors import UpstreamError
+from ....protocol.errors import ActorError, UpstreamError
 from ....supervisors.supervisor import ChildSpec, Supervisor
 from .allowance import Allowance, Pass, Remaining, Rules
 
@@ -50,11 +51,16 @@ REFUSALS = frozenset({429, 529})
 
 
 class Admit(msgspec.Struct, frozen=True):
-    """May this request go out? The older it is, the lower its ticket. `tokens` is about what it takes."""
+    """May this request of an actor go out? The older it is, the lower its ticket. `tokens` is about what it takes."""
 
     ticket: int
-    run: str
+    path: str
     tokens: int
+
+    @property
+    def run(self) -> str:
+        """All below one actor at the top of the tree is one run."""
+        return self.path.lstrip("/").partition("/")[0]
 
 
 class Await(msgspec.Struct, frozen=True):
@@ -155,9 +161,13 @@ class _Line:
         request.reply(Waiting(wait if wait < math.inf else None, self._why(wait, now)))
 
     def wait(self, ticket: int) -> None:
+        request = self._me.take_request()
         if ticket in self._asked:
-            self._asked[ticket] = self._me.take_request()
+            self._asked[ticket] = request
             self.let_go()
+        else:  # it stood in the line of a former life
+            self._under_way[ticket] = self._allowance.send(0, trio.current_time())
+            request.reply(Admitted())
 
     def sent(self, request: Sent) -> None:
         self._under_way[request.ticket] = self._allowance.send(request.tokens, trio.current_time())
@@ -214,26 +224,35 @@ class Gate:
         self._ref = ref
         self._unlimited = False
 
-    async def admit(self, ticket: int, run: str, tokens: Callable[[], int], on_wait: Callable[[Waiting], None]) -> None:
+    async def admit(
+        self, ticket: int, path: str, tokens: Callable[[], int], on_wait: Callable[[Waiting], None]
+    ) -> None:
         """Wait until a request may go out. After this, `done` or `refused` has to be called.
+
+        Where the limiter has crashed it goes out: a bug there must not stop every run.
 
         Args:
             ticket: unique among those of this model; the lower, the sooner it is its turn within its run.
+            path: of the actor that it is for.
             tokens: about how many it takes; not called where nothing is limited.
             on_wait: called when it has to wait; what it raises ends the wait.
         """
         if self._unlimited:
             self._ref.tell_nowait(Sent(ticket, 0))
             return
-        answer: Admitted | Waiting = await self._ref.ask(Admit(ticket, run, tokens()))
+        answer: Admitted | Waiting = Admitted()
+        with contextlib.suppress(ActorError):
+            answer = await self._ref.ask(Admit(ticket, path, tokens()))
         if isinstance(answer, Waiting):
             try:
                 on_wait(answer)
-                answer = await self._ref.ask(Await(ticket))
+                with contextlib.suppress(ActorError):
+                    await self._ref.ask(Await(ticket))
             except BaseException:  # cancelled too: it must not stay in the line
                 self._ref.tell_nowait(Done(ticket, None))
                 raise
-        self._unlimited = isinstance(answer, Admitted) and answer.unlimited
+        else:
+            self._unlimited = answer.unlimited
 
     def done(self, ticket: int, used: int | None, remaining: Remaining | None = None) -> None:
         """A request is over; `used` tokens, or None: it came to nothing, or was cancelled."""
@@ -260,6 +279,7 @@ class Gates:
         self._rand = rand
         self._gates: dict[str, Gate] = {}
         self._supervisor = Supervisor(intensity=10)
+        self._runs: Ref | None = None
         self._opening = trio.Lock()
 
     async def of(self, target: Target) -> Gate:
@@ -269,8 +289,8 @@ class Gates:
             return gate
         async with self._opening:
             if target.id not in self._gates:
-                if not self._gates:
-                    await self._root.start(self._supervisor, name="limiters", link=False)
+                if self._runs is None:
+                    self._runs = await self._root.start(self._supervisor, name="limiters", link=False)
                 name = f"{len(self._gates) + 1}-{target.id.replace('/', '-')}"
                 spec = ChildSpec(name=name, body=limiter, args=(target.rules, self._rand), bound=BOUND)
                 self._gates[target.id] = Gate(await self._supervisor.start_child(spec))

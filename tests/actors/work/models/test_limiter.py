@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,6 @@ import callboard
 from callboard.actors.work.models.allowance import Rules
 from callboard.actors.work.models.limiter import Gate, Message, Waiting, limiter
 from callboard.protocol.chat import ChatRequest, UserTurn
-from callboard.protocol.errors import CallboardError
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 from callboard.supervisors import Ref, Root
 
@@ -159,7 +160,7 @@ nodes:
 
 @pytest.mark.parametrize("attempts", ["", ", max_attempts: 3"])
 async def test_a_map_of_forty_against_five_a_second_loses_none(
-    fake_model: FakeModels, tmp_path: Any, attempts: str
+    fake_model: FakeModels, tmp_path: Path, attempts: str
 ) -> None:
     """A7."""
     limited = Limited(50, 5, retry_after="0.2")  # ten times as fast as in A7, and as patient
@@ -180,7 +181,7 @@ def look() -> str:
 
 @pytest.mark.parametrize("agents", [50, pytest.param(1000, marks=pytest.mark.soak)])
 async def test_agents_at_once_against_fifty_a_second_all_get_through_at_that_pace(
-    fake_model: FakeModels, agents: int, tmp_path: Any
+    fake_model: FakeModels, agents: int, tmp_path: Path
 ) -> None:
     limited = Limited(50, 10, tells=True, calls="look")
     fake_model.answer_with(limited)
@@ -214,15 +215,37 @@ async def test_of_two_limits_the_models_own_holds() -> None:
         assert models.catalog.target("c:m").rules == Rules(requests_per_minute=30)
 
 
-async def test_a_limiter_that_ends_ends_no_caller_silently(root: Root) -> None:
+async def test_requests_go_out_where_the_limiter_has_crashed(root: Root) -> None:
     gate = gate_of(root, max_concurrency=1)
     await gate.admit(1, "a", lambda: 1, lambda waiting: None)
     async with trio.open_nursery() as nursery:
-
-        async def second() -> None:
-            with pytest.raises(CallboardError):
-                await gate.admit(2, "a", lambda: 1, lambda waiting: None)
-
-        nursery.start_soon(second)
+        nursery.start_soon(gate.admit, 2, "a", lambda: 1, lambda waiting: None)
         await everybody_sleeps()
         await gate._ref.stop()
+    await gate.admit(3, "a", lambda: 1, lambda waiting: None)
+
+
+async def test_one_question_does_not_wait_for_all_items_of_another_runs_map(
+    fake_model: FakeModels, tmp_path: Path
+) -> None:
+    prompts = []
+
+    def answer(request: Request) -> Reply:
+        prompts.append(request.prompt)
+        return Reply("done", delay=0.01)
+
+    fake_model.answer_with(answer)
+    directory = fake_model.config_dir(tmp_path)
+    config = json.loads((directory / "config.yaml").read_text())
+    config["clients"][0]["max_concurrency"] = 1
+    (directory / "config.yaml").write_text(json.dumps(config))
+    graph = tmp_path / "fan.yaml"
+    graph.write_text(
+        MAP.format(items=list(range(30))).replace("start: fan", "start: fan\nsettings: { max_concurrency: 30 }")
+    )
+    async with callboard.Root(config_dir=directory), trio.open_nursery() as nursery:
+        nursery.start_soon(partial(callboard.run, str(graph), ""))
+        await fake_model.arrived(3)
+        ask = callboard.Agent(name="ask", instructions="Answer.", can_ask_user=False)
+        await callboard.run(ask, "a single question")
+        assert len(prompts) < 20
