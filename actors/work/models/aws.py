@@ -5,7 +5,7 @@ around a signer of one page, and it reads its files and asks for roles with bloc
 It gives the signatures of AWS's published test suite (aws-c-auth, `aws-sig-v4-test-suite`); see the tests.
 
 Credentials are looked for as AWS's own tools do: what the client of `config.yaml` says, the environment, then a profile
-of `~/.aws/credentials` and `~/.aws/config`. They are read once. Roles of containers and instances are not asked for.
+of `~/.aws/credentials` and `~/.aws/config`. They are read once. Roles are last, see `aws_roles`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,6 @@ def keys_of(client: ClientSettings, environ: Mapping[str, str]) -> Keys:
     raise CredentialsError(
         f"no credentials for client '{client.name}': set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
         f"AWS_BEARER_TOKEN_BEDROCK, or keys in profile '{name}' of {_file(environ, 'credentials')}"
-        "; roles of containers and instances are not asked for"
     )
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import httpx
 
     from .aws import Signer
+    from .aws_roles import RoleSigner
 
 Json = Any
 
@@ -44,7 +45,7 @@ class BedrockCodec:
 
     streams_tools = True
 
-    def __init__(self, signer: Signer | None) -> None:
+    def __init__(self, signer: Signer | RoleSigner | None) -> None:
         self._signer = signer
 
     def headers(self, key: str) -> dict[str, str]:
@@ -80,7 +81,7 @@ class BedrockCodec:
         )
 
 
-def _signed(signer: Signer, url: httpx.URL, body: bytes) -> Mapping[str, str]:
+def _signed(signer: Signer | RoleSigner, url: httpx.URL, body: bytes) -> Mapping[str, str]:
     fields = (("host", url.netloc.decode("ascii")), ("content-type", "application/json"))
     return signer.headers("POST", url.raw_path.decode("ascii"), fields, body)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib.metadata import version
 from typing import Literal
@@ -22,6 +22,7 @@ from ....protocol.settings import LATER_TYPES, ClientSettings, ModelSettings, Se
 from ....protocol.settings.model import Cache
 from . import anthropic, aws, azure, bedrock, cohere, gemini, ollama, openai, providers, weights
 from .allowance import Rules
+from .aws_roles import Role, RoleSigner
 from .codec import Codec
 from .engines import require_engine
 from .local import LocalCodec
@@ -63,6 +64,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         connect_timeout: seconds.
         rules: how much may be sent.
         idle_timeout: seconds that a stream may say nothing.
+        renew: sees to keys that expire, before every request; None where there are none.
     """
 
     id: str
@@ -76,6 +78,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout: float = 10.0
     rules: Rules = Rules()
     idle_timeout: float = math.inf
+    renew: Callable[[], Awaitable[None]] | None = None
 
     def cost(self, usage: TokenUsage) -> float:
         """What that many tokens cost, in USD."""
@@ -273,7 +276,10 @@ class Catalog:
             if not place.counts_streams:
                 entry = msgspec.structs.replace(entry, no_stream=True)
         elif client.type == "bedrock":
-            codec = bedrock.BedrockCodec(self._signer(client, key, model))
+            signer = self._signer(client, key, model)
+            codec = bedrock.BedrockCodec(signer)
+            if isinstance(signer, RoleSigner):
+                target = msgspec.structs.replace(target, renew=signer.role.renew)
         else:
             cache = entry.cache or client.cache or self._settings.cache
             codec = _codec(client.type, own=api_base == openai.DEFAULT_BASE, cache=cache)
@@ -287,7 +293,7 @@ class Catalog:
             connect_timeout=client.extra.connect_timeout,
         )
 
-    def _signer(self, client: ClientSettings, key: str, model: str) -> aws.Signer | None:
+    def _signer(self, client: ClientSettings, key: str, model: str) -> aws.Signer | RoleSigner | None:
         """Signs for AWS, unless there is a key that needs no signature; keys of the client itself win over that."""
         if key and not client.access_key_id:
             return None
@@ -296,7 +302,14 @@ class Catalog:
         region = aws.region_of(client, self._environ)
         if not region:
             raise ConfigError(f"client '{client.name}' has no `region`: set it in {self._settings.file}, or AWS_REGION")
-        return aws.Signer(aws.keys_of(client, self._environ), region, "bedrock")
+        try:
+            return aws.Signer(aws.keys_of(client, self._environ), region, "bedrock")
+        except CredentialsError as error:
+            no_role = self._environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
+            no_role &= not any(name.startswith("AWS_CONTAINER_CREDENTIALS_") for name in self._environ)
+            if client.access_key_id or client.secret_access_key or client.profile or no_role:
+                raise
+            return RoleSigner(Role(self._environ, str(error)), region, "bedrock")
 
     def _own_headers(self) -> dict[str, str]:
         agent = self._settings.user_agent

@@ -248,6 +248,8 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
 
     async def _send(self, call: _Call, api_base: str, headers: Mapping[str, str], attempt: int) -> ChatReply:
         await imported(".actors.work.models.client")
+        if call.target.renew is not None:
+            await call.target.renew()
         with self._endpoints.lease(api_base, call.target.proxy, call.target.connect_timeout) as endpoint:
             return await call.send(endpoint, headers, attempt)
 

@@ -408,7 +408,7 @@ def test_it_needs_no_entry_where_the_environment_says_all(tmp_path: Path) -> Non
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    environ = {"HOME": str(tmp_path)}
+    environ = {"HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true"}
     with pytest.raises(ConfigError, match=r"client 'bedrock' has no `region`: set it in config\.yaml, or AWS_REGION"):
         Catalog(Settings(), environ).target("bedrock:m")
     with pytest.raises(ConfigError, match="has no `region`"):

@@ -1,0 +1,202 @@
+"""The role of the container or the machine that we run on, as keys for AWS.
+
+    AWS_CONTAINER_CREDENTIALS_RELATIVE_URI     ECS: GET http://169.254.170.2{uri}
+    AWS_CONTAINER_CREDENTIALS_FULL_URI         EKS and others: GET that, with the AWS_CONTAINER_AUTHORIZATION_TOKEN,
+                                               or that of the file AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE
+    neither                                    EC2: three requests to http://169.254.169.254, of version 2 (IMDSv2)
+
+Such keys are temporary. They are renewed five minutes before they expire, by the first request that finds them old,
+while others wait for it; where that fails, the old ones are used as long as they are good.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+import msgspec
+import trio
+
+from ....protocol.errors import CallboardError, ConfigError, CredentialsError, UpstreamError
+from ....protocol.json_values import UNREADABLE
+from ...io.imports import imported
+from .aws import Keys, Signer
+
+EARLY = 300.0
+"""Seconds before their end after which keys are renewed."""
+
+PAUSE = 1.0
+"""Seconds after a renewal that failed in which nothing asks again."""
+
+TIMEOUT = 2.0
+"""Seconds for one request: these services are on the same machine."""
+
+MOST = 64 * 1024
+"""Bytes of an answer."""
+
+_ECS = "http://169.254.170.2"
+_EC2 = "http://169.254.169.254"
+_MAY_BE_PLAIN = frozenset({"169.254.170.2", "169.254.170.23", "fd00:ec2::23", "localhost"})
+"""Hosts, beside loopback, that may be asked without TLS; the same as in AWS's own tools."""
+
+
+class _Granted(msgspec.Struct, rename="pascal"):
+    access_key_id: str
+    secret_access_key: str
+    token: str
+    expiration: datetime
+
+
+_decode = msgspec.json.Decoder(_Granted).decode
+
+
+class Role:
+    """Keys that are asked for when they are needed.
+
+    Args:
+        environ: says where.
+        where_else: told in the error if there is no role: where keys were looked for before.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, environ: Mapping[str, str], where_else: str, clock: Callable[[], float] = time.time) -> None:
+        self._environ = environ
+        self._where_else = where_else
+        self._clock = clock
+        self._asking = trio.Lock()
+        self._keys: Keys | None = None
+        self._expires = 0.0
+        self._failed: CallboardError | None = None
+        self._again = 0.0
+
+    def keys(self) -> Keys:
+        """Those that `renew` has seen to."""
+        if self._keys is None:
+            raise CredentialsError(self._where_else)
+        return self._keys
+
+    async def renew(self) -> None:
+        """Return when there are keys that are good for a while.
+
+        Raises:
+            ConfigError, CredentialsError: there is no role, or it may not be asked for where the environment says.
+            UpstreamError: who gives out the keys did not do so, which may pass.
+        """
+        if self._clock() < self._expires - EARLY:
+            return
+        async with self._asking:
+            now = self._clock()
+            if now < self._expires - EARLY:
+                return
+            if now >= self._again:
+                try:
+                    await self._ask()
+                    return
+                except (ConfigError, CredentialsError, UpstreamError) as error:
+                    self._failed, self._again = error, self._clock() + PAUSE
+            if self._failed is not None and now >= self._expires:
+                raise type(self._failed)(str(self._failed))
+
+    async def _ask(self) -> None:
+        granted = await (self._of_container() if self._container else self._of_instance())
+        self._keys = Keys(granted.access_key_id, granted.secret_access_key, granted.token)
+        self._expires = granted.expiration.timestamp()
+        self._failed = None
+
+    @property
+    def _container(self) -> str:
+        relative = self._environ.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+        return f"{_ECS}{relative}" if relative else self._environ.get("AWS_CONTAINER_CREDENTIALS_FULL_URI", "")
+
+    async def _of_container(self) -> _Granted:
+        url = urlsplit(self._container)
+        if url.scheme != "https" and not _may_be_plain(url.hostname or ""):
+            raise ConfigError(
+                f"AWS_CONTAINER_CREDENTIALS_FULL_URI is '{self._container}': keys may only come by https, from this "
+                f"machine, or from {', '.join(sorted(_MAY_BE_PLAIN))}"
+            )
+        token, file = (self._environ.get(f"AWS_CONTAINER_AUTHORIZATION_TOKEN{end}", "") for end in ("", "_FILE"))
+        if file:
+            try:
+                token = (await trio.Path(file).read_text("utf-8")).strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(f"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE can't be read: {error}") from error
+        headers = {"authorization": token} if token else {}
+        return _granted(await self._answer("GET", self._container, headers))
+
+    async def _of_instance(self) -> _Granted:
+        base = (self._environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or _EC2).rstrip("/")
+        try:
+            ttl = {"x-aws-ec2-metadata-token-ttl-seconds": "21600"}
+            token = (await self._answer("PUT", f"{base}/latest/api/token", ttl)).decode("latin-1").strip()
+            headers = {"x-aws-ec2-metadata-token": token}
+            roles = f"{base}/latest/meta-data/iam/security-credentials/"
+            name = (await self._answer("GET", roles, headers)).decode("latin-1").strip()
+            return _granted(await self._answer("GET", f"{roles}{name}", headers))
+        except (CredentialsError, UpstreamError) as error:
+            if self._keys is not None or (isinstance(error, UpstreamError) and error.status):
+                raise  # somebody is there
+            raise CredentialsError(f"{self._where_else}; nor is there a role of this machine ({error})") from error
+
+    async def _answer(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
+        await imported(".actors.work.models.client")
+        import httpx
+
+        from ...io.http.transport import TrioTransport
+
+        place, body = httpx.URL(url), bytearray()
+        fields = {"host": place.netloc.decode("ascii"), **headers, "accept": "*/*", "content-length": "0"}
+        transport = TrioTransport(environ=self._environ, proxy="-")
+        timeouts = {"connect": TIMEOUT, "read": TIMEOUT, "write": TIMEOUT, "pool": None}
+        try:
+            response = await transport.send(method, place, _encoded(fields.items()), b"", timeouts)
+            async for piece in response.aiter_raw():
+                body += piece
+                if len(body) > MOST:
+                    raise CredentialsError(f"{place.host} gave no keys: its answer is longer than {MOST} bytes")
+        except httpx.HTTPError as error:
+            raise UpstreamError(f"{place.host}: {str(error) or type(error).__name__}") from error
+        finally:
+            transport.connections.close()
+        status = response.status_code
+        if status != 200:
+            said = body[:200].decode("utf-8", errors="replace").strip()
+            text = f"{place.host} gave no keys: {said or 'no explanation'} (HTTP {status})"
+            raise UpstreamError(text, status=status) if status >= 500 else CredentialsError(text)
+        return bytes(body)
+
+
+class RoleSigner(msgspec.Struct, frozen=True):
+    """Signs with the keys that a role has by then."""
+
+    role: Role
+    region: str
+    service: str
+
+    def headers(self, method: str, path: str, fields: Iterable[tuple[str, str]], body: bytes) -> dict[str, str]:
+        """See `Signer.headers`."""
+        return Signer(self.role.keys(), self.region, self.service).headers(method, path, fields, body)
+
+
+def _may_be_plain(host: str) -> bool:
+    try:
+        return host in _MAY_BE_PLAIN or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _encoded(fields: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("ascii"), value.encode("latin-1")) for name, value in fields]
+
+
+def _granted(body: bytes) -> _Granted:
+    try:
+        granted = _decode(body)
+    except UNREADABLE as error:
+        said = body[:200].decode("utf-8", errors="replace")
+        raise CredentialsError(f"the role has no keys for us: {said}") from error
+    zone = granted.expiration.tzinfo or UTC
+    return msgspec.structs.replace(granted, expiration=granted.expiration.replace(tzinfo=zone))
