@@ -125,6 +125,19 @@ class Summarize(InPlace, frozen=True, kw_only=True):
     turns: tuple[Turn, ...]
 
 
+class WholeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a call of `tool`, as text."""
+
+    tool: str
+    text: str
+
+
+class KeepResults(InPlace, frozen=True, kw_only=True):
+    """Write down these results, of which only beginning and end stay in a conversation."""
+
+    results: tuple[WholeResult, ...]
+
+
 class LookAround(InPlace, frozen=True, kw_only=True):
     """Look whether the tools that a conversation may call are others by now."""
 

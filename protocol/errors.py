@@ -3,7 +3,7 @@
 One tree under `CallboardError`. Each class has a stable `code` (what JSON output and events carry) and the
 `exit_code` that the command line ends with when the error ends a run:
 
-    1 the run failed                        4 a limit was reached (timeout, turns, budget)
+    1 the run failed                        4 a limit was reached (timeout, turns, budget, a model's window)
     2 wrong usage or an invalid file        5 a person was needed and none was there
     3 configuration or credentials          6 upstream failed, a retry may work
 
@@ -150,6 +150,12 @@ class BudgetReached(LimitReached):
     """`--max-tokens` or `--max-cost` was used up."""
 
     code = "budget"
+
+
+class WindowReached(LimitReached):
+    """A conversation does not fit the window of its model, whatever is left out of it."""
+
+    code = "window"
 
 
 class ToolFailed(CallboardError):

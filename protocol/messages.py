@@ -315,6 +315,12 @@ class Summarized(WorkDone, frozen=True, kw_only=True):
     summary: str
 
 
+class ResultsKept(WorkDone, frozen=True, kw_only=True):
+    """The files that results of calls were written into, in their order; "" for one that could not be kept."""
+
+    files: tuple[str, ...]
+
+
 class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
     """What a conversation knows of a tool that it was offered after it had begun; see `work/tools/tool`.
 

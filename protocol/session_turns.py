@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .chat import AssistantTurn, Content, FilePart, ImagePart, Part, TextPart, ToolCall, ToolTurn, Turn, UserTurn
@@ -164,6 +164,32 @@ def _bytes(text: Json) -> bytes:
         return b""
 
 
-def same_beginning(old: Sequence[Turn], new: Sequence[Turn]) -> bool:
-    """Whether a conversation went on from `old` without changing it."""
-    return len(new) >= len(old) and all(one is two for one, two in zip(old, new, strict=False))
+def same_but_for_results(old: Sequence[Turn], new: Sequence[Turn]) -> bool:
+    """Whether a conversation went on from `old` without changing more of it than what calls came to."""
+    return len(new) >= len(old) and all(one is two or _one_call(one, two) for one, two in zip(old, new, strict=False))
+
+
+def with_results(messages: Sequence[Message], results: Mapping[str, Content]) -> list[Message]:
+    """The messages, with other results of these calls (by id)."""
+    return [_with_results(message, results) if results else message for message in messages]
+
+
+def _with_results(message: Message, results: Mapping[str, Content]) -> Message:
+    content = message.get("content")
+    if message.get("role") != "tool" or not isinstance(content, dict):
+        return message
+    held = content.get("tool_results")
+    if not isinstance(held, list):
+        return message
+    changed = [_with_result(each, results) if isinstance(each, dict) else each for each in held]
+    return {**message, "content": {**content, "tool_results": changed}}
+
+
+def _with_result(result: Message, results: Mapping[str, Content]) -> Message:
+    call = result.get("call")
+    id = call.get("id") if isinstance(call, dict) else None
+    return {**result, "output": _parts(results[id])} if isinstance(id, str) and id in results else result
+
+
+def _one_call(one: Turn, two: Turn) -> bool:
+    return isinstance(one, ToolTurn) and isinstance(two, ToolTurn) and one.call == two.call

@@ -22,9 +22,11 @@ from ...protocol.events import RunStarted
 from ...protocol.outcome import Outcome
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
+from ..io.directories import state_dir
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.meter import Meter
+from ..work.tools.kept_results import KeptResults
 from ..work.tools.permissions import Permissions
 from ..work.tools.registry import ToolOptions
 from .children import Children
@@ -74,6 +76,7 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     _check_input(request, agent, root)
     prepared = Prepared(agent, request.variables, request.compat, context)
     id = _id_of(request, root)
+    context.results = _results(hooks.results, id)
     model, why = _default_model(root, prepared, context)
     for name in prepared.models | ({model} if model is not None else set()):
         root.gateway.check(name)
@@ -130,6 +133,12 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         make_knowledge=partial(_knowledge_of_run, root, rebuild=request.rebuild_knowledge, agreed=request.yes),
         servers=request.servers,
     )
+
+
+def _results(of_session: Path | None, id: str) -> KeptResults:
+    if of_session is not None:
+        return KeptResults(of_session, temporary=False)
+    return KeptResults(state_dir(os.environ) / "results" / id, temporary=True)
 
 
 def _directory(cwd: str | None) -> Path | None:

@@ -33,6 +33,10 @@ INTERRUPTED = 130
 """Exit code of a run that was cancelled without a signal."""
 
 
+REMOVE_WITHIN = 2.0
+"""Seconds to remove what a run has kept for its models only; what is left then is removed by a later run."""
+
+
 class Answers:
     """Answers prepared before a run: used in the order of the questions, or by the id of the asking node.
 
@@ -110,6 +114,9 @@ class Execution:
         finally:
             self.root.end_run(self.id)
             bus.close(stream)
+            if (results := self.context.results) is not None and results.kept:
+                with self.root.kernel.shield(REMOVE_WITHIN):
+                    await trio.to_thread.run_sync(results.remove)
 
     async def _play(self, me: Actor) -> None:
         seconds = self.context.meter.limits.timeout

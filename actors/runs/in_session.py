@@ -26,6 +26,8 @@ from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 from .trace_context import conversation
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ...protocol.control.caller import Caller
     from ...protocol.settings import Settings
     from .root import Root
@@ -119,7 +121,8 @@ async def on_stage(
             if request.model:
                 turn.session.model = request.model
             conversation.set(stored.id)
-            yield _act(turn, target, request, hooks)
+            beside = root.sessions.store.path(stored.id, stored.agent).parent
+            yield _act(turn, target, request, hooks, beside / "results" if turn.keeps else None)
     finally:
         conversation.set(before)
         if made and (turn is None or not turn.keeps or not turn.session.messages):
@@ -127,7 +130,7 @@ async def on_stage(
                 await _forget(root, stored)
 
 
-def _act(turn: Turn, target: Loaded | Agent, request: RunRequest, hooks: Hooks) -> Act:
+def _act(turn: Turn, target: Loaded | Agent, request: RunRequest, hooks: Hooks, results: Path | None) -> Act:
     named, found = (target, None) if isinstance(target, Agent) else (target.file, target)
     return Act(
         turn=turn,
@@ -138,7 +141,7 @@ def _act(turn: Turn, target: Loaded | Agent, request: RunRequest, hooks: Hooks) 
             variables=variables_of(target, turn, request.variables),
             history=turn.history,
         ),
-        hooks=msgspec.structs.replace(hooks, loaded=found, on_history=turn.keep, todos=turn.todos),
+        hooks=msgspec.structs.replace(hooks, loaded=found, on_history=turn.keep, todos=turn.todos, results=results),
     )
 
 

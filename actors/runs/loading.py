@@ -46,6 +46,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         on_history: called once with what was said, the request's `history` included: at the end of an LLM agent's run,
             whatever ended it, if the model has said something; of other runs the prompt and the output, if they are
             done.
+        results: the directory for whole results of tools that a conversation cuts; None for one that goes with the run.
         todos: the todo list that an agent with `auto_continue` goes on with; the run changes it.
     """
 
@@ -54,6 +55,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     on_event: Callable[[Event], None] | None = None
     on_history: Callable[[Sequence[Turn]], None] | None = None
     todos: TodoList | None = None
+    results: Path | None = None
 
 
 NO_HOOKS = Hooks()

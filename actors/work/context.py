@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .letters import Seat
     from .mcp.pool.servers import McpServers
     from .models.gateway import Gateway
+    from .tools.kept_results import KeptResults
     from .tools.registry import ToolOptions, ToolRegistry
 
 MAX_DEPTH = 3
@@ -100,6 +101,7 @@ class RunContext:
         settings: what `config.yaml` says.
         mcp: the MCP servers; they are made when this is first called. None in a run that has none.
         servers: those that the run's own agent has beside the ones it names.
+        results: where results of tools are kept whole that conversations cut; None for nowhere.
     """
 
     gateway: Gateway
@@ -122,6 +124,7 @@ class RunContext:
     mcp: Callable[[], McpServers] | None = None
     make_knowledge: Callable[[Meter], RunKnowledge] | None = None
     servers: tuple[Server, ...] = ()
+    results: KeptResults | None = None
 
     def __post_init__(self, limits: Limits) -> None:
         self.meter = Meter(limits)

@@ -112,8 +112,11 @@ class AgentTeller(Teller):
     def _history_compacted(self, data: ev.HistoryCompacted, event: Event) -> Iterator[Line]:
         if self._told(event):
             who = paths.child(event.actor) or data.agent
-            sizes = f"of {data.tokens} tokens, now {data.summary_tokens}"
-            yield self._timed(event, f"{who} sums up its first {counted(data.turns, 'message')} ({sizes})")
+            sizes = f"{data.tokens} tokens, now {data.tokens_now}"
+            what = f"sums up its first {counted(data.turns, 'message')}"
+            if data.results:
+                what = f"keeps beginning and end of {counted(data.results, 'result')} of tools"
+            yield self._timed(event, f"{who} {what} ({sizes})")
 
     # --- tools ------------------------------------------------------------------------------------------
 

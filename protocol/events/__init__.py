@@ -409,13 +409,16 @@ class AgentContinued(EventData, frozen=True, kw_only=True):
 
 
 class HistoryCompacted(EventData, frozen=True, kw_only=True):
-    """A conversation came near its model's window; its older turns were replaced by a summary."""
+    """A conversation came near its model's window, and was shortened: a summary has taken the place of older turns
+    (`turns`), or results of tools were cut (`results`). The next request had `tokens`, and has `tokens_now`."""
 
     kind = "history.compacted"
     agent: str
     turns: int
     tokens: int
     summary_tokens: int
+    results: int = 0
+    tokens_now: int = 0
 
 
 KINDS: dict[str, type[EventData]] = {

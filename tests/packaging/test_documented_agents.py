@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from fake_models import FakeModels, Reply
 
-from callboard.actors.work.agent.history import KEEP_LAST
+from callboard.actors.work.agent.compaction import KEEP_LAST
 from callboard.actors.work.agent.todo import todo_tools
 from callboard.actors.work.agent.user import user_tools
 from callboard.actors.work.context import MAX_DEPTH

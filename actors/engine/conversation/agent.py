@@ -12,7 +12,7 @@ children, tasks, inbox) is made here, belongs to its actor and goes with it. Wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +27,9 @@ from ....protocol.events import AgentFinished, AgentStarted
 from ....protocol.messages import Stop
 from ....supervisors import Actor
 from ...io.imports import imported
+from ...work.agent.compaction import PART
 from ...work.agent.family import renamed
-from ...work.agent.history import PART, History
+from ...work.agent.history import History
 from ...work.agent.prompt import blocks, filled_in, system_prompt
 from ...work.agent.todo import TodoList, refusing_todo_tools, todo_tools
 from ...work.agent.user import user_tools
@@ -274,6 +275,9 @@ class _Agent:
         limit = agent.max_tool_result_chars or RESULT_LIMIT
         system = await self._system()
         tools = {tool.name: tool for tool in offered.tools}
+        window = context.gateway.window(model)
+        threshold = self._threshold(window)
+        fixed = 0 if threshold is None else _size_of(system, offered.tools)
         talk = Talk(
             name=self.me.name,
             tools=tools,
@@ -285,8 +289,11 @@ class _Agent:
             looks_around=self._offering is not None,
             team=None if self._children is None else self._team_rules(self._children),
             mail=self.seat is not None,
-            threshold=self._threshold(model),
+            threshold=threshold,
             keep_last=agent.compression_keep_last,
+            model=model,
+            window=window,
+            fixed=fixed,
             auto_continue=agent.auto_continue,
             max_auto_continues=agent.max_auto_continues,
             continuation=agent.continuation_prompt or CONTINUE,
@@ -341,10 +348,14 @@ class _Agent:
         instructions = filled_in(self._instructions, self.cast.values, self.context.environ, listed, self.context.cwd)
         return system_prompt(instructions, self._said_about)
 
-    def _threshold(self, model: str) -> int | None:
+    def _threshold(self, window: int | None) -> int | None:
         """Tokens from which on the history is shortened; None for never."""
         threshold = self._agent.compression_threshold
         if threshold is None:
-            window = self.context.gateway.window(model)
             threshold = None if window is None else int(window * PART)
         return threshold if threshold is not None and threshold > 0 else None
+
+
+def _size_of(system: str, tools: Iterable[Tool]) -> int:
+    """Tokens, roughly, of what is sent beside the history."""
+    return (len(system) + sum(len(msgspec.json.encode(tool.spec)) for tool in tools)) // 4

@@ -3,7 +3,7 @@
     turn      look around (other tools?) if there is something to look at
               what children ask is put behind the results of calls
               what people have written meanwhile is the user's next words
-              shorten the history if it has grown too long
+              shorten the history if it has grown too long (a summary, then results that are cut), or end if it can't be
               ask the model
     reply     its calls are played, all of them at once; then the next turn
               without a call: the next turn, if people have written; or it goes on while its todo list has open items
@@ -23,12 +23,25 @@ import msgspec
 
 from ....protocol import messages
 from ....protocol.chat import AssistantTurn, Content, TextPart, ToolTurn, Turn, UserTurn
-from ....protocol.effects import Answer, CallModel, Effect, Emit, Finish, LookAround, Reject, Summarize, WhenIdle
+from ....protocol.chat import text_of as words_of
+from ....protocol.effects import (
+    Answer,
+    CallModel,
+    Effect,
+    Emit,
+    Finish,
+    KeepResults,
+    LookAround,
+    Reject,
+    Summarize,
+    WhenIdle,
+    WholeResult,
+)
 from ....protocol.errors import TurnsReached
 from ....protocol.events import AgentContinued, AgentTold, HistoryCompacted, Warned
 from ....protocol.failure import Failure
 from ....protocol.kernel.messages import Message
-from ...work.agent.history import Compaction
+from ...work.agent.compaction import Compaction, CutResults, DoesNotFit, SumUp, too_large
 from ...work.agent.todo import TodoList
 from ...work.letters import Inbox
 from ...work.record import Record
@@ -71,6 +84,9 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
         mail: it may get letters.
         threshold: tokens from which on its history is shortened; None for never.
         keep_last: turns that stay then.
+        model: the one it is held with.
+        window: tokens that this model takes in; None if that is not known.
+        fixed: tokens, roughly, of what each request has beside the history.
         auto_continue: it goes on while its todo list has open items, so many times; 0 for never.
         continuation: the user's message that makes it go on.
     """
@@ -89,6 +105,9 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     mail: bool = False
     threshold: int | None = None
     keep_last: int | None = None
+    model: str = ""
+    window: int | None = None
+    fixed: int = 0
     auto_continue: bool = False
     max_auto_continues: int = 0
     continuation: str = CONTINUE
@@ -121,8 +140,10 @@ class ConversationDecider:
 
             self.team = Team(talk.team, self.record, self.inbox or Inbox())
         self._rounds = Rounds(talk.tools, talk.unlisted, RepeatGuard(*talk.repeats), talk.result_limit)
-        self._compaction = None if talk.threshold is None else Compaction(talk.threshold, talk.keep_last)
-        self._cut = 0
+        self._compaction = None
+        if talk.threshold is not None:
+            self._compaction = Compaction(talk.threshold, talk.keep_last, window=talk.window, fixed=talk.fixed)
+        self._cut: SumUp | CutResults | None = None  # how the history is being shortened
         self._written: list[messages.PersonSays] = []  # what people have written that is not in the history yet
         self._left = talk.max_turns
         self._said: list[str] = []
@@ -152,6 +173,8 @@ class ConversationDecider:
                 return self._looked_around(message)
             case messages.Summarized():
                 return self._summarized(message)
+            case messages.ResultsKept():
+                return self._results_kept(message)
             case messages.WorkFailed():
                 return self._failed(message)
             case messages.FamilyCalled():
@@ -200,12 +223,24 @@ class ConversationDecider:
                 self._put_behind_results(text_of(notice))
         effects = self._hear()
         if self._compaction is not None:
-            self._cut = self._compaction.cut(self.messages)
-            if self._cut:
-                turns = tuple(self.messages[: self._cut])
-                return [*effects, Summarize(key=self._next_key(), turns=turns)]
+            match self._compaction.step(self.messages):
+                case SumUp() as found:
+                    self._cut = found
+                    turns = tuple(self.messages[: found.cut])
+                    return [*effects, Summarize(key=self._next_key(), turns=turns)]
+                case CutResults() as found:
+                    self._cut = found
+                    return [*effects, KeepResults(key=self._next_key(), results=self._whole(found.places))]
+                case DoesNotFit() as found:
+                    talk = self._talk
+                    error = too_large(talk.agent or talk.name, talk.model, talk.window or 0, found)
+                    return [*effects, *self._fail(Failure.of(error))]
         effects.append(CallModel(key=self._next_key(), messages=tuple(self.messages)))
         return effects
+
+    def _whole(self, places: tuple[int, ...]) -> tuple[WholeResult, ...]:
+        results = (turn for place in places if isinstance(turn := self.messages[place], ToolTurn))
+        return tuple(WholeResult(tool=turn.name, text=words_of(turn.content)) for turn in results)
 
     def _hear(self) -> list[Effect]:
         if not self._written:
@@ -288,23 +323,43 @@ class ConversationDecider:
     def _summarized(self, message: messages.Summarized) -> list[Effect]:
         compaction, cut = self._compaction, self._cut
         assert compaction is not None
+        assert isinstance(cut, SumUp)
         pinned = self.todos.render() if self.todos is not None and self.todos.items else ""
-        tokens = compaction.shorten(self.messages, cut, message.summary, pinned)
-        event = HistoryCompacted(agent=self._talk.agent, turns=cut, tokens=compaction.tokens, summary_tokens=tokens)
-        self._cut = 0
+        tokens = compaction.shorten(self.messages, cut.cut, message.summary, pinned)
+        return self._compacted(turns=cut.cut, summary_tokens=tokens)
+
+    def _results_kept(self, message: messages.ResultsKept) -> list[Effect]:
+        compaction, cut = self._compaction, self._cut
+        assert compaction is not None
+        assert isinstance(cut, CutResults)
+        compaction.cut(self.messages, cut.places, message.files)
+        return self._compacted(results=len(cut.places))
+
+    def _compacted(self, *, turns: int = 0, summary_tokens: int = 0, results: int = 0) -> list[Effect]:
+        compaction = self._compaction
+        assert compaction is not None
+        self._cut = None
+        event = HistoryCompacted(
+            agent=self._talk.agent,
+            turns=turns,
+            tokens=compaction.tokens,
+            summary_tokens=summary_tokens,
+            results=results,
+            tokens_now=compaction.size(self.messages),
+        )
         return [Emit(event), WhenIdle("turn")]
 
     def _failed(self, message: messages.WorkFailed) -> list[Effect]:
-        failure = message.failure
+        failure, cut = message.failure, self._cut
         if self._rounds.running:
             return self._call_ended(message)
-        if not self._cut or "ModelError" not in failure.kinds:
+        if not isinstance(cut, SumUp) or "ModelError" not in failure.kinds:
             return self._fail(failure)
         assert self._compaction is not None
-        self._compaction.failed()
-        self._cut = 0
+        self._compaction.failed(self.messages, cut.cut)
+        self._cut = None
         agent = self._talk.agent
-        text = f"the conversation of '{agent}' could not be shortened and goes on as it is: {failure.text}"
+        text = f"the older turns of '{agent}' could not be summed up, and it goes on without: {failure.text}"
         return [Emit(Warned(code="not_compacted", message=text, node=self._talk.node)), WhenIdle("turn")]
 
     # --- the end, or not yet ------------------------------------------------------------------------------

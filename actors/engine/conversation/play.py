@@ -12,19 +12,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import trio
 
 from ....protocol import messages
 from ....protocol.chat import ChatRequest, Content, Delta, Restarted, TextDelta, Turn, UserTurn
-from ....protocol.effects import CallModel, CallTool, LookAround, Summarize, Work
+from ....protocol.effects import CallModel, CallTool, KeepResults, LookAround, Summarize, Work
 from ....protocol.events import CacheMissed
 from ....supervisors import Actor, Retry
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY
-from ...work.agent.history import summary_request
+from ...work.agent.compaction import RECORD, summary_request
 from ...work.agent.todo import TodoList
 from ...work.record import Record
 from ...work.tools.calls import Player
 from ...work.tools.checking import MOST_CALLS
+from ...work.tools.kept_results import READERS, readable
 from ...work.tools.tool import Tool
 from ..driver import Driver, Performer
 from .decider import LONGEST_TEXT, ConversationDecider, OutOfTurns, Talk
@@ -113,11 +115,13 @@ class Conversation:
     async def reply(self, me: Actor) -> messages.ConversationEnded:
         """Like `say`, to what the history ends with."""
         talk = self.talk
+        readable.set(self.context.results)  # for the calls, which are begun in this context
         decider = self.decider = ConversationDecider(talk, self.record)
         performers: dict[type[Work], Performer] = {
             CallModel: self._ask,
             CallTool: self.player.play,
             Summarize: self._summarize,
+            KeepResults: self._keep_results,
             LookAround: self._look_around,
         }
         children, afresh = self.children, partial(ConversationDecider, talk)
@@ -164,9 +168,20 @@ class Conversation:
         return messages.Replied(work.key, reply=reply)
 
     async def _summarize(self, me: Actor, work: Summarize) -> messages.Summarized:
-        request = summary_request(self.summarizer or self.request.model, work.turns)
+        model = self.summarizer or self.request.model
+        window = self.context.gateway.window(model)
+        request = summary_request(model, work.turns, RECORD if window is None else min(RECORD, 2 * window))
         reply = await self.context.chat(me, request, node=self.talk.node, need_text=True)
         return messages.Summarized(work.key, summary=reply.text.strip())
+
+    async def _keep_results(self, _me: Actor, work: KeepResults) -> messages.ResultsKept:
+        """Only a model that can read files is told where its results are, and only for such are they written."""
+        kept = self.context.results
+        if kept is None or READERS.isdisjoint(self.talk.tools):
+            return messages.ResultsKept(work.key, files=("",) * len(work.results))
+        named = [(result.tool, result.text) for result in work.results]
+        files = await trio.to_thread.run_sync(kept.keep, named)
+        return messages.ResultsKept(work.key, files=tuple(files))
 
     async def _look_around(self, me: Actor, work: LookAround) -> messages.LookedAround:
         renewed = None if self.renewal is None else await self.renewal(me)

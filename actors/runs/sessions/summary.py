@@ -12,7 +12,7 @@ from ....protocol.chat import ChatRequest, UserTurn, text_of
 from ....protocol.errors import CallboardError, ShuttingDown
 from ....protocol.session import Session
 from ....protocol.session_turns import turns_of
-from ...work.agent.history import SUMMARIZER, estimate, told
+from ...work.agent.compaction import SUMMARIZER, estimate, told
 from ...work.agent.todo import TodoList
 from ...work.tools.tool import shortened
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ....protocol.chat import Content, ToolTurn
 from ....protocol.chat import Turn as Said
 from ....protocol.errors import CallboardError, Conflict, InvalidFile
 from ....protocol.session import Session
-from ....protocol.session_turns import messages_of, same_beginning, turns_of
+from ....protocol.session_turns import messages_of, same_but_for_results, turns_of, with_results
 from ...work.agent.todo import TodoList
 from .disk.stored import Stored
 from .store import SessionStore
@@ -46,7 +47,8 @@ class Turn:
     def keep(self, turns: Sequence[Said]) -> None:
         """The whole conversation as it is now: `on_history` of a run."""
         session = self.session
-        if same_beginning(self.history, turns):
+        if same_but_for_results(self.history, turns):
+            session.messages = with_results(session.messages, _other_results(self.history, turns))
             new = messages_of(turns[len(self.history) :])
             self.added += new
             session.messages = [*session.messages, *new]
@@ -90,3 +92,9 @@ class Turn:
             store.save(now)
             return now
         return stored
+
+
+def _other_results(old: Sequence[Said], new: Sequence[Said]) -> dict[str, Content]:
+    """What calls of `old` have come to as `new` has it, where that is not the same: a result that was cut."""
+    pairs = zip(old, new, strict=False)
+    return {two.call: two.content for one, two in pairs if one is not two and isinstance(two, ToolTurn)}

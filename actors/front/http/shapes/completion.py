@@ -147,7 +147,7 @@ class Completion:
             case ev.AgentContinued(count=count, most=most, open=open):
                 reply.auto_continued += 1
                 yield "auto_continue_triggered", {"count": count, "max": most, "remaining_todos": open}
-            case ev.HistoryCompacted(tokens=tokens, summary_tokens=now) if speaks:
+            case ev.HistoryCompacted(tokens=tokens, tokens_now=now) if speaks:
                 reply.compressed = True
                 yield "session_compressing", {}
                 yield "session_compressed", {"tokens_saved": tokens - now}

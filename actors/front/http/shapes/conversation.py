@@ -19,7 +19,7 @@ import msgspec
 
 from .....protocol.chat import AssistantTurn, ImagePart, Part, TextPart, ToolCall, ToolTurn, Turn, UserTurn, parts_of
 from .....protocol.errors import UsageError
-from .....protocol.session_turns import same_beginning
+from .....protocol.session_turns import same_but_for_results
 from ....work.agent.history import INTERRUPTED
 from .openai import CallSaid, ChatMessage
 
@@ -216,7 +216,7 @@ def handed_out(run: str, said: Sequence[Turn], before: Sequence[Turn], *, one: b
     ours = set(names.values())
     return HandedOut(
         calls=tuple(call for call in kept if call.id in ours),
-        turns=whole[len(before) :] if same_beginning(before, said) else (),
+        turns=whole[len(before) :] if same_but_for_results(before, said) else (),
     )
 
 

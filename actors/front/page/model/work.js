@@ -154,7 +154,9 @@ const STEPS = {
   "history.compacted": (work, data, event) =>
     work.add("note", event, {
       level: "info",
-      text: `${data.turns} older turns were replaced by a summary of ${data.summary_tokens} tokens.`,
+      text: data.results
+        ? `Of ${data.results} results of tools only beginning and end are kept (${data.tokens} tokens, now ${data.tokens_now}).`
+        : `${data.turns} older turns were replaced by a summary of ${data.summary_tokens} tokens.`,
     }),
   "agent.continued": (work, data, event) =>
     work.add("note", event, {

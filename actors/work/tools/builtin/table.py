@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ....io.imports import imported
+from ..kept_results import readable
 from ..tool import TIMEOUT, Arguments, Effect, Json, Tool, ToolSpec
 
 if TYPE_CHECKING:
@@ -184,11 +185,15 @@ def builtin_tools(
 
 
 def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
+    shows = spec.reads and spec.effect == "read"
+
     async def run(me: Actor, arguments: Arguments, access: FileAccess | None = None) -> Json:
         module = f"{__package__}.{spec.module}"
         await imported(module)
         function = getattr(import_module(module), name)
         paths = setting.paths if access is None else setting.paths.within(access)
+        if shows and (kept := readable.get()) is not None and kept.may_be_read:
+            paths = paths.beside(kept.directory)
         return await function(me, msgspec.structs.replace(setting, paths=paths), arguments)
 
     return Tool(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+import msgspec
 import pytest
 import trio
 from hypothesis import given, settings
@@ -60,7 +61,12 @@ async def fail(why: str) -> str:
     raise ValueError(why)
 
 
-TOOLS = [wait, fail]
+async def read(much: int) -> str:
+    """Has much to say."""
+    return "what is to be read, " * much
+
+
+TOOLS = [wait, fail, read]
 ID, TASK = "<the last child>", "<the last task>"
 CALLS: list[tuple[str, Any]] = [
     ("wait", {"seconds": 0}),
@@ -68,6 +74,7 @@ CALLS: list[tuple[str, Any]] = [
     ("wait", {"seconds": "long"}),
     ("wait", '{"seconds": '),
     ("fail", {"why": "no luck"}),
+    ("read", {"much": 600}),
     ("nowhere", {}),
     ("todo__init", {"goal": "all of it"}),
     ("todo__add", {"task": "one"}),
@@ -93,7 +100,7 @@ CALLS: list[tuple[str, Any]] = [
     ("user__ask", {"question": "which?", "options": ["this", "that"]}),
 ]
 
-OFTEN = [call for call in CALLS if call[0] in {"agent__spawn", "agent__collect", "todo__add"}]
+OFTEN = [call for call in CALLS if call[0] in {"agent__spawn", "agent__collect", "todo__add", "read"}]
 """What much else depends on."""
 
 STEPS = st.builds(
@@ -134,7 +141,9 @@ class Models:
         await trio.sleep(step.seconds)
         if step.fails:
             raise ModelError("the model is ill")
-        usage = TokenUsage(input_tokens=len(read) // 4, output_tokens=5)
+        whole = len(request.system) + len(msgspec.json.encode(request.tools)) + len(read)
+        usage = TokenUsage(input_tokens=whole // 4, output_tokens=5)
+
         return ChatReply(text=step.text or ("" if calls else "done"), tool_calls=tuple(calls), usage=usage, model="x:y")
 
     @staticmethod
@@ -221,7 +230,8 @@ def test_whatever_a_conversation_is_told_leads_to_the_same_again(examples: int, 
         {
             "auto_continue": st.sampled_from([True, True, False]),
             "max_concurrent_agents": st.integers(1, 3),
-            "compression_threshold": st.sampled_from([0, 400]),
+            "compression_threshold": st.sampled_from([0, 2_500]),
+            "compression_keep_last": st.sampled_from([2, 6, 20]),
         }
     )
 
@@ -241,11 +251,14 @@ def test_whatever_a_conversation_is_told_leads_to_the_same_again(examples: int, 
         assert replayed
         for history in models.histories:
             _check(history)
+        shortened = [event.data for event in models.events if event.kind == "history.compacted"]
+        assert all(data.tokens_now < data.tokens for data in shortened)
+        seen.update("a summary" if data.turns else "cut results" for data in shortened)
         seen.update(event.kind for event in models.events)
         seen.update(
             event.data.tool for event in models.events if event.kind == "tool.call.finished" and not event.data.error
         )
 
     law()
-    assert seen >= {"agent.told", "agent.continued", "history.compacted", "question.answered", "run.cancelled"}
+    assert seen >= {"agent.told", "agent.continued", "a summary", "cut results", "question.answered", "run.cancelled"}
     assert examples == 50 or seen >= {name for name, _ in CALLS if name not in {"fail", "nowhere"}}
