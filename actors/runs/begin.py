@@ -76,7 +76,7 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     _check_input(request, agent, root)
     prepared = Prepared(agent, request.variables, request.compat, context)
     id = _id_of(request, root)
-    context.results = _results(hooks.results, id)
+    context.make_results = partial(_results, hooks.results, id)
     model, why = _default_model(root, prepared, context)
     for name in prepared.models | ({model} if model is not None else set()):
         root.gateway.check(name)

@@ -21,6 +21,7 @@ from ..engine.graph.failures import ended_with
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.record import Record
+from ..work.tools.kept_results import readable
 from .files import Saved
 from .prepared import Input, Prepared
 from .root import Root
@@ -114,11 +115,12 @@ class Execution:
         finally:
             self.root.end_run(self.id)
             bus.close(stream)
-            if (results := self.context.results) is not None and results.kept:
+            for results in self.context.kept:
                 with self.root.kernel.shield(REMOVE_WITHIN):
                     await trio.to_thread.run_sync(results.remove)
 
     async def _play(self, me: Actor) -> None:
+        readable.set(self.context.results)  # for all that works below
         seconds = self.context.meter.limits.timeout
         playing = self.prepared.play(
             me, self.input, self.context, result=self._result, record=self._record, history=self.history

@@ -82,10 +82,12 @@ class RunContext:
         streams: pieces of replies become events, if the run has a listener.
         may_wait: requests wait where their provider wants them to; see `Gateway.chat`.
         make_knowledge: makes what the run looks things up in; None in a run that has nothing.
+        make_results: makes where results of tools are kept whole that conversations cut; None for nowhere.
 
     Attributes:
         gateway: the way to models.
         meter: what the run has used.
+        kept: what `results` has made, if anything.
         config_dir: where agents, tools and settings live.
         environ: the environment that scripts inherit.
         model: the model the user asked for with `-m`, or "".
@@ -101,7 +103,6 @@ class RunContext:
         settings: what `config.yaml` says.
         mcp: the MCP servers; they are made when this is first called. None in a run that has none.
         servers: those that the run's own agent has beside the ones it names.
-        results: where results of tools are kept whole that conversations cut; None for nowhere.
     """
 
     gateway: Gateway
@@ -124,11 +125,12 @@ class RunContext:
     mcp: Callable[[], McpServers] | None = None
     make_knowledge: Callable[[Meter], RunKnowledge] | None = None
     servers: tuple[Server, ...] = ()
-    results: KeptResults | None = None
+    make_results: Callable[[], KeptResults] | None = None
 
     def __post_init__(self, limits: Limits) -> None:
         self.meter = Meter(limits)
         self._known: list[RunKnowledge] = []
+        self.kept: list[KeptResults] = []
 
     def below(self, rules: Rules, max_depth: int | None) -> RunContext:
         """The run as those see it who work below an agent.
@@ -163,6 +165,12 @@ class RunContext:
                 raise KnowledgeError("there is no knowledge to be had here")
             self._known.append(self.make_knowledge(self.meter))
         return self._known[0]
+
+    def results(self) -> KeptResults | None:
+        """Where results are kept whole that conversations cut; made when this is first called."""
+        if not self.kept and self.make_results is not None:
+            self.kept.append(self.make_results())
+        return self.kept[0] if self.kept else None
 
     async def chat(
         self,

@@ -26,7 +26,7 @@ from ...work.agent.todo import TodoList
 from ...work.record import Record
 from ...work.tools.calls import Player
 from ...work.tools.checking import MOST_CALLS
-from ...work.tools.kept_results import READERS, readable
+from ...work.tools.kept_results import READERS
 from ...work.tools.tool import Tool
 from ..driver import Driver, Performer
 from .decider import LONGEST_TEXT, ConversationDecider, OutOfTurns, Talk
@@ -115,7 +115,6 @@ class Conversation:
     async def reply(self, me: Actor) -> messages.ConversationEnded:
         """Like `say`, to what the history ends with."""
         talk = self.talk
-        readable.set(self.context.results)  # for the calls, which are begun in this context
         decider = self.decider = ConversationDecider(talk, self.record)
         performers: dict[type[Work], Performer] = {
             CallModel: self._ask,
@@ -176,8 +175,8 @@ class Conversation:
 
     async def _keep_results(self, _me: Actor, work: KeepResults) -> messages.ResultsKept:
         """Only a model that can read files is told where its results are, and only for such are they written."""
-        kept = self.context.results
-        if kept is None or READERS.isdisjoint(self.talk.tools):
+        kept = None if READERS.isdisjoint(self.talk.tools) else self.context.results()
+        if kept is None:
             return messages.ResultsKept(work.key, files=("",) * len(work.results))
         named = [(result.tool, result.text) for result in work.results]
         files = await trio.to_thread.run_sync(kept.keep, named)

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -86,8 +86,8 @@ class KeptResults:
                     path.unlink(missing_ok=True)
 
 
-readable: ContextVar[KeptResults | None] = ContextVar("callboard_kept_results", default=None)
-"""What the tools that are called now may read beside their own directories."""
+readable: ContextVar[Callable[[], KeptResults | None] | None] = ContextVar("callboard_kept_results", default=None)
+"""Gives what the tools that are called now may read beside their own directories."""
 
 
 def _sweep(directory: Path) -> None:

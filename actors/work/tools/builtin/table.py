@@ -192,7 +192,7 @@ def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
         await imported(module)
         function = getattr(import_module(module), name)
         paths = setting.paths if access is None else setting.paths.within(access)
-        if shows and (kept := readable.get()) is not None and kept.may_be_read:
+        if shows and (results := readable.get()) is not None and (kept := results()) is not None and kept.may_be_read:
             paths = paths.beside(kept.directory)
         return await function(me, msgspec.structs.replace(setting, paths=paths), arguments)
 
