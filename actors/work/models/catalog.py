@@ -1,7 +1,8 @@
 """Which model an id means, how it is reached, and which one is the default.
 
 An id is `client:model`. The client is one of `config.yaml`, or a provider by its own name (`openai`, `claude`
-or `anthropic`, `cohere`, `gemini`, `ollama`, `local`), which needs no entry there. Everything is decided without I/O.
+or `anthropic`, `bedrock`, `cohere`, `gemini`, `ollama`, `local`), which needs no entry there. Everything is decided
+without I/O, but for files of AWS's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from difflib import get_close_matches
 from importlib.metadata import version
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,13 +20,16 @@ import msgspec
 from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage, Turn, UserTurn, parts_of
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
 from ....protocol.settings import LATER_TYPES, ClientSettings, ModelSettings, Settings
-from ....protocol.settings.model import Cache
-from . import anthropic, aws, azure, bedrock, cohere, gemini, ollama, openai, providers, weights
+from . import anthropic, openai, providers, weights
 from .allowance import Rules
-from .aws_roles import Role, RoleSigner
 from .codec import Codec
+from .codecs import codec_of
 from .engines import require_engine
 from .local import LocalCodec
+
+if TYPE_CHECKING:
+    from .aws import Signer
+    from .aws_roles import RoleSigner
 
 Task = Literal["embedding", "reranker"]
 """What a model of knowledge is for; the `type` of its entry in `config.yaml`."""
@@ -271,18 +275,23 @@ class Catalog:
         api_base, key = self._door(client, model)
         codec: Codec
         if client.type == "azure-openai":
-            place = azure.azure(api_base, client)
-            codec = azure.AzureCodec(place)
+            from .azure import AzureCodec, azure
+
+            place = azure(api_base, client)
+            codec = AzureCodec(place)
             if not place.counts_streams:
                 entry = msgspec.structs.replace(entry, no_stream=True)
         elif client.type == "bedrock":
+            from .aws_roles import RoleSigner
+            from .bedrock import BedrockCodec
+
             signer = self._signer(client, key, model)
-            codec = bedrock.BedrockCodec(signer)
+            codec = BedrockCodec(signer)
             if isinstance(signer, RoleSigner):
                 target = msgspec.structs.replace(target, renew=signer.role.renew)
         else:
             cache = entry.cache or client.cache or self._settings.cache
-            codec = _codec(client.type, own=api_base == openai.DEFAULT_BASE, cache=cache)
+            codec = codec_of(client.type, own=api_base == openai.DEFAULT_BASE, cache=cache)
         return msgspec.structs.replace(
             target,
             model=entry,
@@ -293,23 +302,15 @@ class Catalog:
             connect_timeout=client.extra.connect_timeout,
         )
 
-    def _signer(self, client: ClientSettings, key: str, model: str) -> aws.Signer | RoleSigner | None:
+    def _signer(self, client: ClientSettings, key: str, model: str) -> Signer | RoleSigner | None:
         """Signs for AWS, unless there is a key that needs no signature; keys of the client itself win over that."""
         if key and not client.access_key_id:
             return None
         if client.name in self._adopted.values():
             raise CredentialsError(f"no API key for '{model}': the file that names its address has to name `api_key`")
-        region = aws.region_of(client, self._environ)
-        if not region:
-            raise ConfigError(f"client '{client.name}' has no `region`: set it in {self._settings.file}, or AWS_REGION")
-        try:
-            return aws.Signer(aws.keys_of(client, self._environ), region, "bedrock")
-        except CredentialsError as error:
-            no_role = self._environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
-            no_role &= not any(name.startswith("AWS_CONTAINER_CREDENTIALS_") for name in self._environ)
-            if client.access_key_id or client.secret_access_key or client.profile or no_role:
-                raise
-            return RoleSigner(Role(self._environ, str(error)), region, "bedrock")
+        from .aws_roles import signer_of
+
+        return signer_of(client, "bedrock", self._environ, self._settings.file)
 
     def _own_headers(self) -> dict[str, str]:
         agent = self._settings.user_agent
@@ -394,7 +395,11 @@ class Catalog:
             )
             named = variable or f"`api_base` of client '{client.name}'"
             raise ConfigError(f"{named} is '{base}', not a URL that begins with http:// or https://")
-        return azure.azure(base, client).base if client.type == "azure-openai" else base
+        if client.type == "azure-openai":
+            from .azure import azure
+
+            return azure(base, client).base
+        return base
 
     def _key(self, client: ClientSettings) -> tuple[str, list[str]]:
         """The client's key, and the variables it was looked for in."""
@@ -428,17 +433,3 @@ def _rules(client: ClientSettings, entry: ModelSettings) -> Rules:
         tokens_per_minute=entry.tokens_per_minute or client.tokens_per_minute,
         max_concurrency=entry.max_concurrency or client.max_concurrency or (1 if client.type == "local" else None),
     )
-
-
-def _codec(kind: str, *, own: bool, cache: Cache) -> Codec:
-    match providers.BUILT_IN.get(kind, kind):
-        case "claude":
-            return anthropic.AnthropicCodec(cache=cache)
-        case "cohere":
-            return cohere.CohereCodec()
-        case "gemini":
-            return gemini.GeminiCodec()
-        case "ollama":
-            return ollama.OllamaCodec()
-        case _:
-            return openai.OpenAiCodec(own=own, cache=cache)

@@ -23,8 +23,6 @@ from . import codec
 
 Json = Any
 
-DEFAULT_BASE = "https://api.cohere.com/v2"
-
 
 class CohereCodec:
     """Translates for Cohere."""

@@ -21,7 +21,7 @@ import msgspec
 from ....protocol.errors import GraphMistake
 from ....protocol.problems import did_you_mean
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, Settings
-from . import anthropic, aws, cohere, gemini, ollama, openai
+from . import anthropic, gemini, ollama, openai
 
 READY_MADE = {
     "deepinfra": "https://api.deepinfra.com/v1/openai",
@@ -38,9 +38,9 @@ READY_MADE = {
 }
 """Base URLs of `openai-compatible` clients that are known by their name."""
 
-WANT_KEYS = frozenset(
-    {openai.DEFAULT_BASE, anthropic.DEFAULT_BASE, cohere.DEFAULT_BASE, gemini.DEFAULT_BASE, *READY_MADE.values()}
-)
+COHERE = "https://api.cohere.com/v2"
+
+WANT_KEYS = frozenset({openai.DEFAULT_BASE, anthropic.DEFAULT_BASE, COHERE, gemini.DEFAULT_BASE, *READY_MADE.values()})
 
 WANT_KEYS_ANYWHERE = ("azure-openai",)
 """Types of clients that have a key wherever they are reached."""
@@ -75,14 +75,20 @@ def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
     fixed = {
         "openai": environ.get(BASES["openai"]) or openai.DEFAULT_BASE,
         "claude": _with_version(environ.get(BASES["claude"], "")) or anthropic.DEFAULT_BASE,
-        "bedrock": aws.bedrock_at(aws.region_of(client, environ)) if client.type == "bedrock" else "",
-        "cohere": cohere.DEFAULT_BASE,
+        "bedrock": _bedrock_at(client, environ) if client.type == "bedrock" else "",
+        "cohere": COHERE,
         "gemini": gemini.DEFAULT_BASE,
         "ollama": ollama.DEFAULT_BASE,
         "openai-compatible": READY_MADE.get(client.name, ""),
     }
     base = (client.api_base or fixed.get(BUILT_IN.get(client.type, client.type), "")).rstrip("/")
     return base.removesuffix("/v1").removesuffix("/api") if client.type == "ollama" else base
+
+
+def _bedrock_at(client: ClientSettings, environ: Mapping[str, str]) -> str:
+    from . import aws
+
+    return aws.bedrock_at(aws.region_of(client, environ))
 
 
 def key_variables(client: ClientSettings) -> list[str]:
