@@ -14,7 +14,7 @@ SHELL       := /bin/bash
 COUNTED := | bash requirements/progress.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-research test soak lint format types bench bench-rivals interop dev docs lock clean
+.PHONY: help demo demo-research test soak lint format types bench bench-rivals interop dev docs prices lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -56,6 +56,10 @@ dev: $(VENV)/.dev  ## the environment for working on callboard
 docs: $(VENV)/.dev  ## rewrite the generated parts of docs/
 	$(BIN)/python tests/packaging/events_table.py
 	$(BIN)/python tests/packaging/corpus_table.py
+
+prices: $(VENV)/.dev  ## make the table of prices of genai-prices' file (FROM=data_slim.json COMMIT=its commit DAY=of which day)
+	$(BIN)/python -m callboard.actors.work.models.prices.vendor $(FROM) \
+		"genai-prices, https://github.com/pydantic/genai-prices, commit $(COMMIT)" $(DAY)
 
 lock: $(VENV)/.dev  ## pin what is installed now
 	{ sed -n '/^#/p' $(LOCK); $(BIN)/python -m pip freeze --all --exclude-editable | grep -vE '^(#|pip=)'; } > $(LOCK).new

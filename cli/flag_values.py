@@ -40,6 +40,7 @@ def request(flags: dict[str, Any]) -> RunRequest:
         answers=answers(flags.pop("answers", ()), flags.pop("answers_file", None)),
         compat=flags.pop("compat", None),
         limits=Limits(**{name: flags.pop(name, None) for name in Limits.__struct_fields__}),
+        allow_unpriced=flags.pop("allow_unpriced", False),
         no_wait=flags.pop("no_wait", False),
         strict=flags.pop("strict", False),
         allow=tuple(flags.pop("allow", ())),

@@ -1,15 +1,22 @@
-"""`callboard models` (which there are; weights of local ones, from the package index) and `callboard doctor`."""
+"""`callboard models` (which there are, what they cost; weights of local ones) and `callboard doctor`."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from .options import output_and_config
+from .options import complete_model, output_and_config
+
+if TYPE_CHECKING:
+    from ..protocol.settings import Settings
 
 
-@click.group("models", short_help="Fetch and list the weights of local models.")
+@click.group("models", short_help="Models: which there are, what they cost, weights of local ones.")
 def models() -> None:
-    """Weights of local models. They live in $XDG_CACHE_HOME/callboard/models, else ~/.cache/callboard/models."""
+    """Models and their prices, and the weights of local ones. These live in $XDG_CACHE_HOME/callboard/models, else
+    ~/.cache/callboard/models.
+    """
 
 
 @models.command("pull", short_help="Fetch the weights of a local model.")
@@ -28,14 +35,49 @@ def list_command(as_json: bool, config_dir: str | None) -> str:
     """Lists the local models that can be pulled or are here, and the models of the clients that can be used: those of
     config.yaml, and those that the environment has a key for.
     """
+    from .pulling import list_models
+
+    return list_models(_settings(config_dir), as_json=as_json)
+
+
+@models.command("show", short_help="Show the limits and prices of a model.")
+@click.argument("model", metavar="CLIENT:MODEL", shell_complete=complete_model)
+@output_and_config
+def show(model: str, as_json: bool, config_dir: str | None) -> str:
+    """Shows where CLIENT:MODEL is reached, its limits and prices, and where each of them is from. Prices are USD per
+    million tokens.
+    """
+    from .model_prices import show_model
+
+    return show_model(model, _settings(config_dir), as_json=as_json)
+
+
+@models.command("update", short_help="Fetch the newest prices of models.")
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE|URL",
+    default="",
+    help="The data_slim.json of genai-prices [default: sync_models_url of config.yaml, or where it is published].",
+)
+@output_and_config
+def update(source: str, as_json: bool, config_dir: str | None) -> str:
+    """Fetches the prices of models, checks them, and keeps them in $XDG_DATA_HOME/callboard/prices.json, by default
+    under ~/.local/share. A file that is not as expected changes nothing. Servers that run read it when they are started
+    the next time.
+    """
+    from .model_prices import update_prices
+
+    return update_prices(source, _settings(config_dir), as_json=as_json)
+
+
+def _settings(config_dir: str | None) -> Settings:
     import os
 
     from ..actors.io.directories import config_dir as configured
     from ..actors.io.settings import load_settings
-    from .pulling import list_models
 
-    settings, _ = load_settings(configured(config_dir, os.environ)[0])
-    return list_models(settings, as_json=as_json)
+    return load_settings(configured(config_dir, os.environ)[0])[0]
 
 
 @click.command("doctor", short_help="Show what is installed, which keys and interpreters are found.")

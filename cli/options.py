@@ -70,7 +70,28 @@ def several(*options: Decorator) -> Decorator:
 
 
 output_and_config = several(text_or_json, config_dir)
-model = click.option("-m", "--model", metavar="MODEL", help="Model id (client:model) for everything that names none.")
+
+
+def complete_model(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Models of the clients that can be used, as far as they are known."""
+    from ..actors.io.settings import load_settings
+    from ..protocol.errors import ConfigError
+    from .model_clients import model_names
+
+    try:
+        settings, _ = load_settings(configured(ctx.params.get("config_dir"), os.environ)[0])
+    except ConfigError:
+        return []  # the command itself says so
+    return sorted(name for name in model_names(settings) if name.startswith(incomplete))
+
+
+model = click.option(
+    "-m",
+    "--model",
+    metavar="MODEL",
+    shell_complete=complete_model,
+    help="Model id (client:model) for everything that names none.",
+)
 variables = click.option(
     "--var", "variables", metavar="NAME=VALUE", multiple=True, help="Sets a variable of the agent; repeatable."
 )
@@ -131,6 +152,11 @@ limits = several(
         "--max-tokens", metavar="N", callback=above_zero("tokens", int), help="Tokens the run may use, in and out."
     ),
     click.option("--max-cost", metavar="USD", callback=above_zero("USD", float), help="Money the run may spend."),
+    click.option(
+        "--allow-unpriced",
+        is_flag=True,
+        help="With --max-cost, asks models whose price is not known as well; they count for nothing.",
+    ),
     click.option("--no-wait", is_flag=True, help="Fails (exit code 6) where a provider wants requests to wait."),
 )
 loudness = several(

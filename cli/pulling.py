@@ -17,7 +17,7 @@ from ..supervisors import Root
 from .render.text import json_object, redrawable
 
 if TYPE_CHECKING:
-    from ..protocol.settings import ClientSettings, Settings
+    from ..protocol.settings import Settings
 
 _MEGABYTE = 1_000_000
 
@@ -51,6 +51,8 @@ def list_models(settings: Settings, *, as_json: bool) -> str:
         for model, entry in here.items()
         if model not in named
     ]
+    from .model_clients import usable
+
     clients = usable(settings)
     if as_json:
         return json_object(models=rows, clients=clients)
@@ -58,43 +60,12 @@ def list_models(settings: Settings, *, as_json: bool) -> str:
     return "".join([*map(_row, rows), *(["\nmodels of clients\n", *lines] if lines else [])])
 
 
-def usable(settings: Settings) -> list[dict[str, Any]]:
-    """The clients that `config.yaml` has and those that the environment has a key for, with their models.
-
-    Without a list in `config.yaml` a client takes any name; `key` is None where none is needed.
-    """
-    from ..actors.work.models.catalog import Catalog
-    from ..actors.work.models.providers import BUILT_IN, READY_MADE, key_variables
-    from ..protocol.settings import ClientSettings
-
-    known = [*settings.clients]
-    names = {client.name for client in known}
-    for name, kind in {**BUILT_IN, **dict.fromkeys(READY_MADE, "openai-compatible")}.items():
-        client = ClientSettings(type=kind, name=name)
-        if name not in names and any(os.environ.get(variable) for variable in key_variables(client)):
-            known.append(client)
-    default = Catalog(settings, os.environ).choice().model
-    return [
-        {
-            "client": client.name,
-            "type": client.type,
-            "models": [{"id": f"{client.name}:{each.name}", "type": each.type} for each in client.models],
-            "key": _has_key(client, key_variables(client)),
-            "default": default if default.partition(":")[0] == client.name else None,
-        }
-        for client in known
-    ]
-
-
-def _has_key(client: ClientSettings, variables: list[str]) -> bool | None:
-    if client.type in ("ollama", "local"):
-        return None
-    return bool(client.api_key or client.access_key_id) or any(os.environ.get(name) for name in variables)
-
-
 def _client(client: Mapping[str, Any]) -> str:
     key = {None: "", True: " (key set)", False: " (no key)"}[client["key"]]
-    models = ", ".join(each["id"] for each in client["models"]) or f"{client['client']}:<any name>"
+    from .model_prices import in_words
+
+    listed = (f"{each['id']} ({in_words(each)})" for each in client["models"])
+    models = ", ".join(listed) or f"{client['client']}:<any name>"
     return f"{client['client']}{key}: {models}"
 
 

@@ -158,11 +158,21 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens of one reply as the provider counted them; `cached_tokens` are part of `input_tokens`."""
+    """Tokens of one reply as the provider counted them.
+
+    Attributes:
+        input_tokens, output_tokens: all that the model has read and written.
+        cached_tokens: of the input, what the provider's cache had.
+        cache_write_tokens: of the input, what went into that cache; cache_write_1h_tokens: of these, for an hour.
+        reasoning_tokens: of the output, what was thought before the answer.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 StopReason = Literal["end", "length", "tools", "refused"]
@@ -176,7 +186,7 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         text: what the model said; empty when it only calls tools.
         model: `client:model` that was asked.
         reasoning: visible reasoning, where the provider shows it.
-        cost: in USD; 0 where the price is not known.
+        cost: in USD; None where the price is not known.
     """
 
     text: str = ""
@@ -185,7 +195,7 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: TokenUsage = TokenUsage()
     model: str = ""
     reasoning: str = ""
-    cost: float = 0.0
+    cost: float | None = None
 
     def turn(self) -> AssistantTurn:
         """The reply as a turn, to go on with the conversation."""

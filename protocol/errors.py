@@ -76,6 +76,20 @@ class ConfigError(CallboardError):
     exit_code = 3
 
 
+class Unpriced(ConfigError):
+    """Money is limited, and the price of a model is not known."""
+
+    code = "unpriced"
+
+    @classmethod
+    def of(cls, model: str, file: str) -> Unpriced:
+        """The error for a model by its id; `file` is where it could be given a price."""
+        return cls(
+            f"'{model}' has no price, so `--max-cost` can't be kept: give the model `input_price` and `output_price` "
+            f"in {file}, refresh the prices with `callboard models update`, or go on with `--allow-unpriced`"
+        )
+
+
 class CredentialsError(ConfigError):
     """No key, or a key that the provider refused."""
 

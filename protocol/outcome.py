@@ -13,11 +13,15 @@ Status = Literal["done", "failed", "cancelled"]
 
 
 class Usage(msgspec.Struct, kw_only=True):
-    """What one model was used for. Tokens as the provider counted them; `cost` in USD (0 if unpriced)."""
+    """What one model was used for. Tokens as the provider counted them; `cost` in USD.
+
+    `priced` is false if the price of any reply was not known; such replies are not in the cost.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
+    priced: bool = True
 
 
 class NodeTime(msgspec.Struct, kw_only=True):
@@ -86,7 +90,8 @@ class Outcome(msgspec.Struct, kw_only=True):
         order: node ids as the scheduler started them, map items and child graphs excluded; of a workflow, those of its
             subgraphs too.
         nodes: per node id, visits and seconds.
-        usage: per model id, tokens and cost.
+        usage: per model id, tokens and cost, and whether that is all of the cost.
+        priced: whether the costs of all models are known.
         turns: model replies, those of nodes and child agents included.
         tool_calls: calls that were played, likewise.
         children: the agents that the run's agent spawned, each with what it said.
@@ -106,6 +111,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     order: list[str] = []
     nodes: dict[str, NodeTime] = {}
     usage: dict[str, Usage] = {}
+    priced: bool = True
     turns: int = 0
     tool_calls: int = 0
     children: list[ChildRecord] = []

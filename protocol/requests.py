@@ -41,7 +41,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         timeout: seconds.
         max_turns: model requests that were answered.
         max_tokens: input and output tokens together.
-        max_cost: USD, as far as prices are known.
+        max_cost: USD; models whose price is not known are refused (`RunRequest.allow_unpriced`).
     """
 
     timeout: float | None = None
@@ -94,6 +94,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
         answers: to questions: a list used in order, or node id to an answer or a list of answers; kept as texts.
         compat: `standard`, `loki` (agents) or `devall` (workflows), whatever the file says.
         limits: what the run may use at most.
+        allow_unpriced: with `limits.max_cost`, models whose price is not known may be asked, and count for nothing.
         no_wait: a model's provider that wants requests to wait fails them.
         strict: warnings about the file are errors.
         allow: names of tools that need not ask a person for permission.
@@ -123,6 +124,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
     answers: list[Any] | dict[str, Any] | None = None
     compat: str | None = None
     limits: Limits = Limits()
+    allow_unpriced: bool = False
     no_wait: bool = False
     strict: bool = False
     allow: tuple[str, ...] = ()

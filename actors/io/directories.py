@@ -1,4 +1,4 @@
-"""The directories of configuration, cache and state."""
+"""The directories of configuration, cache, state and data."""
 
 from __future__ import annotations
 
@@ -37,6 +37,14 @@ def state_dir(environ: Mapping[str, str]) -> Path:
     As the standard wants it, a relative `XDG_STATE_HOME` counts as unset.
     """
     return _of_standard("XDG_STATE_HOME", ".local/state", environ)
+
+
+def data_dir(environ: Mapping[str, str]) -> Path:
+    """For data that is fetched and kept: `$XDG_DATA_HOME/callboard`, else `~/.local/share/callboard`.
+
+    As the standard wants it, a relative `XDG_DATA_HOME` counts as unset.
+    """
+    return _of_standard("XDG_DATA_HOME", ".local/share", environ)
 
 
 def _of_standard(variable: str, default: str, environ: Mapping[str, str]) -> Path:

@@ -80,6 +80,8 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     model, why = _default_model(root, prepared, context)
     for name in prepared.models | ({model} if model is not None else set()):
         root.gateway.check(name)
+        if context.meter.needs_prices:
+            root.gateway.check_price(name)
     input = _input(request, root)
     saved = None if request.save is None else Saved(Path(request.save) / id)
     return Execution(
@@ -115,6 +117,7 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
     return RunContext(
         gateway=root.gateway,
         limits=request.limits,
+        allow_unpriced=request.allow_unpriced,
         config_dir=root.config_dir,
         environ=os.environ,
         run_agent=children,

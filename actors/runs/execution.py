@@ -162,6 +162,7 @@ class Execution:
             order=result.order,
             nodes=result.nodes,
             usage=self.context.meter.models,
+            priced=all(used.priced for used in self.context.meter.models.values()),
             turns=self.context.meter.turns,
             tool_calls=self.context.meter.tool_calls,
             children=self._record.children,

@@ -43,6 +43,7 @@ class Options(TypedDict, total=False):
     on_event: Callable[[Event], None] | None
     compat: str | None
     limits: Limits | None
+    allow_unpriced: bool
     no_wait: bool
     strict: bool
     config_dir: PathLike | None
@@ -77,6 +78,8 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         on_event: called with every event of the run, in order, in the run's tasks; must be quick.
         compat: `standard`, `loki` (agents) or `devall` (workflows), whatever the file says.
         limits: what the run may use at most.
+        allow_unpriced: with `max_cost` of the limits, models whose price is not known may be asked, and count for
+            nothing; else they are refused.
         no_wait: a model's provider that wants requests to wait fails them; else they wait, and are no failed tries.
         strict: warnings about the file are errors.
         config_dir: where agents and settings live, for a run with a root of its own.

@@ -102,6 +102,7 @@ class ActorView(msgspec.Struct, gc=False):
         talks: whether it holds a conversation with a model.
         open: its activities under way, the oldest first.
         turns, input_tokens, output_tokens, cost: of the replies that it has had; USD.
+        priced: whether the price of all of them is known.
         events: how many it has told; pieces of text are not counted.
         last_event: kind of the last of these.
     """
@@ -115,6 +116,7 @@ class ActorView(msgspec.Struct, gc=False):
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
+    priced: bool = True
     restarts: int = 0
     events: int = 0
     last_event: str = ""

@@ -65,7 +65,7 @@ class RunView:
         roots: the activities that nothing encloses.
         home: the graph or the agent that the run was started for, once it has begun.
         nodes: those of the run's own graph, by id.
-        usage: by model; `input_tokens`, `output_tokens` and `cost` are their sums.
+        usage: by model; `input_tokens`, `output_tokens` and `cost` are their sums, `priced` says whether `cost` is all.
         questions: those that are open, by id, the oldest first.
         calls, failed_calls: how many tool calls have ended, and how many of these have failed.
         warnings, warned: see `WARNINGS`.
@@ -87,6 +87,7 @@ class RunView:
         self.input_tokens = 0
         self.output_tokens = 0
         self.cost = 0.0
+        self.priced = True
         self.questions: dict[str, Asked] = {}
         self.calls = 0
         self.failed_calls = 0
@@ -179,8 +180,10 @@ class RunView:
         self.output_tokens += data.output_tokens - (before.output_tokens if before else 0)
         more = data.cost - (before.cost if before else 0.0)
         self.cost += more
+        self.priced = self.priced and data.priced
         if actor is not None:
             actor.cost += more
+            actor.priced = actor.priced and data.priced
         return NOTHING
 
     def _asked(self, event: Event, data: ev.QuestionAsked, _: object) -> Change:

@@ -79,6 +79,7 @@ class RunContext:
 
     Args:
         limits: what the run may use.
+        allow_unpriced: a limit in money does not keep it from models whose price is not known.
         streams: pieces of replies become events, if the run has a listener.
         may_wait: requests wait where their provider wants them to; see `Gateway.chat`.
         make_knowledge: makes what the run looks things up in; None in a run that has nothing.
@@ -107,6 +108,7 @@ class RunContext:
 
     gateway: Gateway
     limits: InitVar[Limits]
+    allow_unpriced: InitVar[bool] = False
     config_dir: Path
     environ: Mapping[str, str]
     run_agent: AgentRunner
@@ -127,8 +129,8 @@ class RunContext:
     servers: tuple[Server, ...] = ()
     make_results: Callable[[], KeptResults] | None = None
 
-    def __post_init__(self, limits: Limits) -> None:
-        self.meter = Meter(limits)
+    def __post_init__(self, limits: Limits, allow_unpriced: bool) -> None:
+        self.meter = Meter(limits, allow_unpriced=allow_unpriced)
         self._known: list[RunKnowledge] = []
         self.kept: list[KeptResults] = []
 
@@ -192,15 +194,17 @@ class RunContext:
             need_text: an empty reply is a failure that may pass, like a broken connection.
             hears: told the pieces of the reply while it arrives, if it is streamed.
 
-        Raises: what `Gateway.chat` raises, and `TurnsReached`, `BudgetReached`.
+        Raises: what `Gateway.chat` raises, and `TurnsReached`, `BudgetReached`, `Unpriced`.
         """
 
-        def count(model: str, tokens: TokenUsage, cost: float) -> UsageUpdate:
+        def count(model: str, tokens: TokenUsage, cost: float | None) -> UsageUpdate:
             return self.meter.add(model, tokens, cost, node)
 
         if me.root.pauses is not None:
             await me.root.pauses.passed(me)
         self.meter.admit()
+        if self.meter.needs_prices:
+            self.gateway.check_price(request.model)
         self.meter.under_way += 1
         try:
             return await self.gateway.chat(

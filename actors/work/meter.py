@@ -14,10 +14,14 @@ class Meter:
 
     A limit is checked before a request goes out: the reply that passes it is still used. Requests under way count as
     turns, so that a hundred nodes at once do not take a hundred where one is left.
+
+    Attributes:
+        needs_prices: no model may be asked whose price is not known, since money is limited.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, allow_unpriced: bool = False) -> None:
         self.limits = limits
+        self.needs_prices = limits.max_cost is not None and not allow_unpriced
         self.turns = 0
         self.tool_calls = 0
         self.under_way = 0
@@ -42,19 +46,26 @@ class Meter:
         if limits.max_cost is not None and cost >= limits.max_cost:
             raise BudgetReached(f"the run has cost {cost:.4f} of its {limits.max_cost:g} USD (--max-cost)")
 
-    def add(self, model: str, tokens: TokenUsage, cost: float, node: str | None) -> UsageUpdate:
+    def add(self, model: str, tokens: TokenUsage, cost: float | None, node: str | None) -> UsageUpdate:
         """Count one reply; returns the totals of its model."""
         self.turns += 1
         return self.count(model, tokens, cost, node)
 
-    def count(self, model: str, tokens: TokenUsage, cost: float, node: str | None = None) -> UsageUpdate:
-        """Count what a request has used that is no turn, as one for vectors; returns the totals of its model."""
+    def count(self, model: str, tokens: TokenUsage, cost: float | None, node: str | None = None) -> UsageUpdate:
+        """Count what a request has used that is no turn, as one for vectors; returns the totals of its model.
+
+        Args:
+            cost: None if the price is not known.
+        """
         usage = self.models.setdefault(model, Usage())
         of_node = Usage() if node is None else self.nodes.setdefault(node, Usage())
         for total in (usage, of_node):
             total.input_tokens += tokens.input_tokens
             total.output_tokens += tokens.output_tokens
-            total.cost += cost
+            if cost is None:
+                total.priced = False
+            else:
+                total.cost += cost
         return UsageUpdate(
             model=model,
             input_tokens=usage.input_tokens,
@@ -64,4 +75,6 @@ class Meter:
             node_input_tokens=of_node.input_tokens,
             node_output_tokens=of_node.output_tokens,
             node_cost=of_node.cost,
+            priced=usage.priced,
+            node_priced=of_node.priced,
         )

@@ -49,11 +49,19 @@ def cells(run: RunInfo, when: Sequence[str], last: str) -> Sequence[str]:
     """The row of a run in a table: `when` stands behind its target, `last` behind its cost."""
     tokens = run.input_tokens + run.output_tokens
     target = one_line(run.title or run.name or run.target, 30)
-    return one_line(run.run, 40), run.status, target, *when, amount(tokens) if tokens else "", money(run.cost), last
+    return (
+        one_line(run.run, 40),
+        run.status,
+        target,
+        *when,
+        amount(tokens) if tokens else "",
+        money(run.cost, run.priced),
+        last,
+    )
 
 
-def money(cost: float) -> str:
-    """`$0.0123`, `$12.30`; "" for what costs nothing, or is not priced."""
+def money(cost: float, priced: bool = True) -> str:
+    """`$0.0123`, `$12.30`; "" for what costs nothing; `unpriced`, or `$0.0123+` if the price of a part is not known."""
     if not cost:
-        return ""
-    return f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"
+        return "" if priced else "unpriced"
+    return (f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}") + ("" if priced else "+")

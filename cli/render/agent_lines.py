@@ -59,6 +59,9 @@ class AgentTeller(Teller):
         if not view.usage:
             return ""
         money = f", ${view.cost:.4f}" if view.cost else ""
+        if not view.priced:
+            unknown = ", ".join(model for model, used in view.usage.items() if not used.priced)
+            money = f"{money} without {unknown} (unpriced)" if money else ", unpriced"
         return f", {view.input_tokens} tokens in, {view.output_tokens} out{money}"
 
     def _of_node(self, event: Event) -> bool:

@@ -31,7 +31,7 @@ class Done(msgspec.Struct, kw_only=True):
 
 
 class StartRun(Params, frozen=True):
-    """`_run/start`. The limits, `variables`, `state`, `answers`, `compat` are those of `callboard run`.
+    """`_run/start`. The limits, `allow_unpriced`, `variables`, `state`, `answers`, `compat`: as for `callboard run`.
 
     Attributes:
         target: the name of an agent, or a path, for which the scope `run:files` is needed.
@@ -52,6 +52,7 @@ class StartRun(Params, frozen=True):
     max_turns: int | None = None
     max_tokens: int | None = None
     max_cost: float | None = None
+    allow_unpriced: bool = False
     yes: bool = False
     allow: Paths = []
     compat: Name | None = None

@@ -34,6 +34,7 @@ class RunInfo(msgspec.Struct, kw_only=True):
         session: id of the session it belongs to.
         open_questions: how many wait for an answer.
         input_tokens, output_tokens, cost: so far; USD.
+        priced: whether that is all of the cost: no model was used whose price is not known.
         error: what it failed with.
         output: of one that is done.
         exit_code: what `callboard run` would have ended with.
@@ -56,6 +57,7 @@ class RunInfo(msgspec.Struct, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
+    priced: bool = True
     error: ErrorReport | None = None
     output: str = ""
     exit_code: int | None = None
@@ -83,6 +85,7 @@ class ActorInfo(msgspec.Struct, kw_only=True):
         since: when it was started; "" if that was before the tree was watched.
         doing: the node, tool or model it is at, since `doing_since`.
         turns, input_tokens, output_tokens, cost: of its own requests to models; of a run, those of all in it.
+        priced: whether the cost is all that they cost.
         restarts: by its supervisor.
         events: how many it has told so far, pieces of text left out: a measure of how busy it is.
         last_event: kind of the newest event about it.
@@ -107,6 +110,7 @@ class ActorInfo(msgspec.Struct, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
+    priced: bool = True
     restarts: int = 0
     events: int = 0
     last_event: str = ""

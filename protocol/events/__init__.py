@@ -252,7 +252,11 @@ class LlmReasoning(EventData, frozen=True, kw_only=True):
 
 
 class LlmResponse(EventData, frozen=True, kw_only=True):
-    """An answer is complete. `cached_tokens` are part of `input_tokens`."""
+    """An answer is complete.
+
+    `cached_tokens` and `cache_write_tokens` (read from and written to the provider's cache) are part of `input_tokens`,
+    `reasoning_tokens` of `output_tokens`.
+    """
 
     kind = "llm.response"
     model: str
@@ -261,6 +265,8 @@ class LlmResponse(EventData, frozen=True, kw_only=True):
     output_tokens: int = 0
     stop: str = ""
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 class LlmRetry(EventData, frozen=True, kw_only=True):
@@ -351,7 +357,10 @@ class ToolFinished(EventData, frozen=True, kw_only=True):
 
 
 class UsageUpdate(EventData, frozen=True, kw_only=True):
-    """Totals of the run so far for one model, and for the node that asked it. Costs in USD, 0 where unpriced."""
+    """Totals of the run so far for one model, and for the node that asked it. Costs in USD.
+
+    With `priced` (`node_priced`) false, replies whose price is not known are not in the cost.
+    """
 
     kind = "usage.update"
     model: str
@@ -362,6 +371,8 @@ class UsageUpdate(EventData, frozen=True, kw_only=True):
     node_input_tokens: int = 0
     node_output_tokens: int = 0
     node_cost: float = 0.0
+    priced: bool = True
+    node_priced: bool = True
 
 
 class AgentStarted(EventData, frozen=True, kw_only=True):

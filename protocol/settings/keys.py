@@ -82,7 +82,6 @@ WITHOUT_EFFECT: dict[str, str] = {
     **dict.fromkeys(("save", "save_shell_history", "repl_prelude"), "there is no chat at the terminal yet"),
     **dict.fromkeys(("keybindings", "editor", "left_prompt", "right_prompt"), "there is no chat at the terminal yet"),
     **dict.fromkeys(("wrap", "wrap_code", "highlight", "light_theme", "theme"), "replies are printed as they are"),
-    "sync_models_url": "no list of models is fetched",
     "vault_password_file": "secrets come from the environment",
     "summarization_threshold": "an agent's own file says it",
     "escalation_timeout": "an agent's own file says it",

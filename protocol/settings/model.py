@@ -71,7 +71,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         name: what the user writes after `client:`; `real_name` is what the provider calls it, if that differs.
         type: one of `MODEL_TYPES`.
-        input_price, output_price: USD per million tokens.
+        input_price, output_price: USD per million tokens; None for what the table of prices says.
+        cached_input_price, cache_write_price: of input that the provider's cache has, and of what goes there.
         no_stream: replies come whole; no_system_message: the system prompt is put before the first user turn.
         supports_json_schema: whether the server can be asked for a reply that fits a schema.
         max_concurrency: requests to this model that may be under way at once; None for any number.
@@ -88,8 +89,10 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
     require_max_tokens: bool = False
-    input_price: float = 0.0
-    output_price: float = 0.0
+    input_price: Annotated[float, Meta(ge=0)] | None = None
+    output_price: Annotated[float, Meta(ge=0)] | None = None
+    cached_input_price: Annotated[float, Meta(ge=0)] | None = None
+    cache_write_price: Annotated[float, Meta(ge=0)] | None = None
     supports_vision: bool = True
     supports_function_calling: bool = True
     supports_json_schema: bool = True

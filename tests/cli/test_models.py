@@ -10,8 +10,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from tiny_weights import put_weights
+
+from callboard.cli.run import ask
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -82,13 +85,123 @@ def test_the_list_names_the_models_of_clients_and_whether_there_is_a_key(
         "  - {type: openai-compatible, name: lab, api_base: 'http://x/v1', models: [{name: big}]}\n"
     )
     out = callboard("models", "list", "--config-dir", str(tmp_path))[1]
-    assert "lab (no key): lab:big" in out
+    assert "lab (no key): lab:big (unpriced)" in out
     assert "groq (key set): groq:<any name>" in out
     clients = json.loads(callboard("models", "list", "-o", "json", "--config-dir", str(tmp_path))[1])["clients"]
     assert clients[0] == {
         "client": "lab",
         "type": "openai-compatible",
-        "models": [{"id": "lab:big", "type": "chat"}],
+        "models": [
+            {"id": "lab:big", "type": "chat", "priced": False, "input_price": None, "output_price": None},
+        ],
         "key": False,
         "default": "lab:big",
     }
+
+
+def _lab(tmp_path: Path, more: str = "") -> None:
+    (tmp_path / "config.yaml").write_text(
+        more + "clients:\n"
+        "  - type: openai\n    requests_per_minute: 500\n"
+        "    models: [{name: gpt-4o-mini, input_price: 0.1, max_output_tokens: 4096}, {name: gpt-of-tomorrow}]\n"
+        "  - type: gemini\n    models: [{name: gemini-2.5-pro}]\n"
+    )
+
+
+def test_the_list_tells_prices(callboard: Callboard, tmp_path: Path) -> None:
+    _lab(tmp_path)
+    out = callboard("models", "list", "--config-dir", str(tmp_path))[1]
+    assert "openai:gpt-4o-mini ($0.10 in, $0.60 out), openai:gpt-of-tomorrow (unpriced)" in out
+    assert "gemini:gemini-2.5-pro ($1.25 in, $10.00 out)" in out
+
+
+def test_a_model_is_shown_with_its_limits_and_prices_and_where_they_are_from(
+    callboard: Callboard, tmp_path: Path
+) -> None:
+    _lab(tmp_path)
+    file = tmp_path / "config.yaml"
+    shown = json.loads(
+        callboard("models", "show", "openai:gpt-4o-mini", "-o", "json", "--config-dir", str(tmp_path))[1]
+    )
+    assert shown["priced"] is True
+    assert shown["prices"] == {
+        "input": {"price": 0.1, "tiers": [], "from": f"`input_price` in {file}"},
+        "output": {"price": 0.6, "tiers": [], "from": "price table: openai gpt-4o-mini"},
+    }
+    assert shown["limits"] == {
+        "max_output_tokens": {"value": 4096, "from": f"the model in {file}"},
+        "requests_per_minute": {"value": 500.0, "from": f"the client in {file}"},
+        "context_window": {"value": 128000, "from": "price table: openai gpt-4o-mini"},
+    }
+    assert shown["table"]["source"].startswith("genai-prices")
+    out = callboard("models", "show", "gemini:gemini-2.5-pro", "--config-dir", str(tmp_path))[1]
+    assert "$1.25 per million tokens, $2.50 above 200,000 of input" in out
+    assert "price table: google gemini-2.5-pro" in out
+
+
+def test_a_model_without_a_price_is_shown_as_such(callboard: Callboard, tmp_path: Path) -> None:
+    _lab(tmp_path)
+    out = callboard("models", "show", "openai:gpt-of-tomorrow", "--config-dir", str(tmp_path))[1]
+    assert "unpriced" in out
+    assert "$0" not in out
+
+
+def test_what_is_no_model_is_not_shown(callboard: Callboard, tmp_path: Path) -> None:
+    code, out, err = callboard("models", "show", "opnai:gpt-4o", "--config-dir", str(tmp_path))
+    assert (code, out) == (3, "")
+    assert "did you mean 'openai:...'?" in err
+
+
+TOMORROW = [
+    {
+        "id": "openai",
+        "api_pattern": "https://api\\.openai\\.com",
+        "models": [
+            {"id": "t", "match": {"equals": "gpt-of-tomorrow"}, "prices": {"input_mtok": 7, "output_mtok": 8}},
+        ],
+    }
+]
+
+
+@pytest.mark.parametrize("by", ["--from", "sync_models_url"])
+def test_an_update_prices_what_had_no_price(
+    callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    theirs = tmp_path / "data_slim.json"
+    theirs.write_text(json.dumps(TOMORROW))
+    _lab(tmp_path, f"sync_models_url: {theirs}\n" if by == "sync_models_url" else "")
+    flags = ("--from", str(theirs)) if by == "--from" else ()
+    code, out, err = callboard("models", "update", *flags, "-o", "json", "--config-dir", str(tmp_path))
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert (told["models"], told["source"]) == (1, str(theirs))
+    assert told["file"] == str(tmp_path / "data/callboard/prices.json")
+    out = callboard("models", "list", "--config-dir", str(tmp_path))[1]
+    assert "openai:gpt-of-tomorrow ($7.00 in, $8.00 out)" in out
+
+
+def test_an_update_with_what_is_no_table_changes_nothing(
+    callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    loki = tmp_path / "models.yaml"
+    loki.write_text("- provider: openai\n  models:\n    - name: gpt-4o\n      input_price: 2.5\n")
+    code, out, err = callboard("models", "update", "--from", str(loki), "--config-dir", str(tmp_path))
+    assert (code, out) == (3, "")
+    assert f"{loki} is no file of prices" in err
+    assert "data_slim.json" in err
+    assert not (tmp_path / "data").exists()
+
+
+def test_names_of_models_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", "k")
+    _lab(tmp_path)
+    context = click.Context(ask, info_name="ask")
+    context.params["config_dir"] = str(tmp_path)
+    parameter = next(each for each in ask.params if each.name == "model")
+    found = [item.value for item in parameter.shell_complete(context, "openai:")]
+    assert found == ["openai:gpt-4o-mini", "openai:gpt-of-tomorrow"]
+    assert "groq:llama-3.3-70b-versatile" in [item.value for item in parameter.shell_complete(context, "groq:ll")]
+    (tmp_path / "config.yaml").write_text("clients: 3\n")
+    assert parameter.shell_complete(context, "openai:") == []

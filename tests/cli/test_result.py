@@ -48,8 +48,8 @@ def test_json_is_one_object_whatever_happened(outcome: Outcome) -> None:
     assert text.count("\n") == 1
     assert json.loads(text) == outcome.to_wire()
     assert set(json.loads(text)) == {
-        "schema_version", "run_id", "status", "output", "state", "order", "nodes", "usage", "turns", "tool_calls",
-        "children", "failures", "error",
+        "schema_version", "run_id", "status", "output", "state", "order", "nodes", "usage", "priced", "turns",
+        "tool_calls", "children", "failures", "error",
     }  # fmt: skip
 
 

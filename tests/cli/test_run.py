@@ -74,7 +74,7 @@ def test_the_result_is_on_stdout_and_the_story_on_stderr(callboard: Callboard, t
     story = err.splitlines()
     assert story[0].endswith("graph: talk (start: say)")
     assert "say (llm) start" in story[1]
-    assert story[-1].split(",")[1:] == [" 10 tokens in", " 5 out"]
+    assert story[-1].split(",")[1:] == [" 10 tokens in", " 5 out", " unpriced"]
 
 
 def test_quiet_says_nothing_at_all(callboard: Callboard, talk: str) -> None:
@@ -95,7 +95,7 @@ def test_json_is_one_object_with_everything(callboard: Callboard, talk: str) -> 
     assert outcome["order"] == ["say", "end"]
     assert outcome["state"]["said"] == "ok"
     assert outcome["nodes"]["say"]["visits"] == 1
-    assert outcome["usage"]["fake:model"] == {"input_tokens": 10, "output_tokens": 5, "cost": 0.0}
+    assert outcome["usage"]["fake:model"] == {"input_tokens": 10, "output_tokens": 5, "cost": 0.0, "priced": False}
     assert outcome["error"] is None
 
 

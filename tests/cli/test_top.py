@@ -499,6 +499,7 @@ async def test_what_a_run_has_used_is_shown_while_it_goes_on(
     run = await trio.to_thread.run_sync(begin)
     await sees(screen, rf"15 tokens[\s\S]*/{run} +running +15")
     await sees(screen, r"\d+ MB of memory")
+    await sees(screen, rf"/{run} +running[^\n]*unpriced")
     await trio.to_thread.run_sync(house.call, go.set)
     await sees(screen, r"1 run\b")
     screen.press("q")

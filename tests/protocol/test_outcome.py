@@ -14,5 +14,6 @@ def test_figures_are_printed_without_the_noise_of_floats() -> None:
     )
     wire = outcome.to_wire()
     assert wire["nodes"] == {"a": {"visits": 1, "seconds": 0.120455}}
-    assert wire["usage"] == {"m": {"input_tokens": 1, "output_tokens": 2, "cost": 0.0007}}
+    assert wire["usage"] == {"m": {"input_tokens": 1, "output_tokens": 2, "cost": 0.0007, "priced": True}}
+    assert wire["priced"] is True
     assert "exit_code" not in wire

@@ -71,6 +71,7 @@ requests = st.builds(
     limits=st.builds(
         Limits, timeout=st.none() | st.floats(0, 1e9), max_turns=amounts, max_tokens=amounts, max_cost=amounts
     ),
+    allow_unpriced=st.booleans(),
     no_wait=st.booleans(),
     strict=st.booleans(),
     allow=several,

@@ -46,7 +46,7 @@ class AcpSession:
         mode: one of `MODES`.
         prompting: the prompt that is played now.
         arrived: prompts that came just now and have not begun.
-        spent: what its prompts have cost here, in USD.
+        spent: what its prompts have cost here, in USD; None once the price of one was not known.
     """
 
     def __init__(self, agent: str | None, model: str | None, workspace: Workspace, title: str | None = None) -> None:
@@ -58,7 +58,7 @@ class AcpSession:
         self.prompting: Prompting | None = None
         self.arrived: list[Prompt] = []
         self._cancelled: list[Prompt] = []
-        self.spent = 0.0
+        self.spent: float | None = 0.0
 
     def cancel(self) -> None:
         """Cancel the client's prompts, also those not begun yet."""

@@ -57,14 +57,19 @@ class Updates:
         window: tokens that a model takes, None if unknown.
         cwd: where its tools work; None for our directory.
         notices: whether the client shows warnings beside the conversation.
-        spent: what the prompts before it have cost.
+        spent: what the prompts before it have cost; None if that is not known.
 
     Attributes:
         said: whether the agent's text was told as it came.
     """
 
     def __init__(
-        self, window: Callable[[str], int | None], *, cwd: Path | None = None, notices: bool = False, spent: float = 0.0
+        self,
+        window: Callable[[str], int | None],
+        *,
+        cwd: Path | None = None,
+        notices: bool = False,
+        spent: float | None = 0.0,
     ) -> None:
         self.said = False
         self._window = window
@@ -128,9 +133,9 @@ class Updates:
                 yield {"sessionUpdate": "plan", "entries": self._plan.entries}
 
     @property
-    def cost(self) -> float:
-        """What the session has cost so far, in USD."""
-        return self._spent + self._view.cost
+    def cost(self) -> float | None:
+        """What the session has cost so far, in USD; None if that is not known."""
+        return self._spent + self._view.cost if self._spent is not None and self._view.priced else None
 
     def _usage(self) -> Iterator[Update]:
         if self._size:

@@ -211,6 +211,7 @@ class Actors:
             info.kind = known.kind if known.kind != "actor" else _by_place(info.path)
             info.turns, info.restarts = known.turns, known.restarts
             info.input_tokens, info.output_tokens, info.cost = known.input_tokens, known.output_tokens, known.cost
+            info.priced = known.priced
             info.events, info.last_event = known.events, known.last_event
             info.since = "" if known.since is None else rfc3339(known.since)
             if known.doing is not None:
@@ -218,6 +219,7 @@ class Actors:
         if info.kind == "run" and (live := self._runs.live.get(info.run)) is not None:
             total = live.info
             info.input_tokens, info.output_tokens, info.cost = total.input_tokens, total.output_tokens, total.cost
+            info.priced = total.priced
         return info
 
 

@@ -146,7 +146,7 @@ class Call:
         return tool_result("The run was cancelled.", {"status": "cancelled"}, failed=True)
 
 
-_SHOWN = ("run_id", "status", "output", "usage", "turns", "tool_calls", "failures", "error")
+_SHOWN = ("run_id", "status", "output", "usage", "priced", "turns", "tool_calls", "failures", "error")
 """The fields of an outcome that clients get; the state may hold private data."""
 
 

@@ -24,7 +24,7 @@ import msgspec
 import trio
 
 from ....protocol.chat import TokenUsage
-from ....protocol.errors import ActorFailed, CallboardError, KnowledgeError, UsageError
+from ....protocol.errors import ActorFailed, CallboardError, KnowledgeError, Unpriced, UsageError
 from ....protocol.events import KnowledgeRetrieved, UsageUpdate, Warned
 from ....protocol.knowledge import Retrieved, Unreadable
 from ....protocol.settings import Settings as UserSettings
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ....supervisors.root import Root
     from ..meter import Meter
     from ..models.gateway import Emitter
+    from ..models.prices.price import Price
     from .base.model import Floats
 
 IDLE = 300.0
@@ -75,7 +76,9 @@ class Knowledge:
         self.settings = settings
         self.environ = environ
         cache = EmbeddingCache(default_path(environ))
-        self.embedders = Embedders(settings, environ, owner=owner, cache=cache, on_usage=self._used)
+        self.embedders = Embedders(
+            settings, environ, owner=owner, cache=cache, on_request=self._asked, on_usage=self._used
+        )
         self.sources = SourceSettings(loaders=settings.document_loaders, allow_private=settings.rag_private_pages)
         self._pool: Pool[str, Base] = Pool(owner, _opened, name="knowledge", idle_ttl=IDLE)
         self._seen: dict[Recipe, tuple[float, Changes]] = {}
@@ -342,9 +345,17 @@ class Knowledge:
         """The run is over."""
         self._meters.pop(run, None)
 
-    def _used(self, me: Emitter, model: str, tokens: TokenUsage, cost: float) -> UsageUpdate | None:
+    def _meter(self, me: Emitter) -> Meter | None:
         stream = getattr(me, "stream", None)
-        meter = None if stream is None else self._meters.get(stream.run)
+        return None if stream is None else self._meters.get(stream.run)
+
+    def _asked(self, me: Emitter, model: str, price: Price) -> None:
+        meter = self._meter(me)
+        if meter is not None and meter.needs_prices and price.tariff is None:
+            raise Unpriced.of(model, self.settings.file)
+
+    def _used(self, me: Emitter, model: str, tokens: TokenUsage, cost: float | None) -> UsageUpdate | None:
+        meter = self._meter(me)
         if meter is None:
             return None
         try:

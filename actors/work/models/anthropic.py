@@ -272,11 +272,21 @@ class _Delta(msgspec.Struct):
     stop_reason: str | None = None
 
 
+class _Written(msgspec.Struct):
+    ephemeral_1h_input_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct):
+    thinking_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    cache_creation: _Written | None = None
+    output_tokens_details: _OutputDetails | None = None
 
 
 class _Error(msgspec.Struct):
@@ -334,11 +344,14 @@ def _usage(usage: _Usage | None) -> chat.TokenUsage:
     """This provider counts cached tokens apart from `input_tokens`; ours are part of them."""
     if usage is None:
         return chat.TokenUsage()
-    cached = usage.cache_read_input_tokens or 0
+    cached, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
     return chat.TokenUsage(
-        input_tokens=(usage.input_tokens or 0) + cached + (usage.cache_creation_input_tokens or 0),
+        input_tokens=(usage.input_tokens or 0) + cached + written,
         output_tokens=usage.output_tokens or 0,
         cached_tokens=cached,
+        cache_write_tokens=written,
+        cache_write_1h_tokens=(usage.cache_creation.ephemeral_1h_input_tokens or 0) if usage.cache_creation else 0,
+        reasoning_tokens=(usage.output_tokens_details.thinking_tokens or 0) if usage.output_tokens_details else 0,
     )
 
 

@@ -17,15 +17,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage, Turn, UserTurn, parts_of
+from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage, Turn, parts_of
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
 from ....protocol.settings import LATER_TYPES, ClientSettings, ModelSettings, Settings
 from . import anthropic, openai, providers, weights
 from .allowance import Rules
-from .codec import Codec
+from .codec import Codec, with_preface
 from .codecs import codec_of
 from .engines import require_engine
 from .local import LocalCodec
+from .prices.price import Price, Prices
 
 if TYPE_CHECKING:
     from .aws import Signer
@@ -69,6 +70,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         rules: how much may be sent.
         idle_timeout: seconds that a stream may say nothing.
         renew: sees to keys that expire, before every request; None where there are none.
+        price: finds what it costs, once it is first asked.
     """
 
     id: str
@@ -83,11 +85,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules = Rules()
     idle_timeout: float = math.inf
     renew: Callable[[], Awaitable[None]] | None = None
+    price: Price
 
-    def cost(self, usage: TokenUsage) -> float:
-        """What that many tokens cost, in USD."""
-        model = self.model
-        return (usage.input_tokens * model.input_price + usage.output_tokens * model.output_price) / 1e6
+    def cost(self, usage: TokenUsage) -> float | None:
+        """What that many tokens cost, in USD; None if its price is not known."""
+        tariff = self.price.tariff
+        return None if tariff is None else tariff.cost(usage)
 
     def complete(self, request: ChatRequest, settings: Settings) -> ChatRequest:
         """The request with its gaps filled from the settings, and without what this model can't do.
@@ -109,7 +112,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
                 changes["max_tokens"] = most
         system = model.system_prompt_prefix + request.system
         if model.no_system_message and system:
-            changes["messages"] = _with_preface(request, system)
+            changes["messages"] = with_preface(request, system)
             system = ""
         if system != request.system:
             changes["system"] = system
@@ -124,19 +127,6 @@ def _has_image(turn: Turn) -> bool:
     return not isinstance(turn, AssistantTurn) and any(isinstance(part, ImagePart) for part in parts_of(turn.content))
 
 
-def _with_preface(request: ChatRequest, system: str) -> tuple[object, ...]:
-    """The messages with the system prompt at the head of the first user turn."""
-    turns = list(request.messages)
-    for position, turn in enumerate(turns):
-        if isinstance(turn, UserTurn):
-            if isinstance(turn.content, str):
-                turns[position] = UserTurn(f"{system}\n\n{turn.content}")
-            else:
-                turns[position] = UserTurn((*parts_of(system), *turn.content))
-            return tuple(turns)
-    return (UserTurn(system), *turns)
-
-
 class Access(msgspec.Struct, frozen=True, kw_only=True):
     """How a model is reached that does not chat: one that makes vectors of texts, or puts texts in order.
 
@@ -146,18 +136,24 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         client: its type says which language it speaks.
         api_base: base URL, without a slash at its end; empty for a local model.
         key: empty where none is needed.
+        price: finds what it costs.
     """
 
     id: str
     name: str
     model: ModelSettings
     client: ClientSettings
+    price: Price
     api_base: str = ""
     key: str = ""
 
 
 class Catalog:
-    """All models that settings and environment give."""
+    """All models that settings and environment give.
+
+    Attributes:
+        prices: what they cost.
+    """
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._settings = settings
@@ -165,6 +161,7 @@ class Catalog:
         self._clients = {client.name: client for client in settings.clients}
         self._targets: dict[str, Target] = {}
         self._adopted: dict[ClientSettings, str] = {}
+        self.prices = Prices(environ, settings.file)
 
     def adopt(self, client: ClientSettings) -> str:
         """Know a client that stands in no settings; the name by which its models are asked for, `client:model`.
@@ -267,6 +264,7 @@ class Catalog:
             proxy="-",
             rules=_rules(client, entry),
             idle_timeout=_idle_timeout(entry.idle_timeout, self._settings.model_idle_timeout),
+            price=self.prices.of(client, entry, providers.base_of(client, self._environ)),
         )
         if client.type == "local":
             require_engine()
@@ -341,7 +339,8 @@ class Catalog:
             known = ", ".join(f"{client_name}:{entry}" for entry in listed)
             raise ConfigError(f"unknown {task} model '{model}'; client '{client_name}' has: {known}")
         entry = listed.get(name) or ModelSettings(name=name, type=task)
-        access = Access(id=model, name=entry.real_name or name, model=entry, client=client)
+        price = self.prices.of(client, entry, providers.base_of(client, self._environ))
+        access = Access(id=model, name=entry.real_name or name, model=entry, client=client, price=price)
         if client.type == "local":
             return access
         api_base, key = self._door(client, model)

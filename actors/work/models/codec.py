@@ -244,3 +244,16 @@ def read(decode: Callable[[bytes | str], T], data: bytes | str) -> T:
 def error_text(error: Json) -> str:
     """What an error of a provider's says."""
     return str(error.get("message") or error) if isinstance(error, dict) else str(error)
+
+
+def with_preface(request: chat.ChatRequest, system: str) -> tuple[object, ...]:
+    """The messages with the system prompt at the head of the first user turn."""
+    turns = list(request.messages)
+    for position, turn in enumerate(turns):
+        if isinstance(turn, chat.UserTurn):
+            if isinstance(turn.content, str):
+                turns[position] = chat.UserTurn(f"{system}\n\n{turn.content}")
+            else:
+                turns[position] = chat.UserTurn((*chat.parts_of(system), *turn.content))
+            return tuple(turns)
+    return (chat.UserTurn(system), *turns)

@@ -23,7 +23,7 @@ import trio
 
 from ....protocol import events
 from ....protocol.chat import ChatReply, ChatRequest, Delta, ReasoningDelta, Restarted, TextDelta, TokenUsage
-from ....protocol.errors import CallboardError, ConfigError, ModelError, Stalled, TimedOut, UpstreamError
+from ....protocol.errors import CallboardError, ConfigError, ModelError, Stalled, TimedOut, Unpriced, UpstreamError
 from ....protocol.settings import Settings
 from ....supervisors import Backoff, Retry
 from ...io.imports import imported
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 OnDelta = Callable[[Delta], None]
 """Told every piece of a streamed reply, in order. It must not block."""
 
-OnUsage = Callable[[str, TokenUsage, float], events.UsageUpdate | None]
-"""Told model id, tokens and cost in USD of every complete reply. It may return the run's totals, to be
-announced as an event, and may raise `BudgetReached`, which the caller of `chat` then gets."""
+OnUsage = Callable[[str, TokenUsage, float | None], events.UsageUpdate | None]
+"""Told model id, tokens and cost in USD (None where there is no price) of every complete reply. It may return the run's
+totals, to be announced as an event, and may raise `BudgetReached`, which the caller of `chat` then gets."""
 
 
 MOST_TOKENS = 10**12
@@ -132,6 +132,19 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         if target.engine is not None and self._engines is None:
             raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
         return target.id
+
+    def check_price(self, model: str = "") -> None:
+        """See that the cost of `model` (or of the default) will be known.
+
+        Raises:
+            Unpriced: it won't; the text says what to do.
+            ConfigError, CredentialsError, Unsupported: as `check`.
+        """
+        if self._settings.dry_run:
+            return
+        target = self.catalog.target(model or self.choice().model)
+        if target.price.tariff is None:
+            raise Unpriced.of(target.id, self._settings.file)
 
     def window(self, model: str = "") -> int | None:
         """Tokens that `model` (or the default) takes in, as far as the settings say."""
@@ -360,6 +373,8 @@ class _Call:
                 output_tokens=reply.usage.output_tokens,
                 stop=reply.stop,
                 cached_tokens=reply.usage.cached_tokens,
+                cache_write_tokens=reply.usage.cache_write_tokens,
+                reasoning_tokens=reply.usage.reasoning_tokens,
             )
         )
         totals = self.on_usage(reply.model, reply.usage, reply.cost) if self.on_usage is not None else None

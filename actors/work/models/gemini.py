@@ -256,4 +256,5 @@ def _usage(usage: _Usage) -> chat.TokenUsage:
         input_tokens=(usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
         output_tokens=(usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
         cached_tokens=usage.cached_content_token_count or 0,
+        reasoning_tokens=usage.thoughts_token_count or 0,
     )

@@ -211,12 +211,19 @@ class _Choice(msgspec.Struct):
 
 class _Details(msgspec.Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
 
 
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    total_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _OutputDetails | None = None
 
 
 class _Completion(msgspec.Struct):
@@ -261,9 +268,15 @@ def _said(builder: codec.ReplyBuilder, said: _Said) -> Iterator[chat.Delta]:
 def _usage(usage: _Usage | None) -> chat.TokenUsage:
     if usage is None:
         return chat.TokenUsage()
-    details = usage.prompt_tokens_details
+    details = usage.prompt_tokens_details or _Details()
+    taken, given = usage.prompt_tokens or 0, usage.completion_tokens or 0
+    thought = (usage.completion_tokens_details or _OutputDetails()).reasoning_tokens or 0
+    if thought and usage.total_tokens == taken + given + thought:  # xAI counts reasoning beside its output
+        given += thought
     return chat.TokenUsage(
-        input_tokens=usage.prompt_tokens or 0,
-        output_tokens=usage.completion_tokens or 0,
-        cached_tokens=(details.cached_tokens or 0) if details is not None else 0,
+        input_tokens=taken,
+        output_tokens=given,
+        cached_tokens=details.cached_tokens or 0,
+        cache_write_tokens=details.cache_write_tokens or 0,
+        reasoning_tokens=thought,
     )

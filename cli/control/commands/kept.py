@@ -94,7 +94,7 @@ def show_kept(word: str, *, as_json: bool) -> str:
         "model": run.model,
         "started": f"{_local(run.started)}" + (f", took {took}" if took else ""),
         "tokens": f"{run.input_tokens:,} in, {run.output_tokens:,} out" if run.input_tokens else "",
-        "cost": money(run.cost),
+        "cost": money(run.cost, run.priced),
         "questions": counted(run.open_questions, "open question") if run.open_questions else "",
         "events": f"{run.seq:,} (callboard logs {run.run})",
         "prompt": one_line(run.prompt, 200),

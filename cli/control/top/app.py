@@ -167,7 +167,7 @@ class Top:
 
     def _summary(self) -> str:
         actors = self._tree.actors.values()
-        used, cost = total(actors)
+        used, cost, priced = total(actors)
         runs = sum(actor.kind == "run" for actor in actors)
         many = counted(sum(bool(actor.run) or self._table.plumbing for actor in actors), "actor")
         if self._table.filter:
@@ -176,8 +176,8 @@ class Top:
         if self._questions.open:
             parts.append(counted(len(self._questions.open), "open question"))
         parts += [f"{amount(used)} tokens"] if used else []
-        parts += [money(cost)] if cost else []
         parts += [f"{self._tree.memory / 1e6:.0f} MB of memory"] if self._tree.memory else []
+        parts += [spent] if (spent := money(cost, priced)) else []
         return safe(f"{', '.join(parts)}  {self._client.server.url}").replace("\n", " ")
 
     def _foot(self) -> Row:

@@ -55,7 +55,7 @@ _COLUMNS = (
     _Column("OUT", 5, lambda actor, _: amount(actor.sent) if actor.sent else "", 1),
     _Column("TURNS", 5, lambda actor, _: amount(actor.turns) if actor.turns else "", 2),
     _Column("TOKENS", 7, lambda actor, _: amount(tokens(actor)) if tokens(actor) else "", 6),
-    _Column("COST", 8, lambda actor, _: money(actor.cost), 4),
+    _Column("COST", 8, lambda actor, _: money(actor.cost, actor.priced), 4),
     _Column("MEM", 6, lambda actor, _: amount(actor.memory) if actor.memory else "", 1),
     _Column("RST", 3, lambda actor, _: amount(actor.restarts) if actor.restarts else "", 3),
     _Column("EVTS", 5, lambda actor, _: amount(actor.events) if actor.events else "", 1),
@@ -190,10 +190,10 @@ class Table:
         return Row(text, style)
 
 
-def total(actors: Iterable[ActorInfo]) -> tuple[int, float]:
-    """Tokens and cost of all runs among the actors."""
+def total(actors: Iterable[ActorInfo]) -> tuple[int, float, bool]:
+    """Tokens and cost of all runs among the actors, and whether the price of all of that is known."""
     runs = [actor for actor in actors if actor.kind == "run"]
-    return sum(map(tokens, runs)), sum(run.cost for run in runs)
+    return sum(map(tokens, runs)), sum(run.cost for run in runs), all(run.priced for run in runs)
 
 
 def full(actors: Iterable[ActorInfo]) -> list[Sequence[str]]:
@@ -263,7 +263,7 @@ def about(actor: ActorDetail) -> list[Row]:
         "children": str(actor.children or ""),
         "turns": str(actor.turns or ""),
         "tokens": f"{amount(actor.input_tokens)} in, {amount(actor.output_tokens)} out" if tokens(actor) else "",
-        "cost": money(actor.cost),
+        "cost": money(actor.cost, actor.priced),
         "restarts": str(actor.restarts or ""),
         "events": f"{amount(actor.events)}, the last {actor.last_event}" if actor.events else "",
     }

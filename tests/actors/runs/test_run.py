@@ -12,7 +12,7 @@ from fake_models import FakeModels, Reply
 from stage import Stage
 
 import callboard
-from callboard.protocol.errors import ConfigError, CredentialsError, InvalidFile, UsageError
+from callboard.protocol.errors import ConfigError, CredentialsError, InvalidFile, Unpriced, UsageError
 from callboard.protocol.events import TERMINAL, encode
 
 HELLO = 'start: e\nnodes:\n  e: {type: end, output: "hello {{initial_prompt}}"}'
@@ -178,7 +178,8 @@ async def test_the_outcome_tells_the_whole_story(stage: Stage) -> None:
     assert {id: time["visits"] for id, time in wire["nodes"].items()} == dict.fromkeys("dabe", 1)
     assert all(time["seconds"] >= 0 for time in wire["nodes"].values())
     assert wire["usage"] == {
-        model: {"input_tokens": 10, "output_tokens": 5, "cost": 0.0} for model in ("fake:model", "fake:other")
+        model: {"input_tokens": 10, "output_tokens": 5, "cost": 0.0, "priced": False}
+        for model in ("fake:model", "fake:other")
     }
     assert wire["error"] is None
     assert wire["run_id"] == stage.events[0].run
@@ -397,6 +398,51 @@ async def test_max_cost_counts_money(tmp_path: Path, fake_model: FakeModels) -> 
     assert outcome.exit_code == 4
     assert outcome.error is not None
     assert "the run has cost 0.0400 of its 0.03 USD (--max-cost)" in outcome.error.message
+
+
+async def test_a_limit_in_money_refuses_a_model_without_a_price_before_anything_is_asked(stage: Stage) -> None:
+    stage.agent(THREE)
+    with pytest.raises(
+        Unpriced, match=r"'fake:model' has no price.*`input_price`.*models update.*--allow-unpriced"
+    ) as no:
+        await stage.run(limits=callboard.Limits(max_cost=5))
+    assert no.value.exit_code == 3
+    assert stage.models.requests == []
+
+
+async def test_with_allow_unpriced_it_goes_on_and_says_that_the_cost_is_not_known(stage: Stage) -> None:
+    stage.agent(THREE)
+    outcome = await stage.run(limits=callboard.Limits(max_cost=5), allow_unpriced=True)
+    assert outcome.status == "done"
+    assert outcome.priced is False
+    assert outcome.usage["fake:model"].priced is False
+    assert outcome.usage["fake:model"].cost == 0
+    assert outcome.to_wire()["priced"] is False
+
+
+async def test_a_child_s_model_without_a_price_is_refused_at_its_own_first_request(
+    tmp_path: Path, fake_model: FakeModels
+) -> None:
+    config = fake_model.config().replace(
+        '"api_key": "sk-test"',
+        '"api_key": "sk-test", "models": [{"name": "model", "input_price": 1, "output_price": 2}, {"name": "other"}]',
+    )
+    (tmp_path / "config.yaml").write_text(config)
+    agents = {
+        "boss": "name: boss\nstart: a\nnodes:\n  a: {type: llm, prompt: p, next: b}\n"
+        "  b: {type: agent, agent: child, prompt: p, next: e}\n  e: {type: end}\n",
+        "child": "name: child\nstart: a\nnodes:\n  a: {type: llm, model: 'fake:other', prompt: p, next: e}\n"
+        "  e: {type: end}\n",
+    }
+    for name, text in agents.items():
+        (tmp_path / "agents" / name).mkdir(parents=True)
+        (tmp_path / "agents" / name / "graph.yaml").write_text(text)
+    async with callboard.Root(config_dir=tmp_path) as root:
+        outcome = await callboard.run("boss", root=root, limits=callboard.Limits(max_cost=1))
+    assert [request.json["model"] for request in fake_model.requests] == ["model"]
+    assert outcome.status == "failed"
+    assert outcome.error is not None
+    assert "'fake:other' has no price" in outcome.error.message
 
 
 async def test_max_turns_counts_the_requests_that_are_under_way(stage: Stage) -> None:

@@ -111,3 +111,17 @@ def test_a_url_names_a_websocket(
 def test_what_is_no_url_is_refused(state: dict[str, str], url: str) -> None:
     with pytest.raises(UsageError, match="not the address of a server"):
         find_server(Where(url=url), state)
+
+
+@pytest.mark.parametrize(
+    ("cost", "priced", "shown"),
+    [
+        (0.0, True, ""),
+        (0.0, False, "unpriced"),
+        (0.0123, True, "$0.0123"),
+        (0.0123, False, "$0.0123+"),
+        (12.3, False, "$12.30+"),
+    ],
+)
+def test_what_is_not_known_is_never_shown_as_nothing(cost: float, priced: bool, shown: str) -> None:
+    assert money(cost, priced) == shown

@@ -50,6 +50,7 @@ def sum_up(info: RunInfo, view: RunView, event: Event) -> None:
     """Bring the summary up to date after an event of `CONCERNS`, which the view has seen."""
     info.status, info.open_questions = view.status, len(view.questions)
     info.input_tokens, info.output_tokens, info.cost = view.input_tokens, view.output_tokens, view.cost
+    info.priced = view.priced
     if isinstance(event.data, RunStarted):
         data = event.data
         info.target, info.name, info.dialect, info.model = data.target, data.name, data.dialect, data.model

@@ -71,11 +71,12 @@ class ToolCallTold(msgspec.Struct, kw_only=True):
 
 
 class UsageTold(msgspec.Struct, kw_only=True):
-    """Tokens as providers counted them; `cost` in USD, 0 where unpriced."""
+    """Tokens as providers counted them; `cost` in USD, as far as prices are known: `priced` says whether all are."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
+    priced: bool = True
 
 
 class CompletionReply(msgspec.Struct, kw_only=True):
@@ -162,7 +163,9 @@ class Completion:
     def _ended(self, kind: str, outcome: dict[str, Json]) -> Iterator[Told]:
         reply, view = self.reply, self._view
         reply.turns = outcome["turns"]
-        reply.usage = UsageTold(input_tokens=view.input_tokens, output_tokens=view.output_tokens, cost=view.cost)
+        reply.usage = UsageTold(
+            input_tokens=view.input_tokens, output_tokens=view.output_tokens, cost=view.cost, priced=view.priced
+        )
         if kind != "run.cancelled":  # one that has failed may have reached its end all the same
             reply.final_message = outcome["output"]
             if not view.is_agent and reply.final_message:

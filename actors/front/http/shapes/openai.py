@@ -303,7 +303,9 @@ class Chat:
 
     def _beside(self) -> dict[str, Json]:
         outcome = self._outcome
-        told = {"run": self._run, "status": outcome["status"], "turns": outcome["turns"], "cost": self._view.cost}
+        told = {"run": self._run, "status": outcome["status"], "turns": outcome["turns"]}
+        if self._view.priced:  # what is left out is not known, and never 0
+            told["cost"] = self._view.cost
         return told | ({"state": outcome["state"]} if outcome["state"] else {})
 
     def _chunk(

@@ -13,6 +13,7 @@ const OVERLAID = [
   "input_tokens",
   "output_tokens",
   "cost",
+  "priced",
   "restarts",
 ];
 
@@ -45,6 +46,7 @@ export class Actors {
       input_tokens: 0,
       output_tokens: 0,
       cost: 0,
+      priced: true,
       restarts: 0,
       mailbox: 0,
       paused: false,

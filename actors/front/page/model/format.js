@@ -30,11 +30,12 @@ export function count(number) {
   return String(number ?? 0);
 }
 
-/** US dollars with as many digits as say something; "" for nothing (many models have no price). */
-export function cost(dollars) {
-  if (!dollars) return "";
-  if (dollars < 0.0001) return "<$0.0001";
-  return `$${dollars.toFixed(dollars < 0.1 ? 4 : 2)}`;
+/** US dollars with as many digits as say something; "" for nothing. `priced` is false if the price of a part is not known. */
+export function cost(dollars, priced) {
+  const more = priced === false ? "+" : "";
+  if (!dollars) return more && "unpriced";
+  if (dollars < 0.0001) return more ? "$0.0001+" : "<$0.0001";
+  return `$${dollars.toFixed(dollars < 0.1 ? 4 : 2)}${more}`;
 }
 
 /** Tokens that went in and came out. */

@@ -21,7 +21,7 @@ export class RunState {
     this.model = null;
     this.prompt = "";
     this.outcome = null;
-    this.usage = new Map(); // model -> {input_tokens, output_tokens, cost}
+    this.usage = new Map(); // model -> {input_tokens, output_tokens, cost, priced}
     this.questions = new Map(); // id -> {question, asked, closed: null or {by, reason, value}}
     this.warnings = 0;
     this.missing = 0; // events that nobody has any more
@@ -82,7 +82,7 @@ export class RunState {
   get used() {
     const sum = { input_tokens: 0, output_tokens: 0, cost: 0 };
     for (const each of this.usage.values()) for (const field in sum) sum[field] += each[field];
-    return sum;
+    return { ...sum, priced: [...this.usage.values()].every((each) => each.priced) };
   }
 
   /** "waiting" while somebody is asked, and otherwise how it stands. */
@@ -104,7 +104,12 @@ const OWN = {
   },
   "run.warning": (run) => run.warnings++,
   "usage.update": (run, data) =>
-    run.usage.set(data.model, { input_tokens: data.input_tokens, output_tokens: data.output_tokens, cost: data.cost }),
+    run.usage.set(data.model, {
+      input_tokens: data.input_tokens,
+      output_tokens: data.output_tokens,
+      cost: data.cost,
+      priced: data.priced !== false, // logs of older versions do not say it
+    }),
   "question.asked": (run, data, event) =>
     run.questions.set(event.id || data.question.id, { question: data.question, asked: event.ts, closed: null }),
   "question.answered": (run, data, event) => closed(run, event, { by: data.by, value: data.value }),

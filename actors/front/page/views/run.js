@@ -174,12 +174,12 @@ export class RunView {
       duration(state.ended || seconds < 1 ? Math.max(0, seconds) : Math.floor(seconds)) || "\u2013",
     );
     say(this.figures.get("Tokens"), tokens(used.input_tokens, used.output_tokens) || "\u2013");
-    say(this.figures.get("Cost"), cost(used.cost) || "\u2013");
+    say(this.figures.get("Cost"), cost(used.cost, used.priced) || "\u2013");
     mark(
       this.numbers,
       "title",
       [...state.usage]
-        .map(([id, each]) => `${id}: ${tokens(each.input_tokens, each.output_tokens)} ${cost(each.cost)}`)
+        .map(([id, each]) => `${id}: ${tokens(each.input_tokens, each.output_tokens)} ${cost(each.cost, each.priced)}`)
         .join("\n") || null,
     );
     this.stop.hidden = !known || Boolean(this.ended) || this.follower.elsewhere;

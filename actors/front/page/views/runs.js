@@ -170,7 +170,7 @@ function fillRow(row, run) {
     moment(run.started),
     duration((end - instant(run.started)) / 1000),
     count(run.input_tokens + run.output_tokens),
-    cost(run.cost) || "\u2013",
+    cost(run.cost, run.priced) || "\u2013",
   ];
   texts.forEach((text, place) => say(row.cells[place], text));
   row.cells.forEach((cell, place) => mark(cell, "class", ["model", "when", "num", "num", "num"][place]));

@@ -29,7 +29,7 @@ from . import local
 from .cache import Cached, EmbeddingCache
 from .codecs import BY_TYPE, COMPATIBLE, of_azure
 from .embedder import Embedder
-from .remote import ModelClient, OnUsage, Remote
+from .remote import ModelClient, OnRequest, OnUsage, Remote
 from .rerank import MiniLM, RemoteReranker, Reranker
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Embedders:
         environ: the environment: keys, base URLs, proxies, cache directory.
         owner: the local engine lives and ends as its child; without it `local:minilm` is refused.
         cache: asked first, except for `local:static` and `local:words`, which are as fast.
+        on_request: told of every request before it goes out, and may refuse it.
         on_usage: told of the tokens that providers count.
         rng: where the jitter of the waits comes from.
     """
@@ -63,6 +64,7 @@ class Embedders:
         *,
         owner: Actor | Root | None = None,
         cache: EmbeddingCache | None = None,
+        on_request: OnRequest | None = None,
         on_usage: OnUsage | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -71,6 +73,7 @@ class Embedders:
         self._owner = owner
         self._cache = cache
         self._endpoints = Endpoints(environ)
+        self._on_request = on_request
         self._on_usage = on_usage
         self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
         self._limiter = trio.CapacityLimiter(THREADS)
@@ -150,7 +153,8 @@ class Embedders:
             access.id,
             connect,
             at_once=access.model.max_concurrency or access.client.max_concurrency,
-            input_price=access.model.input_price,
+            price=access.price,
+            on_request=self._on_request,
             on_usage=self._on_usage,
             rng=self._rng,
         )
@@ -186,7 +190,7 @@ class Embedders:
                     yield endpoint, headers
 
         # One request at a time, and its tokens are not counted.
-        client = ModelClient(access.id, connect, at_once=1, input_price=0.0, on_usage=None, rng=self._rng)
+        client = ModelClient(access.id, connect, at_once=1, price=access.price, rng=self._rng)
         return Remote(
             client,
             access.name,

@@ -20,6 +20,7 @@ from .....protocol.errors import CallboardError, ModelError, UpstreamError
 from .....protocol.events import LlmRetry, UsageUpdate, Warned
 from .....supervisors import Retry
 from ...models.gateway import BACKOFF, Emitter, countable, retried
+from ...models.prices.price import Price
 from .codecs import Codec, Embedded
 from .embedder import normalised
 
@@ -204,9 +205,13 @@ WITHIN = 300.0
 AT_ONCE = 4
 """Requests under way at once for one model, unless the settings say otherwise."""
 
-OnUsage = Callable[[Emitter, str, TokenUsage, float], UsageUpdate | None]
-"""Gets what a request has used, where the provider says it: for whom it was, the model's id, tokens, cost in USD. It
-may return the run's totals, to be announced as an event, and may raise `BudgetReached`, which the caller then gets."""
+OnRequest = Callable[[Emitter, str, Price], None]
+"""Told for whom a request is, the model's id, what finds its price. It may raise `Unpriced`, which the caller gets."""
+
+OnUsage = Callable[[Emitter, str, TokenUsage, float | None], UsageUpdate | None]
+"""Gets what a request has used, where the provider says it: for whom it was, the model's id, tokens, cost in USD (None
+where there is no price). It may return the run's totals, to be announced as an event, and may raise `BudgetReached`,
+which the caller then gets."""
 
 Connect = Callable[[], AbstractAsyncContextManager[tuple["Endpoint", Mapping[str, str]]]]
 """Lends where requests go, with the headers they carry, for one request."""
@@ -219,7 +224,8 @@ class ModelClient:
         model: its id.
         connect: where requests go.
         at_once: requests under way at once.
-        input_price: USD per million tokens.
+        price: finds what it costs.
+        on_request: told of requests, before they go out.
         on_usage: told of tokens.
         rng: where the jitter of the waits comes from.
     """
@@ -230,15 +236,17 @@ class ModelClient:
         connect: Connect,
         *,
         at_once: int | None,
-        input_price: float,
-        on_usage: OnUsage | None,
+        price: Price,
+        on_request: OnRequest | None = None,
+        on_usage: OnUsage | None = None,
         rng: random.Random,
     ) -> None:
         self.model = model
         self.at_once = at_once or AT_ONCE
         self._connect = connect
         self._slots = trio.Semaphore(self.at_once)
-        self._price = input_price
+        self._price = price
+        self._on_request = on_request
         self._on_usage = on_usage
         self._rng = rng
 
@@ -253,8 +261,12 @@ class ModelClient:
 
         Raises:
             CredentialsError, ModelError: it was refused.
+            Unpriced: the run's money is limited, and what this costs is not known.
             UpstreamError: the tries are spent.
         """
+
+        if self._on_request is not None:
+            self._on_request(me, self.model, self._price)
 
         async def once(_: int) -> bytes:
             async with self._slots, self._connect() as (endpoint, headers):
@@ -277,6 +289,7 @@ class ModelClient:
         if not tokens or self._on_usage is None:
             return
         usage = countable(TokenUsage(input_tokens=int(tokens)))
-        totals = self._on_usage(me, self.model, usage, usage.input_tokens * self._price / 1e6)
+        tariff = self._price.tariff
+        totals = self._on_usage(me, self.model, usage, None if tariff is None else tariff.cost(usage))
         if totals is not None:
             me.emit(totals)

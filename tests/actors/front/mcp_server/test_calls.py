@@ -64,7 +64,7 @@ async def test_agents_are_listed_and_called(stage: Stage, serve: Serve, era: str
         assert result["structuredContent"]["output"] == "42"
         assert result["structuredContent"]["turns"] == 1
         assert result["structuredContent"]["usage"] == {
-            "fake:model": {"input_tokens": 7, "output_tokens": 3, "cost": 0.0}
+            "fake:model": {"input_tokens": 7, "output_tokens": 3, "cost": 0.0, "priced": False}
         }
         assert client.heard == []  # nobody asked for progress
     assert stage.models.requests[0].prompt == "what?"

@@ -375,3 +375,12 @@ test("a follower asks again from where it is after a gap, and hears nothing of i
   follower.close();
   wire.use("");
 });
+
+test("a cost that is not all known says so", () => {
+  assert.deepEqual([cost(0, false), cost(0.00001, false), cost(0.0912, false), cost(0, true)], [
+    "unpriced",
+    "$0.0001+",
+    "$0.0912+",
+    "",
+  ]);
+});

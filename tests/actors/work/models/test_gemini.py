@@ -191,7 +191,7 @@ def test_whole_and_streamed_answers_mean_the_same() -> None:
             ToolCall(id="call_1", name="now"),
         ),
         stop="tools",
-        usage=TokenUsage(input_tokens=7, output_tokens=8, cached_tokens=2),
+        usage=TokenUsage(input_tokens=7, output_tokens=8, cached_tokens=2, reasoning_tokens=3),
     )
     assert [delta for delta in deltas if isinstance(delta, TextDelta | ReasoningDelta)] == [
         ReasoningDelta("Hm"),

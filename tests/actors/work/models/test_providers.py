@@ -367,6 +367,70 @@ def test_cached_tokens_are_part_of_the_input() -> None:
     assert claude.usage == TokenUsage(input_tokens=10, output_tokens=1, cached_tokens=8)
 
 
+OPENAI_USAGE = {
+    # platform.openai.com/docs/api-reference/chat: reasoning is part of the output
+    "openai": (
+        (
+            b'{"prompt_tokens":2006,"completion_tokens":300,"total_tokens":2306,"prompt_tokens_details":'
+            b'{"cached_tokens":1920,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":256}}'
+        ),
+        TokenUsage(input_tokens=2006, output_tokens=300, cached_tokens=1920, reasoning_tokens=256),
+    ),
+    # openrouter.ai/docs: what was written to a cache is told as well
+    "openrouter": (
+        (
+            b'{"prompt_tokens":1200,"completion_tokens":10,"total_tokens":1210,'
+            b'"prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":1100}}'
+        ),
+        TokenUsage(input_tokens=1200, output_tokens=10, cache_write_tokens=1100),
+    ),
+    # docs.x.ai: reasoning stands beside the output
+    "xai": (
+        (
+            b'{"prompt_tokens":32,"completion_tokens":9,"total_tokens":135,"prompt_tokens_details":{"cached_tokens":6},'
+            b'"completion_tokens_details":{"reasoning_tokens":94}}'
+        ),
+        TokenUsage(input_tokens=32, output_tokens=103, cached_tokens=6, reasoning_tokens=94),
+    ),
+    "nulls": (
+        (
+            b'{"prompt_tokens":1,"completion_tokens":2,"prompt_tokens_details":null,"completion_tokens_details":'
+            b'{"reasoning_tokens":null}}'
+        ),
+        TokenUsage(input_tokens=1, output_tokens=2),
+    ),
+}
+
+
+@pytest.mark.parametrize("provider", OPENAI_USAGE)
+def test_what_was_thought_and_written_is_counted_as_each_provider_tells_it(provider: str) -> None:
+    raw, usage = OPENAI_USAGE[provider]
+    body = b'{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":' + raw + b"}"
+    assert OPENAI.encode(HELLO, "m", stream=False).decode(body).usage == usage
+
+
+def test_what_anthropic_writes_to_its_cache_is_part_of_the_input() -> None:
+    raw = (
+        b'{"input_tokens":50,"cache_read_input_tokens":1800,"cache_creation_input_tokens":556,"output_tokens":503,'
+        b'"cache_creation":{"ephemeral_5m_input_tokens":456,"ephemeral_1h_input_tokens":100}}'
+    )
+    usage = TokenUsage(
+        input_tokens=2406, output_tokens=503, cached_tokens=1800, cache_write_tokens=556, cache_write_1h_tokens=100
+    )
+    body = b'{"content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":' + raw + b"}"
+    assert ANTHROPIC.encode(HELLO, "m", stream=False).decode(body).usage == usage
+    reader = ANTHROPIC.encode(HELLO, "m", stream=True).reader()
+    events = [
+        b'{"type":"message_start","message":{"usage":' + raw + b"}}",
+        b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"x"}}',
+        b'{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":503}}',
+        b'{"type":"message_stop"}',
+    ]
+    for event in events:
+        list(reader.feed(b"data: " + event + b"\n\n"))
+    assert reader.finish().usage == usage
+
+
 STREAMS = {
     "openai": (OPENAI, "/v1/chat/completions"),
     "anthropic": (ANTHROPIC, "/v1/messages"),

@@ -49,7 +49,7 @@ function facts(actor) {
     ["Mailbox", actor.mailbox ? `${actor.mailbox} waiting` : ""],
     ["Turns", actor.turns || ""],
     ["Tokens", tokens(actor.input_tokens, actor.output_tokens)],
-    ["Cost", cost(actor.cost)],
+    ["Cost", cost(actor.cost, actor.priced)],
     ["Restarts", actor.restarts || ""],
     ["Error", actor.error],
   ].filter(([, value]) => value);

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.knowledge.embed.remote import CHARACTERS, WITHIN, ModelClient, batches
+from callboard.actors.work.models.prices.price import Price
+from callboard.actors.work.models.prices.rates import FREE
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.errors import (
     BudgetReached,
@@ -469,7 +471,7 @@ async def test_a_server_that_never_answers_is_given_up(ears: Any, autojump_clock
     async def door() -> AsyncIterator[Any]:
         yield Stuck(), {}
 
-    client = ModelClient("fake:m", door, at_once=1, input_price=0.0, on_usage=None, rng=Impatient())
+    client = ModelClient("fake:m", door, at_once=1, price=Price(lambda: FREE), rng=Impatient())
     with pytest.raises(UpstreamError, match=f"did not answer within {WITHIN:g} s, after 3 tries"):
         await client.post(ears, "/embeddings", b"{}")
     assert 3 * WITHIN <= trio.current_time() < 3 * WITHIN + 60

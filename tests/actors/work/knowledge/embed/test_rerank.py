@@ -143,7 +143,7 @@ async def test_tokens_are_told_where_the_provider_counts_them(fake_model: FakeMo
     body = {"results": [{"index": 0, "relevance_score": 0.5}], "usage": {"total_tokens": 9}}
     fake_model.script(Reply(raw=json.dumps(body).encode()))
     await made(on_usage=lambda *what: told.append(what)).rerank(ears, "q", ["a"])
-    assert told == [(ears, "fake:m", TokenUsage(input_tokens=9), 0.0)]
+    assert told == [(ears, "fake:m", TokenUsage(input_tokens=9), None)]
 
 
 async def test_cancelling_closes_the_connection(fake_model: FakeModels, made: Make, ears: Any) -> None:

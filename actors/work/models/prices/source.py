@@ -1,0 +1,150 @@
+"""Makes a table of the file that genai-prices publishes, checked as a whole before any of it is used.
+
+Taken is what our own counts can be multiplied by: text tokens in and out, cached ones, written ones, reasoning, and
+requests. Prices for pictures, sound, video and searches are left out, since providers' tokens of these are part of
+the input that we are told.
+"""
+
+from __future__ import annotations
+
+from datetime import date, time
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from .....protocol.errors import ConfigError
+from .rates import USD, Rate, Rates, Tier, Tiered
+from .table import Entry, Match, Provider, Table, compiled
+
+URL = "https://raw.githubusercontent.com/pydantic/genai-prices/main/prices/new_data/v2/data_slim.json"
+"""Where genai-prices publishes its prices."""
+
+LARGEST = 16 * 1024 * 1024
+"""Bytes of a file of prices; theirs has a quarter of a megabyte."""
+
+EXPECTED = "expected is genai-prices' `data_slim.json` (or `data.json`), or a table that `callboard` has made"
+
+_RATES = {
+    "input_mtok": "input",
+    "output_mtok": "output",
+    "cache_read_mtok": "cached",
+    "cache_write_mtok": "cache_write",
+    "cache_write_1h_mtok": "cache_write_1h",
+    "output_reasoning_mtok": "reasoning",
+}
+"""Their names of rates, and ours."""
+
+
+class _Tier(msgspec.Struct):
+    start: Annotated[int, Meta(ge=0)]
+    price: USD
+
+
+class _Tiered(msgspec.Struct):
+    base: USD
+    tiers: list[_Tier]
+
+
+class _Constraint(msgspec.Struct):
+    start_date: date | None = None
+    start_time: time | None = None
+    end_time: time | None = None
+
+
+class _Conditional(msgspec.Struct):
+    prices: dict[str, USD | _Tiered]
+    constraint: _Constraint | None = None
+
+
+class _Model(msgspec.Struct):
+    id: str
+    match: Match
+    prices: dict[str, USD | _Tiered] | list[_Conditional]
+    context_window: Annotated[int, Meta(gt=0)] | None = None
+
+
+class _Provider(msgspec.Struct):
+    id: str
+    api_pattern: str
+    models: list[_Model]
+    provider_match: Match | None = None
+    fallback_model_providers: list[str] | None = None
+
+
+_decode_theirs = msgspec.json.Decoder(list[_Provider]).decode
+_decode_ours = msgspec.json.Decoder(Table).decode
+
+
+def read(data: bytes, *, where: str, today: date) -> Table:
+    """The table that a file of prices comes to.
+
+    Args:
+        where: the file's path or URL, for errors, and as the table's source.
+        today: when it was fetched.
+
+    Raises:
+        ConfigError: it is no file of prices; the text says where it is wrong.
+    """
+    if len(data) > LARGEST:
+        raise ConfigError(f"{where} is no file of prices: it has more than {LARGEST >> 20} MB")
+    try:
+        if data.lstrip()[:1] == b"{":
+            table = _decode_ours(data)
+            count = sum(len(provider.models) for provider in table.providers)
+        else:
+            table = _table(_decode_theirs(data), where, today)
+            count = sum(len(provider.models) for provider in table.providers)
+        for provider in table.providers:
+            compiled(provider.api)
+    except (msgspec.DecodeError, ValueError) as error:  # ValidationError is one, UnicodeDecodeError the other
+        raise ConfigError(f"{where} is no file of prices: {error}; {EXPECTED}") from error
+    if not count:
+        raise ConfigError(f"{where} has no prices; {EXPECTED}")
+    return table
+
+
+def encoded(table: Table) -> bytes:
+    """The table as it is kept."""
+    return msgspec.json.encode(table) + b"\n"
+
+
+def _table(providers: list[_Provider], where: str, today: date) -> Table:
+    return Table(
+        source=where,
+        made=today,
+        providers=tuple(
+            Provider(
+                id=provider.id.lower(),
+                api=provider.api_pattern,
+                names=provider.provider_match,
+                falls_back=tuple(provider.fallback_model_providers or ()),
+                raw=msgspec.Raw(msgspec.json.encode([_entry(model) for model in provider.models])),
+            )
+            for provider in providers
+        ),
+    )
+
+
+def _entry(model: _Model) -> Entry:
+    dated = model.prices if isinstance(model.prices, list) else [_Conditional(model.prices)]
+    rates = tuple(_rates(each) for each in dated)
+    return Entry(id=model.id, match=model.match, window=model.context_window, rates=rates)
+
+
+def _rates(conditional: _Conditional) -> Rates:
+    prices, when = conditional.prices, conditional.constraint or _Constraint()
+    found: dict[str, Any] = {ours: _rate(prices[theirs]) for theirs, ours in _RATES.items() if theirs in prices}
+    requests = prices.get("requests_kcount")
+    if requests:
+        found["request"] = (requests.base if isinstance(requests, _Tiered) else requests) / 1000
+    if when.start_time is not None and when.end_time is not None:
+        found["hours"] = when.start_time, when.end_time
+    return Rates(**found, since=when.start_date)
+
+
+def _rate(price: float | _Tiered) -> Rate:
+    if not isinstance(price, _Tiered):
+        return price
+    tiers = sorted(price.tiers, key=lambda tier: tier.start)
+    return Tiered(price.base, tuple(Tier(tier.start, tier.price) for tier in tiers))

@@ -1,0 +1,29 @@
+"""Makes `table.json` of genai-prices' file: `python -m callboard.actors.work.models.prices.vendor FILE SOURCE DATE`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+import msgspec
+
+from .source import encoded, read
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the table that comes with Callboard.
+
+    Args:
+        arguments: their file, what to call it, and of which day it is.
+    """
+    file, source, day = arguments
+    table = read(Path(file).read_bytes(), where=file, today=date.fromisoformat(day))
+    table = msgspec.structs.replace(table, source=source)
+    lines = encoded(table).replace(b'{"id":', b'\n{"id":')  # a model a line, so that an update can be read
+    Path(__file__).with_name("table.json").write_bytes(lines)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
