@@ -19,7 +19,7 @@ had, the conversation goes on without, with a warning, until the older turns are
 
 Tokens are what the provider counted for the last request, and the estimate of what has come and gone since: a quarter
 of the characters, times what the count has shown that rule to be wrong by. Before anything was counted, a request is
-called too large only if its estimate is so by half as much again.
+called too large only if the conversation alone, without system prompt and tools, is so by half as much again.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Compaction:
             return self._sum_up(cut)
         if places := self._cuttable(messages, range(read, len(messages)), excess):
             return CutResults(places)
-        if size <= self._window * (1 if self._measured else _UNSURE):
+        if not self._measured and estimate(messages) <= _UNSURE * self._window:
             return None
         return DoesNotFit(size, size - int(self._rate * estimate(messages)))
 
