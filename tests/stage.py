@@ -84,3 +84,8 @@ class Stage:
 
 
 RUNTIME_WARNINGS = ("node_failed", "item_failed", "lanes_dropped", "answers_left")
+
+
+def at_work(root: callboard.Root) -> list[str]:
+    """The actors at the top of the tree, but for the limiters of models, which stay."""
+    return [child.name for child in root.kernel.actor.children if child.name != "limiters"]

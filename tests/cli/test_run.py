@@ -157,7 +157,7 @@ def test_a_budget_ends_with_4(callboard: Callboard, talk: str, tmp_path: Path, f
 
 
 def test_an_upstream_that_stays_broken_ends_with_6(callboard: Callboard, tmp_path: Path, models: FakeModels) -> None:
-    models.answer_with(lambda _request: Reply(status=503, error="overloaded"))
+    models.answer_with(lambda _request: Reply(status=503, error="down for repairs"))
     graph = written(tmp_path, LLM.replace("fallback: lost, next: end", "next: end"))
     code, out, _err = callboard("run", graph, "x", "-o", "json", "--compat", "loki")
     assert (code, last(out)["error"]["code"]) == (6, "upstream")

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 import trio
+from stage import at_work
 
 import callboard
 
@@ -39,7 +40,7 @@ async def test_a_thousand_parked_runs_finish_whatever_the_order_of_their_answers
                 assert len(root.questions.open) == 1000
                 parked.answer_all(random.Random(7))
         assert root.questions.open == ()
-        assert root.kernel.actor.children == ()
+        assert at_work(root) == []
     assert len(parked.outcomes) == 1000
     for number, outcome in parked.outcomes.items():
         assert outcome.output == f"{number}: {number}"

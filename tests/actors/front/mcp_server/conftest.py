@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 from mcp_guest import SOON, Client, Serve
-from stage import Stage
+from stage import Stage, at_work
 
 from callboard.actors.front.mcp_server.offers import read_agents
 from callboard.actors.front.mcp_server.service import Options
@@ -35,7 +35,7 @@ def serve(stage: Stage) -> Serve:
                 yield Client(reading, writing)
             nursery.cancel_scope.deadline = trio.current_time() + SOON
         assert not nursery.cancel_scope.cancelled_caught, "the server did not end"
-        assert stage.root.kernel.actor.children == ()
+        assert at_work(stage.root) == []
 
     return served
 

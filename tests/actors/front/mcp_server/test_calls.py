@@ -7,7 +7,7 @@ import json
 import pytest
 from fake_models import Reply
 from mcp_guest import HELLO, META, MODERN, SLOW, Serve, begin
-from stage import Stage
+from stage import Stage, at_work
 from waiting import until
 
 
@@ -163,9 +163,9 @@ async def test_a_cancelled_call_ends_its_run_and_has_no_answer(stage: Stage, ser
         await begin(client, era)
         id = await client.ask("tools/call", name="slow")
         await until(lambda: (stage.config_dir / "started").exists())
-        assert len(stage.root.kernel.actor.children) == 2  # the server and the run
+        assert len(at_work(stage.root)) == 2  # the server and the run
         await client.say(method="notifications/cancelled", params={"requestId": id, "reason": "enough"})
-        await until(lambda: len(stage.root.kernel.actor.children) == 1)
+        await until(lambda: len(at_work(stage.root)) == 1)
         assert (await client.call("hello"))["content"][0]["text"] == "hello "  # the next answer is the next request's
 
 
@@ -175,7 +175,7 @@ async def test_a_request_that_is_cancelled_in_the_same_breath_never_answers(stag
         await client.ask("tools/call", name="slow")
         await client.say(method="notifications/cancelled", params={"requestId": 1})
         assert len((await client.request("tools/list"))["tools"]) == 1
-        await until(lambda: len(stage.root.kernel.actor.children) == 1)
+        await until(lambda: len(at_work(stage.root)) == 1)
         assert client.heard == []
 
 
@@ -197,7 +197,7 @@ async def test_more_runs_than_allowed_are_refused_until_one_ends(stage: Stage, s
         assert result["isError"] is True
         assert "2 runs are under way" in result["content"][0]["text"]
         await client.say(method="notifications/cancelled", params={"requestId": first})
-        await until(lambda: len(stage.root.kernel.actor.children) == 2)
+        await until(lambda: len(at_work(stage.root)) == 2)
         fourth = await client.ask("tools/call", name="slow")
         await client.say(method="notifications/cancelled", params={"requestId": fourth})
         assert client.heard == []

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import trio
 from mcp_guest import ASKER, HELLO, LEGACY, META, MODERN, SLOW, SOON
-from stage import Stage
+from stage import Stage, at_work
 from waiting import until
 
 import callboard.actors.front.mcp_server.asgi as asgi
@@ -46,7 +46,7 @@ def site(stage: Stage) -> Site:
             async with httpx.AsyncClient(base_url=urls[0], headers=BOTH, trust_env=False, timeout=SOON) as client:
                 yield client
             nursery.cancel_scope.cancel()
-        assert stage.root.kernel.actor.children == ()
+        assert at_work(stage.root) == []
 
     return served
 
@@ -127,7 +127,7 @@ async def test_closing_the_stream_cancels_the_run(stage: Stage, site: Site) -> N
             lines = response.aiter_lines()
             await anext(lines)
             await until(lambda: (stage.config_dir / "started").exists())
-        await until(lambda: len(stage.root.kernel.actor.children) == 1)
+        await until(lambda: len(at_work(stage.root)) == 1)
 
 
 async def test_a_client_that_hangs_up_before_there_is_a_stream_cancels_the_run_too(stage: Stage, site: Site) -> None:
@@ -141,7 +141,7 @@ async def test_a_client_that_hangs_up_before_there_is_a_stream_cancels_the_run_t
             nursery.start_soon(post)
             await until(lambda: (stage.config_dir / "started").exists())
             nursery.cancel_scope.cancel()
-        await until(lambda: len(stage.root.kernel.actor.children) == 1)
+        await until(lambda: len(at_work(stage.root)) == 1)
 
 
 async def test_a_long_silence_is_filled_so_that_nobody_hangs_up(
@@ -291,7 +291,7 @@ async def test_a_call_of_a_session_is_cancelled(stage: Stage, site: Site, how: s
                 await client.delete("", headers={"mcp-session-id": session})
             else:
                 nursery.cancel_scope.cancel()
-        await until(lambda: len(stage.root.kernel.actor.children) == 1)
+        await until(lambda: len(at_work(stage.root)) == 1)
 
 
 async def test_sessions_are_bounded_and_the_longest_unused_goes_first(

@@ -8,7 +8,7 @@ import pytest
 import trio
 from fake_models import Reply
 from mcp_guest import ASKER, META, SOON, Client, Serve, begin
-from stage import Stage
+from stage import Stage, at_work
 from waiting import until
 
 IMPATIENT = """
@@ -195,8 +195,8 @@ async def test_a_parked_run_that_nobody_comes_back_for_is_cancelled(stage: Stage
     async with serve(question_timeout=0.05, max_runs=1) as client:
         modern = Modern(client, "asker")
         ((id, _),) = (await modern.call()).items()
-        assert len(stage.root.kernel.actor.children) == 2
-        await until(lambda: len(stage.root.kernel.actor.children) == 1)
+        assert len(at_work(stage.root)) == 2
+        await until(lambda: len(at_work(stage.root)) == 1)
         answer = await modern.answer({id: ACCEPT})
         assert answer["error"]["code"] == -32602
         assert "given up after 0.05 s" in answer["error"]["message"]
@@ -222,7 +222,7 @@ async def test_a_question_whose_time_is_up_while_parked_leaves_the_result_to_be_
     async with serve() as client:
         modern = Modern(client, "asker")
         ((id, _),) = (await modern.call()).items()
-        await until(lambda: len(stage.root.kernel.actor.children) == 1)
+        await until(lambda: len(at_work(stage.root)) == 1)
         assert (await modern.answer({id: ACCEPT}))["content"][0]["text"] == "too late"
 
 
@@ -259,7 +259,7 @@ async def test_cancelling_a_call_that_asks_withdraws_its_question(stage: Stage, 
         await client.say(method="notifications/cancelled", params={"requestId": call})
         with trio.fail_after(SOON):
             assert (await client.hear())["method"] == "notifications/cancelled"
-        await until(lambda: len(stage.root.kernel.actor.children) == 1)
+        await until(lambda: len(at_work(stage.root)) == 1)
         assert stage.root.questions.open == ()
 
 

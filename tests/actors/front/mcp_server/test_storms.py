@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import trio
 from mcp_guest import ASKER, META
-from stage import Stage
+from stage import Stage, at_work
 from waiting import until
 
 from callboard.actors.front.mcp_server.offers import read_agents
@@ -104,7 +104,7 @@ async def storm(stage: Stage, seed: int) -> None:
     stage.agent(ASKER, name="asker")
     await stage.root.kernel.spawn(body, link=False).result()
     assert stage.root.questions.open == ()
-    assert stage.root.kernel.actor.children == ()
+    assert at_work(stage.root) == []
     assert stage.root.kernel.actor.policy is None
 
 
