@@ -43,6 +43,15 @@ def test_it_holds_every_file_of_the_page_and_nothing_else_beside_them(wheel: zip
     assert held == wanted | {"callboard/actors/front/page/__init__.py"}
 
 
+def test_it_holds_the_prices_of_models_with_the_licence_of_those_who_collect_them(wheel: zipfile.ZipFile) -> None:
+    room = "callboard/actors/work/models/prices"
+    names = set(wheel.namelist())
+    assert {f"{room}/table.json", f"{room}/LICENSE"} <= names
+    assert b"Pydantic Services Inc." in wheel.read(f"{room}/LICENSE")
+    of_all = [name for name in names if ".dist-info/" in name and name.endswith("prices/LICENSE")]
+    assert len(of_all) == 1
+
+
 def test_what_is_installed_works_without_the_source(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     site, home = tmp_path / "site", tmp_path / "home"
     home.mkdir()

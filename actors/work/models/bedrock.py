@@ -363,9 +363,10 @@ def _usage(usage: _Usage | None) -> chat.TokenUsage:
     """Cached tokens are counted apart from `inputTokens` here; ours are part of them."""
     if usage is None:
         return chat.TokenUsage()
-    cached = usage.cache_read_input_tokens or 0
+    cached, written = usage.cache_read_input_tokens or 0, usage.cache_write_input_tokens or 0
     return chat.TokenUsage(
-        input_tokens=(usage.input_tokens or 0) + cached + (usage.cache_write_input_tokens or 0),
+        input_tokens=(usage.input_tokens or 0) + cached + written,
         output_tokens=usage.output_tokens or 0,
         cached_tokens=cached,
+        cache_write_tokens=written,
     )

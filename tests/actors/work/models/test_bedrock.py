@@ -230,7 +230,7 @@ SAID = ChatReply(
     reasoning="Hm",
     tool_calls=(ToolCall(id="tooluse_a", name="add", arguments={"a": 1}), ToolCall(id="tooluse_b", name="now")),
     stop="tools",
-    usage=TokenUsage(input_tokens=10, output_tokens=5, cached_tokens=2),
+    usage=TokenUsage(input_tokens=10, output_tokens=5, cached_tokens=2, cache_write_tokens=1),
 )
 
 
