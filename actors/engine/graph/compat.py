@@ -35,6 +35,7 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
             event names them.
         map_branch_is_one_node: a map's branch is its one node: `next` is an error, `_next` and `fallback`
             are ignored, a failed llm's error text is collected. Else: a branch may be a chain that stays inside.
+        failed_maps_leave_nothing: of a map that fails, nothing is in the state. Else: what its other items came to.
         schema_is_a_hint: what a model answers to an `output_schema` only has to be JSON. Else: it is validated,
             and the repair call is told what is wrong.
         zero_visits_is_a_cap: `max_loop_iterations: 0` stops at the first node. Else: 0 means no cap.
@@ -57,6 +58,7 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
     map_needs_output_key: bool = False
     end_drops_lanes: bool = False
     map_branch_is_one_node: bool = False
+    failed_maps_leave_nothing: bool = False
     schema_is_a_hint: bool = False
     zero_visits_is_a_cap: bool = False
     updates_see_each_other: bool = False

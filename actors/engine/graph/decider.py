@@ -30,7 +30,7 @@ from ....protocol.kernel.messages import Message
 from ....protocol.messages import GraphBegun, Interrupted, NodeLeft, TimerFired, WorkFailed
 from ....protocol.outcome import NodeTime
 from . import leave
-from .failures import together
+from .failures import KEPT, together
 from .plan import Plan, reachable
 from .reducers import changed, merge_writes
 from .templates import compile_template, render
@@ -218,6 +218,8 @@ class GraphDecider:
                 assert left.failure is not None
                 error = left.failure.restore()
                 failures.append((f"at node '{id}': {error}", error))
+                # All else of the step leaves no trace. A graph above has no use for it.
+                self.result.state = {**self.result.state, **error.__dict__.pop(KEPT, {})}
         if failures:
             raise together(failures)
 

@@ -35,6 +35,9 @@ NEVER_TOLERATED = (
 """Errors that no fallback and no tolerance catches: the author's mistakes (also in the files of a child agent), a want
 of a person, the run's budgets, the end of the root."""
 
+KEPT = "kept"
+"""Attribute of an error: what was done before it, by the key of the state that it would have gone to."""
+
 MOST_TOLD = 20
 """Failures that one error tells of; a map of thousands may fail in all of them."""
 

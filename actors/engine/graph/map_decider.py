@@ -22,7 +22,7 @@ from ....protocol.graph.model import MapNode
 from ....protocol.kernel.messages import Message
 from ....protocol.messages import MapBegun, MapEnded, NodeLeft, WorkFailed
 from . import leave
-from .failures import NEVER_TOLERATED, retold, together
+from .failures import KEPT, NEVER_TOLERATED, retold, together
 from .plan import Plan, State, reachable
 from .templates import MISSING
 
@@ -164,7 +164,10 @@ class MapDecider:
         mistakes = [(index, error) for index, error in failed if isinstance(error, NEVER_TOLERATED)]
         if mistakes or (failed and node.on_error not in leave.ACCEPTING):
             whole = together([(f"sub-branch [{index}] {error}", error) for index, error in mistakes or failed])
-            return [Finish(failure=Failure.of(retold(whole, f"map node '{node.id}': {whole}")))]
+            told = retold(whole, f"map node '{node.id}': {whole}")
+            if not self._plan.compat.failed_maps_leave_nothing:
+                told.__dict__[KEPT] = {node.collect_into: [None if item.error else item.result for item in self._items]}
+            return [Finish(failure=Failure.of(told))]
         effects: list[Effect] = [
             Emit(Warned(code="item_failed", message=f"{node.id}: sub-branch [{index}] {error}", node=node.id))
             for index, error in failed

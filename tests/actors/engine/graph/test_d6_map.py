@@ -93,7 +93,7 @@ async def test_case_64_a_failing_item_fails_the_map_after_the_others_are_done(st
         outcome.error.message
     )
     assert sorted(data.item for data in stage.of("node.exited") if data.node == "b" and not data.error) == [0, 1, 3]
-    assert "out" not in outcome.state
+    assert outcome.state.get("out") == (None if compat == "loki" else [1, 1, None, 1])
 
 
 async def test_case_64_every_failing_item_is_named(stage: Stage, compat: str) -> None:
@@ -351,3 +351,29 @@ async def test_the_items_of_a_map_share_one_place_in_the_step(stage: Stage) -> N
     outcome = await stage.run(state={"items": [1, 2, 3]})
     assert outcome.nodes["m"].visits == 1
     assert outcome.order == ["m", "e"]
+
+
+async def test_what_a_childs_map_has_kept_is_not_its_parents(stage: Stage) -> None:
+    stage.models.answer_with(lambda request: Reply(status=400, error="no") if "about c" in request.prompt else "fine")
+    stage.agent(
+        """
+        start: fan
+        initial_state: { items: [a, c] }
+        nodes:
+          fan: { type: map, over: "{{items}}", as: item, branch: each, collect_into: all, next: end }
+          each: { type: llm, prompt: "Say something about {{item}}" }
+          end: { type: end, output: "{{all}}" }
+        """,
+        name="inner",
+    )
+    stage.agent(
+        """
+        start: call
+        nodes:
+          call: { type: agent, agent: inner, prompt: go, next: end }
+          end: { type: end, output: done }
+        """
+    )
+    outcome = await stage.run()
+    assert outcome.status == "failed"
+    assert "all" not in outcome.state
