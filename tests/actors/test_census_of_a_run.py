@@ -172,6 +172,8 @@ async def test_every_result_letter_question_and_answer_of_a_run_is_one_message_i
     by_call = {path: count for path, count in census.received.items() if path.startswith("/run/boss/agent__")}
     assert sum(by_call.values()) == calls, "each call that the decider answers is told its result"
     other = {"/": 1, f"{STEPS}/what": 1}  # the question and its answer
+    other["/limiters/1-fake:model"] = 2 * len(stage.models.requests)  # that it goes out, and that it was answered
+    told["/run/boss"]["Admitted"] = 1  # the very first request has asked whether it may
     assert census.received == {path: kinds.total() for path, kinds in told.items()} | by_call | other
     assert census.sent[f"{STEPS}/what"] == 1
     assert census.sent["/run/boss/children/agent_pal/pal/agent__send_message"] == 1

@@ -33,7 +33,7 @@ def test_the_answer_is_on_stdout_and_the_story_on_stderr(callboard: Callboard, m
     assert story[0].endswith("agent: ask (1 tool)")
     assert "get_current_time done in" in story[1]
     assert "agent done in" in story[2]
-    assert story[2].endswith("2 turns, 1 tool call, 20 tokens in, 10 out")
+    assert story[2].endswith("2 turns, 1 tool call, 20 tokens in, 10 out, unpriced")
 
 
 def test_without_tools_it_is_a_plain_question(callboard: Callboard, models: FakeModels) -> None:

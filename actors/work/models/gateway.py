@@ -31,7 +31,7 @@ from .allowance import remaining_in
 from .catalog import Catalog, Choice, Target
 from .endpoints import Endpoints
 from .engines import LocalEngines
-from .limiter import Gates, Waiting, too_many
+from .limiter import Gate, Gates, Waiting, too_many
 
 if TYPE_CHECKING:
     import httpx
@@ -222,7 +222,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
 
     async def _try(self, call: _Call, attempt: int) -> ChatReply:
         target = call.target
-        gate = await self._gates.of(target)
+        gate = self._gates.get(target) or await self._open(target)
         reply: ChatReply | None = None
         while reply is None:
             await gate.admit(call.ticket, call.me.path, call.tokens, call.waits)
@@ -250,6 +250,11 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         reply = msgspec.structs.replace(reply, model=target.id, usage=usage, cost=target.cost(usage))
         call.ends(reply)
         return reply
+
+    async def _open(self, target: Target) -> Gate:
+        """What a model needs when it is first asked: its limiter, and its price, which is looked up in a thread."""
+        await target.price.looked_up()
+        return await self._gates.of(target)
 
     async def _send_to_engine(self, call: _Call, engine: str, attempt: int) -> ChatReply:
         target = call.target

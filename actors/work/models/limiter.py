@@ -282,11 +282,12 @@ class Gates:
         self._runs: Ref | None = None
         self._opening = trio.Lock()
 
+    def get(self, target: Target) -> Gate | None:
+        """The one of this model, if it was asked before."""
+        return self._gates.get(target.id)
+
     async def of(self, target: Target) -> Gate:
-        """The one of this model. A checkpoint only the first time."""
-        gate = self._gates.get(target.id)
-        if gate is not None:
-            return gate
+        """The one of this model."""
         async with self._opening:
             if target.id not in self._gates:
                 if self._runs is None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import trio
+
 if TYPE_CHECKING:
     from .....protocol.settings import ClientSettings, ModelSettings
     from .find import Finder
@@ -22,6 +24,11 @@ class Price:
     def tariff(self) -> Tariff | None:
         """None for a model that has no price."""
         return self._look_up()
+
+    async def looked_up(self) -> None:
+        """Look it up in a thread, if that was not done yet: the first time a table is read for it."""
+        if "tariff" not in self.__dict__:
+            await trio.to_thread.run_sync(lambda: self.tariff)
 
 
 class Prices:
