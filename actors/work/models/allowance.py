@@ -249,10 +249,10 @@ class Allowance:
         bucket.rate = self._known = rate
         bucket.capacity = max(1.0, said.limit)
         bucket.wait(0, now)
-        least = said.remaining - max(0, self._counted - request.number)  # if nothing has come back since
-        if request.round == self.cooldowns:  # else it is not known which of them were counted
-            bucket.level = max(bucket.level, least)
-        bucket.level = min(bucket.level, least + rate * (now - request.at))
+        # Those under way may be counted by now or not: requests overtake each other.
+        least = said.remaining - self.in_flight
+        most = said.remaining - max(0, self._counted - request.number) + rate * (now - request.at)
+        bucket.level = min(max(bucket.level, least), most)
 
     def _learn_tokens(self, said: Level, now: float) -> None:
         """How many tokens remain of those of a minute; what later requests take is taken from our own count."""

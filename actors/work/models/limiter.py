@@ -223,6 +223,7 @@ class Gate:
     def __init__(self, ref: Ref[Message]) -> None:
         self._ref = ref
         self._unlimited = False
+        self._news = 0  # what was told since of limits
 
     async def admit(
         self, ticket: int, path: str, tokens: Callable[[], int], on_wait: Callable[[Waiting], None]
@@ -241,6 +242,7 @@ class Gate:
             self._ref.tell_nowait(Sent(ticket, 0))
             return
         answer: Admitted | Waiting = Admitted()
+        news = self._news
         with contextlib.suppress(ActorError):
             answer = await self._ref.ask(Admit(ticket, path, tokens()))
         if isinstance(answer, Waiting):
@@ -251,19 +253,23 @@ class Gate:
             except BaseException:  # cancelled too: it must not stay in the line
                 self._ref.tell_nowait(Done(ticket, None))
                 raise
-        else:
+        elif news == self._news:  # else the answer may be older than what was told
             self._unlimited = answer.unlimited
 
     def done(self, ticket: int, used: int | None, remaining: Remaining | None = None) -> None:
         """A request is over; `used` tokens, or None: it came to nothing, or was cancelled."""
         if remaining is not None:
-            self._unlimited = False
+            self._is_limited()
         self._ref.tell_nowait(Done(ticket, used, remaining))
 
     def refused(self, ticket: int, retry_after: float | None) -> None:
         """A request was refused, since there were too many."""
-        self._unlimited = False
+        self._is_limited()
         self._ref.tell_nowait(Refused(ticket, retry_after))
+
+    def _is_limited(self) -> None:
+        self._unlimited = False
+        self._news += 1
 
 
 class Gates:

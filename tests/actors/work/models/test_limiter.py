@@ -104,6 +104,18 @@ async def test_a_refused_request_gets_in_line_again_in_its_old_place(root: Root,
     assert {waiting.why for waiting in crowd.waited} == {"refused"}
 
 
+async def test_an_answer_that_is_older_than_a_refusal_lifts_no_limit(root: Root, nursery: trio.Nursery) -> None:
+    crowd = Crowd(gate_of(root), nursery)
+    crowd.asks("a")
+    await everybody_sleeps()
+    crowd.gate._unlimited = False
+    crowd.asks("a")  # asks, and is answered that nothing is limited, but runs on only after the refusal
+    await trio.lowlevel.checkpoint()
+    crowd.gate.refused(1, 5.0)
+    await everybody_sleeps()
+    assert not crowd.gate._unlimited
+
+
 async def test_after_a_crash_of_a_limiter_requests_go_on(fake_model: FakeModels) -> None:
     client = ClientSettings(type="openai-compatible", name="fake", api_base=fake_model.openai_base)
     async with reaching(Settings(clients=(client,))) as models:
