@@ -120,3 +120,10 @@ async def _python(arguments: list[str], model: FakeModels, home: Path) -> subpro
     environment = {**os.environ, "CALLBOARD_CONFIG_DIR": str(model.config_dir(home / "config"))}
     run = partial(trio.run_process, capture_stdout=True, capture_stderr=True, check=False)
     return await run([sys.executable, *arguments], env=environment, cwd=home)
+
+
+def test_no_page_holds_what_a_merge_has_left() -> None:
+    marks = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    assert ROOT / "docs" / "architecture.md" in pages
+    assert [str(page) for page in pages if marks.search(page.read_text(encoding="utf-8"))] == []
