@@ -3,7 +3,7 @@
 What is known is kept to; what is not known is found out from refusals:
 
     max_concurrency                   so many requests at once
-    requests_ and tokens_per_minute   a token bucket each, of what somebody said or what the headers of replies say
+    requests_ and tokens_per_minute   a token bucket each, of what the settings or the headers of replies say
     cooldown                          after a refusal nothing goes out for a while: what `Retry-After` says, else a
                                       random time of up to 1, 2, 4, ... 60 seconds. It is only ever extended.
     window                            requests at once, once a refusal has shown that there are too many (AIMD): as many
@@ -141,7 +141,7 @@ class Allowance:
         self._requests = _per_minute(rules.requests_per_minute, now)
         self._tokens = _per_minute(rules.tokens_per_minute, now)
         self._known = math.inf if self._requests is None else self._requests.rate
-        """Requests per second that somebody said are allowed; the bucket's rate is less after a refusal."""
+        """Requests per second that settings or headers allow; the bucket's rate is less after a refusal."""
         self._rand = rand
         self._threshold = math.inf  # the window doubles up to here, then it grows by one
         self._counted = 0  # requests that the provider may have counted: those that it did not refuse

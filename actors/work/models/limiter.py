@@ -285,7 +285,7 @@ class Gates:
         self._rand = rand
         self._gates: dict[str, Gate] = {}
         self._supervisor = Supervisor(intensity=10)
-        self._runs: Ref | None = None
+        self._running: Ref | None = None
         self._opening = trio.Lock()
 
     def get(self, target: Target) -> Gate | None:
@@ -296,8 +296,8 @@ class Gates:
         """The one of this model."""
         async with self._opening:
             if target.id not in self._gates:
-                if self._runs is None:
-                    self._runs = await self._root.start(self._supervisor, name="limiters", link=False)
+                if self._running is None:
+                    self._running = await self._root.start(self._supervisor, name="limiters", link=False)
                 name = f"{len(self._gates) + 1}-{target.id.replace('/', '-')}"
                 spec = ChildSpec(name=name, body=limiter, args=(target.rules, self._rand), bound=BOUND)
                 self._gates[target.id] = Gate(await self._supervisor.start_child(spec))

@@ -1,9 +1,9 @@
 """Finds what a model of ours costs.
 
 Who sells it is asked in this order: whose address its `api_base` is, whose protocol its client speaks (a gateway that
-stands before OpenAI passes OpenAI's prices on), whose name its client has. A client of type `openai-compatible`
-speaks nobody's own, so it is by its address or its name alone. What runs on this machine is free: local weights, and
-models of an Ollama here, except for those it has run elsewhere (`…-cloud`).
+stands before OpenAI passes OpenAI's prices on), whose name its client has. A client of type `openai-compatible` speaks
+no seller's own protocol, so it is found by its address or its name alone. What runs on this machine is free: local
+weights, and models of an Ollama here, except for those it has run elsewhere (`…-cloud`).
 """
 
 from __future__ import annotations
