@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ....supervisors.actor import Actor
     from ....supervisors.root import Root
     from ..meter import Meter
-    from ..models.gateway import Emitter
+    from ..models.call import Emitter
     from ..models.prices.price import Price
     from .base.model import Floats
 

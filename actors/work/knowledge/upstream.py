@@ -23,7 +23,7 @@ import trio
 from ....protocol.errors import ConfigError, CredentialsError, KnowledgeError, Unsupported
 from ....protocol.events import Warned
 from ....protocol.knowledge import Chunk, Document, Unreadable
-from ..models.gateway import Emitter
+from ..models.call import Emitter
 from .base.build import build
 from .base.model import BuildReport, Progress, Settings, Source
 from .loki_file import Text, Whole, read_whole

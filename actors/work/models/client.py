@@ -19,9 +19,9 @@ from ....protocol.errors import CredentialsError, ModelError, Stalled, UpstreamE
 from ...io.http.http1 import unpacked, unpacker_of
 from ...io.http.refusal import message_in, retry_after
 from ...io.http.transport import Exchange, TrioTransport
-from .catalog import Target
 from .codec import Sign
 from .pages import NoPage
+from .target import Target
 
 READ_TIMEOUT = 600.0
 """Seconds without a byte after which an answer is given up: a model may think for long before the first."""

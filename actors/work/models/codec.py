@@ -183,10 +183,16 @@ def base64_of(part: chat.ImagePart | chat.FilePart) -> str:
     return base64.b64encode(part.data).decode("ascii")
 
 
+def is_text(part: chat.FilePart) -> bool:
+    """Whether it is a file that reaches every provider."""
+    kind = part.media_type
+    textual = kind.startswith("text/") or kind.partition("+")[2] in ("json", "xml", "yaml")
+    return textual or kind in ("application/json", "application/xml", "application/yaml")
+
+
 def file_as_text(part: chat.FilePart) -> str:
     """A text file as the model reads it, with its name above. Raises ModelError for other types."""
-    textual = part.media_type.startswith("text/") or part.media_type.partition("+")[2] in ("json", "xml", "yaml")
-    if not textual and part.media_type not in ("application/json", "application/xml", "application/yaml"):
+    if not is_text(part):
         raise ModelError(f"this provider takes no {part.media_type} files: '{part.name}'; convert it to text first")
     text = part.data.decode("utf-8", errors="replace")
     return f'<file name="{part.name}">\n{text}\n</file>'

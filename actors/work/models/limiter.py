@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ....supervisors.actor import Actor
     from ....supervisors.ref import Request
     from ....supervisors.root import Root
-    from .catalog import Target
+    from .target import Target
 
 Why = Literal["refused", "rate", "concurrency"]
 """Why a request waits: one was refused, so many per minute are allowed, so many at once are allowed."""
@@ -218,10 +218,15 @@ class _Line:
 
 
 class Gate:
-    """The gateway's side of one limiter."""
+    """The gateway's side of one limiter.
 
-    def __init__(self, ref: Ref[Message]) -> None:
+    Args:
+        counts_tokens: tokens are limited, not only requests; replies may tell so later.
+    """
+
+    def __init__(self, ref: Ref[Message], *, counts_tokens: bool = False) -> None:
         self._ref = ref
+        self._counts_tokens = counts_tokens
         self._unlimited = False
         self._news = 0  # what was told since of limits
 
@@ -235,7 +240,7 @@ class Gate:
         Args:
             ticket: unique among those of this model; the lower, the sooner it is its turn within its run.
             path: of the actor that it is for.
-            tokens: about how many it takes; not called where nothing is limited.
+            tokens: about how many it takes; not called where tokens are not limited.
             on_wait: called when it has to wait; what it raises ends the wait.
         """
         if self._unlimited:
@@ -244,7 +249,7 @@ class Gate:
         answer: Admitted | Waiting = Admitted()
         news = self._news
         with contextlib.suppress(ActorError):
-            answer = await self._ref.ask(Admit(ticket, path, tokens()))
+            answer = await self._ref.ask(Admit(ticket, path, tokens() if self._counts_tokens else 0))
         if isinstance(answer, Waiting):
             try:
                 on_wait(answer)
@@ -259,6 +264,7 @@ class Gate:
     def done(self, ticket: int, used: int | None, remaining: Remaining | None = None) -> None:
         """A request is over; `used` tokens, or None: it came to nothing, or was cancelled."""
         if remaining is not None:
+            self._counts_tokens = self._counts_tokens or remaining.tokens is not None
             self._is_limited()
         self._ref.tell_nowait(Done(ticket, used, remaining))
 
@@ -300,5 +306,6 @@ class Gates:
                     self._running = await self._root.start(self._supervisor, name="limiters", link=False)
                 name = f"{len(self._gates) + 1}-{target.id.replace('/', '-')}"
                 spec = ChildSpec(name=name, body=limiter, args=(target.rules, self._rand), bound=BOUND)
-                self._gates[target.id] = Gate(await self._supervisor.start_child(spec))
+                ref = await self._supervisor.start_child(spec)
+                self._gates[target.id] = Gate(ref, counts_tokens=target.rules.tokens_per_minute is not None)
         return self._gates[target.id]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .....supervisors import Actor
     from ....work.context import RunContext
     from ....work.knowledge.embed.embedder import Embedder, Vectors
-    from ....work.models.gateway import Emitter
+    from ....work.models.call import Emitter
 
 
 NO_SUCH_THING = frozenset({404, 405, 501})

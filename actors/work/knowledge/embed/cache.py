@@ -19,7 +19,7 @@ import trio
 
 from .....protocol.events import Warned
 from ....io.directories import cache_dir
-from ...models.gateway import Emitter
+from ...models.call import Emitter
 from .embedder import Embedder, normalised
 
 if TYPE_CHECKING:

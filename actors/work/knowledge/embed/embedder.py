@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from .....protocol.errors import ModelError
-from ...models.gateway import Emitter
+from ...models.call import Emitter
 
 if TYPE_CHECKING:
     import numpy as np

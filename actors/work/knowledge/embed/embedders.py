@@ -21,10 +21,11 @@ from .....supervisors.actor import Actor
 from .....supervisors.root import Root
 from ...models import weights
 from ...models.azure import azure
-from ...models.catalog import Access, Catalog
+from ...models.catalog import Catalog
 from ...models.codec import bearer
 from ...models.endpoints import Endpoints
 from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
+from ...models.target import Access
 from . import local
 from .cache import Cached, EmbeddingCache
 from .codecs import BY_TYPE, COMPATIBLE, of_azure

@@ -28,7 +28,7 @@ import trio
 
 from .....protocol.errors import ConfigError
 from ...models import weights
-from ...models.gateway import Emitter
+from ...models.call import Emitter
 from .embedder import normalised
 
 if TYPE_CHECKING:

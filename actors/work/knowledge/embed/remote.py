@@ -19,8 +19,9 @@ from .....protocol.chat import TokenUsage
 from .....protocol.errors import CallboardError, ModelError, UpstreamError
 from .....protocol.events import LlmRetry, UsageUpdate, Warned
 from .....supervisors import Retry
-from ...models.gateway import BACKOFF, Emitter, countable, retried
+from ...models.call import Emitter, countable
 from ...models.prices.price import Price
+from ...models.retrying import BACKOFF, retried
 from .codecs import Codec, Embedded
 from .embedder import normalised
 

@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from .....protocol.errors import ModelError
-from ...models.catalog import Access
+from ...models.call import Emitter
 from ...models.codec import read
-from ...models.gateway import Emitter
+from ...models.target import Access
 from .embedder import Embedder
 from .remote import BYTES_PER_TOKEN, ModelClient, batches, shortened
 

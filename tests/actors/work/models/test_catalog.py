@@ -8,7 +8,7 @@ import pytest
 
 from callboard.actors.work.models import engines, weights
 from callboard.actors.work.models.catalog import Catalog
-from callboard.protocol.chat import ChatRequest, ImagePart, TextPart, TokenUsage, UserTurn
+from callboard.protocol.chat import TokenUsage
 from callboard.protocol.errors import ConfigError, CredentialsError, Unsupported
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 
@@ -187,18 +187,6 @@ def test_the_user_agent_of_the_settings_is_a_header_of_every_request() -> None:
     assert headers("me/1")["user-agent"] == "me/1"
     assert headers("auto")["user-agent"].startswith("callboard/")
     assert "user-agent" not in headers("")
-
-
-def test_an_image_is_refused_where_the_settings_say_that_a_model_takes_none() -> None:
-    request = ChatRequest(messages=(UserTurn((TextPart("what is it?"), ImagePart(url="http://x/y.png"))),))
-    for sees in (True, False):
-        client = ClientSettings(type="openai", name="openai", models=(ModelSettings(name="m", supports_vision=sees),))
-        target = catalog(KEYS, client).target("openai:m")
-        if sees:
-            assert target.complete(request, Settings()) == request
-        else:
-            with pytest.raises(Unsupported, match=r"'openai:m' takes no images"):
-                target.complete(request, Settings())
 
 
 def test_a_model_is_known_without_its_key() -> None:

@@ -15,7 +15,7 @@ from fake_models import FakeModels, Reply, Request
 from gateways import Silent, reaching
 
 import callboard
-from callboard.actors.work.models.allowance import Rules
+from callboard.actors.work.models.allowance import Level, Remaining, Rules
 from callboard.actors.work.models.limiter import Gate, Message, Waiting, limiter
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
@@ -114,6 +114,25 @@ async def test_an_answer_that_is_older_than_a_refusal_lifts_no_limit(root: Root,
     crowd.gate.refused(1, 5.0)
     await everybody_sleeps()
     assert not crowd.gate._unlimited
+
+
+async def test_tokens_are_counted_only_where_they_are_limited(root: Root) -> None:
+    asked: list[int] = []
+
+    def tokens() -> int:
+        asked.append(1)
+        return 10
+
+    def none(waiting: Waiting) -> None: ...
+
+    requests = gate_of(root, requests_per_minute=600)
+    for ticket in range(3):
+        await requests.admit(ticket, "/r", tokens, none)
+        requests.done(ticket, 10, Remaining(requests=Level(600, 500)))
+    assert asked == []
+    requests.done(2, 10, Remaining(tokens=Level(1e6, 1e6 - 10)))
+    await requests.admit(3, "/r", tokens, none)
+    assert asked == [1]
 
 
 async def test_after_a_crash_of_a_limiter_requests_go_on(fake_model: FakeModels) -> None:

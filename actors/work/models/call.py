@@ -1,0 +1,223 @@
+"""One request to a model as the gateway keeps account of it: what its events tell, and what its listeners hear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import trio
+
+from ....protocol import events
+from ....protocol.chat import (
+    AssistantTurn,
+    ChatReply,
+    ChatRequest,
+    Delta,
+    FilePart,
+    ReasoningDelta,
+    Restarted,
+    TextDelta,
+    TextPart,
+    TokenUsage,
+    parts_of,
+)
+from ....protocol.errors import CallboardError, ModelError, UpstreamError
+from .allowance import Remaining, remaining_in
+from .codec import is_text
+from .limiter import Waiting
+from .target import Target
+
+if TYPE_CHECKING:
+    import httpx
+
+    from .client import Endpoint
+
+OnDelta = Callable[[Delta], None]
+"""Told every piece of a streamed reply, in order. It must not block."""
+
+OnUsage = Callable[[str, TokenUsage, float | None], events.UsageUpdate | None]
+"""Told model id, tokens and cost in USD (None where there is no price) of every complete reply. It may return the run's
+totals, to be announced as an event, and may raise `BudgetReached`, which the caller of `chat` then gets."""
+
+
+MOST_TOKENS = 10**12
+"""No reply has more; sums of this many still fit into 64 bits."""
+
+PICTURE_TOKENS = 1_500
+"""About what providers count for an image of usual size, and a page of a document; their bytes tell nothing of it."""
+
+
+class Emitter(Protocol):
+    """Emits events about itself; the kernel's `Actor` is one."""
+
+    @property
+    def path(self) -> str:
+        """Where it stands in the tree; actors with the same beginning are of one run."""
+        ...
+
+    def emit(self, data: events.EventData, *, id: str = "", corr: str = "") -> None:
+        """Publish an event."""
+        ...
+
+
+@dataclass(eq=False, repr=False)  # its headers hold the key
+class Call:
+    """One request to a model, with all of its tries.
+
+    Attributes:
+        me: whom its events are about, under this `id`.
+        ticket: its place among all requests of the process.
+        request: what is asked, complete.
+        stream: whether a stream is asked for.
+        heard: whether the reply has begun to come in.
+        remaining: what the headers of a reply have said of the provider's limits.
+    """
+
+    me: Emitter
+    id: str
+    ticket: int
+    target: Target
+    request: ChatRequest
+    on_delta: OnDelta | None
+    on_usage: OnUsage | None
+    need_text: bool
+    may_stream: bool
+    may_wait: bool
+
+    def __post_init__(self) -> None:
+        wanted = self.on_delta is not None and self.may_stream if self.request.stream is None else self.request.stream
+        able = not self.target.model.no_stream and (self.target.codec.streams_tools or not self.request.tools)
+        self.stream = wanted and able
+        self.heard = False
+        self._asked = False
+        self._began = 0.0
+        self._refusal = ""
+        self.remaining: Remaining | None = None
+
+    def emit(self, data: events.EventData) -> None:
+        self.me.emit(data, id=self.id)
+
+    def send(self, endpoint: Endpoint, headers: Mapping[str, str], attempt: int) -> Coroutine[Any, Any, ChatReply]:
+        self._begins(attempt)
+        ask = endpoint.stream if self.stream else endpoint.ask
+        return ask(self.target, headers, self.request, self.hears, self.reads)
+
+    def reads(self, headers: httpx.Headers) -> None:
+        """The headers of a reply."""
+        self.remaining = remaining_in(headers)
+
+    def tokens(self) -> int:
+        """About how many it takes, as providers count them beforehand."""
+        return about_tokens(self.request)
+
+    def waits(self, waiting: Waiting) -> None:
+        """It is not its turn yet."""
+        about, self._refusal = self._refusal, ""
+        if waiting.why == "concurrency" and not about:
+            return
+        seconds = waiting.seconds or 0.0
+        if not self.may_wait:
+            words = about or f"{self.target.id}: the provider allows no more requests now"
+            error = UpstreamError(f"{words}; the next may go out in {seconds:.1f} s", retry_after=seconds)
+            error.transient = False  # another try would have to wait as well
+            raise error
+        self.emit(events.LlmWaiting(model=self.target.id, wait=seconds, reason=waiting.why, error=about))
+
+    def is_refused(self, error: UpstreamError) -> None:
+        """It gets in line again."""
+        self._refusal = str(error)
+        if not self.may_wait:
+            error.transient = False  # another try would have to wait
+            raise error
+
+    def _begins(self, attempt: int) -> None:
+        self._began = trio.current_time()
+        self._asked = True
+        request = self.request
+        self.emit(
+            events.LlmRequest(
+                model=self.target.id,
+                messages=len(request.messages) + bool(request.system),
+                tools=[tool.name for tool in request.tools],
+                attempt=attempt,
+                stream=self.stream,
+            )
+        )
+
+    def hears(self, delta: Delta) -> None:
+        if self.stream:
+            self.heard = True
+            if isinstance(delta, TextDelta):
+                self.emit(events.LlmDelta(text=delta.text))
+            elif isinstance(delta, ReasoningDelta):
+                self.emit(events.LlmReasoning(text=delta.text))
+        if self.on_delta is not None:
+            self.on_delta(delta)
+
+    def will_retry(self, attempt: int, wait: float, error: ModelError) -> None:
+        self.emit(events.LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
+        if self.heard and self.on_delta is not None:
+            self.on_delta(Restarted())
+        self.heard = False
+
+    def gives_up(self, error: CallboardError) -> None:
+        if self._asked:  # else nothing went out
+            self.emit(events.LlmFailed(model=self.target.id, error=str(error), code=error.code))
+
+    def ends(self, reply: ChatReply) -> None:
+        self.emit(
+            events.LlmResponse(
+                model=reply.model,
+                seconds=trio.current_time() - self._began,
+                input_tokens=reply.usage.input_tokens,
+                output_tokens=reply.usage.output_tokens,
+                stop=reply.stop,
+                cached_tokens=reply.usage.cached_tokens,
+                cache_write_tokens=reply.usage.cache_write_tokens,
+                reasoning_tokens=reply.usage.reasoning_tokens,
+            )
+        )
+        totals = self.on_usage(reply.model, reply.usage, reply.cost) if self.on_usage is not None else None
+        if totals is not None:
+            self.emit(totals)
+        if not self.need_text or reply.text.strip():
+            return
+        if not reply.tool_calls:
+            raise UpstreamError(f"{reply.model} produced no output")
+        if not self.request.tools:
+            named = ", ".join(f"'{call.name}'" for call in reply.tool_calls)
+            raise UpstreamError(f"{reply.model} said nothing and called tools that nobody offered: {named}"[:300])
+
+
+def tokens_in(usage: TokenUsage) -> int:
+    counted = countable(usage)
+    return counted.input_tokens + counted.output_tokens
+
+
+def countable(usage: TokenUsage) -> TokenUsage:
+    """Token counts as they can be: a negative one would give back what the run has spent, a huge one fits nowhere."""
+    counts = {name: min(max(0, getattr(usage, name)), MOST_TOKENS) for name in usage.__struct_fields__}
+    return TokenUsage(**counts)
+
+
+def about_tokens(request: ChatRequest) -> int:
+    """About how many tokens a request takes: four characters each, what images count, and what the reply may have."""
+    characters = len(request.system)
+    pictures = 0
+    for turn in request.messages:
+        if isinstance(turn, AssistantTurn):
+            characters += len(turn.text)
+            characters += len(msgspec.json.encode(turn.tool_calls)) if turn.tool_calls else 0
+            continue
+        for part in parts_of(turn.content):
+            if isinstance(part, TextPart):
+                characters += len(part.text)
+            elif isinstance(part, FilePart) and is_text(part):
+                characters += len(part.data)
+            else:
+                pictures += 1
+    if request.tools:
+        characters += len(msgspec.json.encode(request.tools))
+    return characters // 4 + pictures * PICTURE_TOKENS + (request.max_tokens or 0)

@@ -1,0 +1,118 @@
+"""A model as it is asked: how it is reached, what it costs and what it can't do. `catalog` makes these."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage, Turn, parts_of
+from ....protocol.errors import Unsupported
+from ....protocol.settings import ClientSettings, ModelSettings, Settings
+from .allowance import Rules
+from .codec import Codec, with_preface
+from .prices.price import Price
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The model that is used when a request names none. `str(choice)` is one line that tells so."""
+
+    model: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"model: {self.model} ({self.why})"
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A model, ready to be asked.
+
+    Attributes:
+        id: `client:model`.
+        name: what the provider calls it.
+        codec: speaks the provider's language.
+        api_base: base URL, without a slash at its end; empty for a local engine.
+        headers: what every request carries, the key included.
+        engine: path of the weights that a local engine has to load, else None.
+        proxy: URL, `-` for none at all, empty for what the environment says.
+        connect_timeout: seconds.
+        rules: how much may be sent.
+        idle_timeout: seconds that a stream may say nothing.
+        renew: sees to keys that expire, before every request; None where there are none.
+        price: finds what it costs, once it is first asked.
+    """
+
+    id: str
+    name: str
+    codec: Codec
+    model: ModelSettings
+    api_base: str
+    headers: dict[str, str]
+    engine: str | None = None
+    proxy: str = ""
+    connect_timeout: float = 10.0
+    rules: Rules = Rules()
+    idle_timeout: float = math.inf
+    renew: Callable[[], Awaitable[None]] | None = None
+    price: Price
+
+    def cost(self, usage: TokenUsage) -> float | None:
+        """What that many tokens cost, in USD; None if its price is not known."""
+        tariff = self.price.tariff
+        return None if tariff is None else tariff.cost(usage)
+
+    def complete(self, request: ChatRequest, settings: Settings) -> ChatRequest:
+        """The request with its gaps filled from the settings, and without what this model can't do.
+
+        Raises:
+            Unsupported: it holds an image, and the model takes none.
+        """
+        model = self.model
+        if not model.supports_vision and any(_has_image(turn) for turn in request.messages):
+            raise Unsupported(f"'{self.id}' takes no images (`supports_vision: false`)")
+        changes: dict[str, object] = {}
+        for field in ("temperature", "top_p"):
+            if getattr(request, field) is None and getattr(settings, field) is not None:
+                changes[field] = getattr(settings, field)
+        if request.max_tokens is None:
+            needed = model.max_output_tokens if model.require_max_tokens else None
+            most = settings.max_output_tokens or needed
+            if most is not None:
+                changes["max_tokens"] = most
+        system = model.system_prompt_prefix + request.system
+        if model.no_system_message and system:
+            changes["messages"] = with_preface(request, system)
+            system = ""
+        if system != request.system:
+            changes["system"] = system
+        if request.response_schema is not None and not model.supports_json_schema:
+            changes["response_schema"] = None
+        if request.tools and not model.supports_function_calling:
+            changes["tools"] = ()
+        return msgspec.structs.replace(request, **changes) if changes else request
+
+
+def _has_image(turn: Turn) -> bool:
+    return not isinstance(turn, AssistantTurn) and any(isinstance(part, ImagePart) for part in parts_of(turn.content))
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is reached that does not chat: one that makes vectors of texts, or puts texts in order.
+
+    Attributes:
+        id: `client:model`.
+        name: what the provider calls it.
+        client: its type says which language it speaks.
+        api_base: base URL, without a slash at its end; empty for a local model.
+        key: empty where none is needed.
+        price: finds what it costs.
+    """
+
+    id: str
+    name: str
+    model: ModelSettings
+    client: ClientSettings
+    price: Price
+    api_base: str = ""
+    key: str = ""
