@@ -5,8 +5,7 @@
                                                or that of the file AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE
     neither                                    EC2: three requests to http://169.254.169.254, of version 2 (IMDSv2)
 
-Such keys are temporary. They are renewed five minutes before they expire, by the first request that finds them old,
-while others wait for it; where that fails, the old ones are used as long as they are good.
+Such keys are temporary, and renewed five minutes before they expire; see `renewed`.
 """
 
 from __future__ import annotations
@@ -20,23 +19,18 @@ from urllib.parse import urlsplit
 import msgspec
 import trio
 
-from ....protocol.errors import CallboardError, ConfigError, CredentialsError, UpstreamError
+from ....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from ....protocol.json_values import UNREADABLE
 from ....protocol.settings import ClientSettings
 from ...io.imports import imported
 from .aws import Keys, Signer, keys_of, region_of
+from .renewed import Renewed
 
 EARLY = 300.0
 """Seconds before their end after which keys are renewed."""
 
-PAUSE = 1.0
-"""Seconds after a renewal that failed in which nothing asks again."""
-
 TIMEOUT = 2.0
 """Seconds for one request: these services are on the same machine."""
-
-MOST = 64 * 1024
-"""Bytes of an answer."""
 
 _ECS = "http://169.254.170.2"
 _EC2 = "http://169.254.169.254"
@@ -66,46 +60,21 @@ class Role:
     def __init__(self, environ: Mapping[str, str], where_else: str, clock: Callable[[], float] = time.time) -> None:
         self._environ = environ
         self._where_else = where_else
-        self._clock = clock
-        self._asking = trio.Lock()
-        self._keys: Keys | None = None
-        self._expires = 0.0
-        self._failed: CallboardError | None = None
-        self._again = 0.0
+        self._renewed = Renewed(self._ask, early=EARLY, clock=clock)
+        self.renew = self._renewed.renew
+        """See to it that there are keys. Raises what `Renewed.renew` does; ConfigError and CredentialsError where there
+        is no role, or it may not be asked for where the environment says."""
 
     def keys(self) -> Keys:
         """Those that `renew` has seen to."""
-        if self._keys is None:
+        if self._renewed.current is None:
             raise CredentialsError(self._where_else)
-        return self._keys
+        return self._renewed.current
 
-    async def renew(self) -> None:
-        """Return when there are keys that are good for a while.
-
-        Raises:
-            ConfigError, CredentialsError: there is no role, or it may not be asked for where the environment says.
-            UpstreamError: who gives out the keys did not do so, which may pass.
-        """
-        if self._clock() < self._expires - EARLY:
-            return
-        async with self._asking:
-            now = self._clock()
-            if now < self._expires - EARLY:
-                return
-            if now >= self._again:
-                try:
-                    await self._ask()
-                    return
-                except (ConfigError, CredentialsError, UpstreamError) as error:
-                    self._failed, self._again = error, self._clock() + PAUSE
-            if self._failed is not None and now >= self._expires:
-                raise type(self._failed)(str(self._failed))
-
-    async def _ask(self) -> None:
+    async def _ask(self) -> tuple[Keys, float]:
         granted = await (self._of_container() if self._container else self._of_instance())
-        self._keys = Keys(granted.access_key_id, granted.secret_access_key, granted.token)
-        self._expires = granted.expiration.timestamp()
-        self._failed = None
+        keys = Keys(granted.access_key_id, granted.secret_access_key, granted.token)
+        return keys, granted.expiration.timestamp()
 
     @property
     def _container(self) -> str:
@@ -138,36 +107,19 @@ class Role:
             name = (await self._answer("GET", roles, headers)).decode("latin-1").strip()
             return _granted(await self._answer("GET", f"{roles}{name}", headers))
         except (CredentialsError, UpstreamError) as error:
-            if self._keys is not None or (isinstance(error, UpstreamError) and error.status):
+            if self._renewed.current is not None or (isinstance(error, UpstreamError) and error.status):
                 raise  # somebody is there
             raise CredentialsError(f"{self._where_else}; nor is there a role of this machine ({error})") from error
 
     async def _answer(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
-        await imported(".actors.work.models.client")
-        import httpx
+        await imported(".actors.io.http.brief")
+        from ...io.http.brief import brief
 
-        from ...io.http.transport import TrioTransport
-
-        place, body = httpx.URL(url), bytearray()
-        fields = {"host": place.netloc.decode("ascii"), **headers, "accept": "*/*", "content-length": "0"}
-        transport = TrioTransport(environ=self._environ, proxy="-")
-        timeouts = {"connect": TIMEOUT, "read": TIMEOUT, "write": TIMEOUT, "pool": None}
-        try:
-            response = await transport.send(method, place, _encoded(fields.items()), b"", timeouts)
-            async for piece in response.aiter_raw():
-                body += piece
-                if len(body) > MOST:
-                    raise CredentialsError(f"{place.host} gave no keys: its answer is longer than {MOST} bytes")
-        except httpx.HTTPError as error:
-            raise UpstreamError(f"{place.host}: {str(error) or type(error).__name__}") from error
-        finally:
-            transport.connections.close()
-        status = response.status_code
-        if status != 200:
-            said = body[:200].decode("utf-8", errors="replace").strip()
-            text = f"{place.host} gave no keys: {said or 'no explanation'} (HTTP {status})"
-            raise UpstreamError(text, status=status) if status >= 500 else CredentialsError(text)
-        return bytes(body)
+        answer = await brief(method, url, headers, environ=self._environ, timeout=TIMEOUT, proxy="-")
+        if answer.status != 200:
+            text = f"{urlsplit(url).hostname} gave no keys: {answer.said} (HTTP {answer.status})"
+            raise UpstreamError(text, status=answer.status) if answer.status >= 500 else CredentialsError(text)
+        return answer.body
 
 
 class RoleSigner(msgspec.Struct, frozen=True):
@@ -210,10 +162,6 @@ def _may_be_plain(host: str) -> bool:
         return host in _MAY_BE_PLAIN or ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _encoded(fields: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode("ascii"), value.encode("latin-1")) for name, value in fields]
 
 
 def _granted(body: bytes) -> _Granted:

@@ -12,7 +12,8 @@ from fake_models import FakeModels, Reply, Request
 from gateways import Silent, reaching
 
 from callboard.actors.work.models.aws import Keys
-from callboard.actors.work.models.aws_roles import PAUSE, Role
+from callboard.actors.work.models.aws_roles import Role
+from callboard.actors.work.models.renewed import PAUSE
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
 from callboard.protocol.settings import ClientSettings, Settings
