@@ -29,8 +29,8 @@ from .prices.price import Prices
 from .target import Access, Choice, Target
 
 if TYPE_CHECKING:
-    from .aws import Signer
-    from .aws_roles import RoleSigner
+    from .aws.roles import RoleSigner
+    from .aws.signing import Signer
 
 Task = Literal["embedding", "reranker"]
 """What a model of knowledge is for; the `type` of its entry in `config.yaml`."""
@@ -177,8 +177,8 @@ class Catalog:
             if not place.counts_streams:
                 entry = msgspec.structs.replace(entry, no_stream=True)
         elif client.type == "bedrock":
-            from .aws_roles import RoleSigner
-            from .bedrock import BedrockCodec
+            from .aws.bedrock import BedrockCodec
+            from .aws.roles import RoleSigner
 
             signer = self._signer(client, key, model)
             codec = BedrockCodec(signer)
@@ -203,7 +203,7 @@ class Catalog:
             return None
         if client.name in self._adopted.values():
             raise CredentialsError(f"no API key for '{model}': the file that names its address has to name `api_key`")
-        from .aws_roles import signer_of
+        from .aws.roles import signer_of
 
         return signer_of(client, "bedrock", self._environ, self._settings.file)
 

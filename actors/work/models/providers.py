@@ -86,9 +86,9 @@ def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
 
 
 def _bedrock_at(client: ClientSettings, environ: Mapping[str, str]) -> str:
-    from . import aws
+    from .aws.keys import bedrock_at, region_of
 
-    return aws.bedrock_at(aws.region_of(client, environ))
+    return bedrock_at(region_of(client, environ))
 
 
 def key_variables(client: ClientSettings) -> list[str]:

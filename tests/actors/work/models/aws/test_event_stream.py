@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_amazon import message
 
-from callboard.actors.work.models.event_stream import EventStreamParser, Message
+from callboard.actors.work.models.aws.event_stream import EventStreamParser, Message
 from callboard.protocol.errors import UpstreamError
 
 PUBLISHED = (

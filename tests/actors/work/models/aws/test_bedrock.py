@@ -11,7 +11,7 @@ from fake_models import FakeModels, Reply
 from gateways import Silent, reaching
 from small_amazon import event, exception, message
 
-from callboard.actors.work.models.bedrock import BedrockCodec
+from callboard.actors.work.models.aws.bedrock import BedrockCodec
 from callboard.actors.work.models.catalog import Catalog
 from callboard.actors.work.models.providers import client_of
 from callboard.protocol.chat import (

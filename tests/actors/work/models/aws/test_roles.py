@@ -11,8 +11,8 @@ import trio
 from fake_models import FakeModels, Reply, Request
 from gateways import Silent, reaching
 
-from callboard.actors.work.models.aws import Keys
-from callboard.actors.work.models.aws_roles import Role
+from callboard.actors.work.models.aws.roles import Role
+from callboard.actors.work.models.aws.signing import Keys
 from callboard.actors.work.models.renewed import PAUSE
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError

@@ -19,12 +19,13 @@ from urllib.parse import urlsplit
 import msgspec
 import trio
 
-from ....protocol.errors import ConfigError, CredentialsError, UpstreamError
-from ....protocol.json_values import UNREADABLE
-from ....protocol.settings import ClientSettings
-from ...io.imports import imported
-from .aws import Keys, Signer, keys_of, region_of
-from .renewed import Renewed
+from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
+from .....protocol.json_values import UNREADABLE
+from .....protocol.settings import ClientSettings
+from ....io.imports import imported
+from ..renewed import Renewed
+from .keys import keys_of, region_of
+from .signing import Keys, Signer
 
 EARLY = 300.0
 """Seconds before their end after which keys are renewed."""
@@ -113,7 +114,7 @@ class Role:
 
     async def _answer(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
         await imported(".actors.io.http.brief")
-        from ...io.http.brief import brief
+        from ....io.http.brief import brief
 
         answer = await brief(method, url, headers, environ=self._environ, timeout=TIMEOUT, proxy="-")
         if answer.status != 200:

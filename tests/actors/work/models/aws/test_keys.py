@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.work.models.aws import Keys, Signer, bedrock_at, keys_of, region_of
+from callboard.actors.work.models.aws.keys import bedrock_at, keys_of, region_of
+from callboard.actors.work.models.aws.signing import Keys, Signer
 from callboard.protocol.errors import ConfigError, CredentialsError
 from callboard.protocol.settings import ClientSettings
 

@@ -21,17 +21,17 @@ from urllib.parse import quote
 
 import msgspec
 
-from ....protocol import chat
-from ....protocol.errors import ModelError, UpstreamError
-from . import codec
-from .anthropic import ANSWER, answers_by_tool, unwrapped
+from .....protocol import chat
+from .....protocol.errors import ModelError, UpstreamError
+from .. import codec
+from ..anthropic import ANSWER, answers_by_tool, unwrapped
 from .event_stream import EventStreamParser, Message
 
 if TYPE_CHECKING:
     import httpx
 
-    from .aws import Signer
-    from .aws_roles import RoleSigner
+    from .roles import RoleSigner
+    from .signing import Signer
 
 Json = Any
 

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import msgspec
 
-from ....protocol.errors import UpstreamError
+from .....protocol.errors import UpstreamError
 
 MOST = 24 * 1024 * 1024
 """Bytes of a message; AWS's own bound of a payload."""

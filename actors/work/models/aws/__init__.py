@@ -1,0 +1,1 @@
+"""Models on Amazon Bedrock: their formats, and the signatures that AWS wants."""
