@@ -96,6 +96,26 @@ class CredentialsError(ConfigError):
     code = "credentials"
 
 
+class SignInNeeded(CredentialsError):
+    """There is no token, or it is good no more, and only a person can get another one."""
+
+    code = "sign_in_needed"
+
+
+class OAuthRefused(CredentialsError):
+    """An authorization server, or the person who was asked there, said no.
+
+    Attributes:
+        error: the server's word for why, such as `access_denied` or `invalid_grant`.
+    """
+
+    code = "oauth_refused"
+
+    def __init__(self, message: str, *, error: str = "") -> None:
+        super().__init__(message)
+        self.error = error
+
+
 # --- who asks ----------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,141 @@
+"""The few requests to authorization servers: each on a connection of its own, within bounds, redirects not followed.
+
+A code and a refresh token are good once. So no request is sent a second time by itself, and what became of one that got
+no answer is for its caller to find out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+
+from ....protocol.errors import ConfigError, UpstreamError
+from ....protocol.json_values import UNREADABLE
+from ..http.refusal import retry_after
+from ..imports import imported
+from .server import check_url
+
+Json = Any
+
+TIMEOUT = 30.0
+"""Seconds for each step of a request."""
+
+MOST = 256 * 1024
+"""Bytes of an answer."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a server said.
+
+    Attributes:
+        fields: the object in its body; None if there is none.
+        retry_after: seconds that it wants us to wait, if it said.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    fields: dict[str, Json] | None
+    retry_after: float | None = None
+
+    def __repr__(self) -> str:
+        """Without the body, which may be a token."""
+        return f"Answer({self.status})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """As `__repr__`, for tracebacks."""
+        return [("status", self.status)]
+
+
+class AuthHttp:
+    """Sends them.
+
+    Args:
+        environ: for proxies and certificates.
+        proxy: a URL, `-` for none, empty to go by `environ`.
+    """
+
+    def __init__(self, environ: Mapping[str, str], proxy: str = "") -> None:
+        self._environ = environ
+        self._proxy = proxy
+
+    async def get(self, url: str, what: str) -> Answer:
+        """Ask for a JSON object.
+
+        Args:
+            what: what is asked for, as errors call it.
+
+        Raises:
+            ConfigError: the URL can't be used.
+            UpstreamError: there was no answer.
+        """
+        return await self._send("GET", url, what, b"", {})
+
+    async def post(
+        self,
+        url: str,
+        fields: Mapping[str, str],
+        what: str,
+        *,
+        json: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send fields as a form, or as JSON; raises as `get`."""
+        body = msgspec.json.encode(fields) if json else urlencode(fields).encode()
+        kind = "application/json" if json else "application/x-www-form-urlencoded"
+        return await self._send("POST", url, what, body, {"content-type": kind, **(headers or {})})
+
+    async def post_json(self, url: str, value: Json, what: str) -> Answer:
+        """Send any JSON; raises as `get`."""
+        return await self._send("POST", url, what, msgspec.json.encode(value), {"content-type": "application/json"})
+
+    async def _send(self, method: str, url: str, what: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        check_url(url, what)
+        await imported("httpx", ".actors.io.http.transport")
+        import httpx
+
+        from ..http.transport import TrioTransport
+
+        try:
+            place = httpx.URL(url)
+            host = place.netloc.decode("ascii")
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise ConfigError(f"{what} is '{url}': {error}") from error
+        fields = {
+            "host": host,
+            "accept": "application/json",  # some answer with a form otherwise
+            "accept-encoding": "identity",
+            "user-agent": "callboard",
+            **headers,
+            "content-length": str(len(body)),
+        }
+        transport = TrioTransport(environ=self._environ, proxy=self._proxy)
+        timeouts = {"connect": TIMEOUT, "read": TIMEOUT, "write": TIMEOUT, "pool": None}
+        received = bytearray()
+        try:
+            head = [(name.encode("ascii"), value.encode("latin-1")) for name, value in fields.items()]
+            response = await transport.send(method, place, head, body, timeouts, once=True)
+            async for piece in response.aiter_bytes():
+                received += piece
+                if len(received) > MOST:
+                    raise UpstreamError(f"{what}: the answer of {host} is longer than {MOST} bytes")
+        except httpx.HTTPError as error:
+            raise UpstreamError(f"{what}: {host}: {str(error) or type(error).__name__}") from error
+        finally:
+            transport.connections.close()
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        wait = retry_after(response.headers, time.time())
+        return Answer(response.status_code, response.headers, _fields(bytes(received), kind), wait)
+
+
+def _fields(body: bytes, kind: str) -> dict[str, Json] | None:
+    if kind == "application/x-www-form-urlencoded":
+        return dict(parse_qsl(body.decode("utf-8", errors="replace")))
+    try:
+        found = msgspec.json.decode(body)
+    except UNREADABLE:
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,235 @@
+"""The browser comes back to this machine: a listener for one answer (RFC 8252, 7.3).
+
+Browsers open connections that they never use, ask for icons, and load old tabs again; other programs may knock as well.
+So each connection has a task and a few seconds of its own, and only a request for the right path with the right `state`
+counts. All others are told so, and the wait goes on. The first that counts ends it, and closes the port.
+
+Where the redirect names `localhost`, the port is taken on both loopback addresses: a browser tries the other one first.
+"""
+
+from __future__ import annotations
+
+import errno
+import html
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from types import TracebackType
+from typing import Self
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+import trio
+
+from ....protocol.errors import ConfigError, NobodyToAsk, OAuthRefused
+from .authorization import Authorization, printable
+from .server import is_loopback
+
+WITHIN = 300.0
+"""Seconds for a person to sign in."""
+
+REQUEST_WITHIN = 5.0
+"""Seconds for one request."""
+
+LINGER = 0.5
+"""Seconds for the browser to close; a connection that is closed with bytes unread may lose the page."""
+
+MOST_HEAD = 16 * 1024
+"""Bytes of a request's head."""
+
+MOST_AT_ONCE = 32
+"""Connections at the same time; more are closed at once."""
+
+TRIES = 10
+"""To find a port that is free on both addresses."""
+
+_BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+def listening(redirect_uri: str) -> Redirect:
+    """Listen where the browser will be sent to; any free port if none is named. Use it in `async with`.
+
+    Raises:
+        ConfigError: it is not on this machine, or the port is taken.
+    """
+    try:
+        parts = urlsplit(redirect_uri)
+        host, port = parts.hostname or "", parts.port or 0
+    except ValueError as error:
+        raise ConfigError(f"the redirect URI is '{redirect_uri}': {error}") from error
+    if parts.scheme != "http" or not is_loopback(host):
+        raise ConfigError(f"the redirect URI is '{redirect_uri}', which is not at http://127.0.0.1 or http://localhost")
+    addresses = ("127.0.0.1", "::1") if host == "localhost" else (host,)
+    sockets = _listeners(addresses, port)
+    port = sockets[0].getsockname()[1]
+    netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    uri = urlunsplit((parts.scheme, netloc, parts.path or "/", parts.query, ""))
+    return Redirect(uri, parts.path or "/", sockets)
+
+
+class Redirect:
+    """The open port.
+
+    Attributes:
+        uri: where the browser is to be sent to.
+    """
+
+    def __init__(self, uri: str, path: str, sockets: list[trio.socket.SocketType]) -> None:
+        self.uri = uri
+        self._path = path
+        self._sockets = sockets
+        self._open = 0
+        self._answer: Mapping[str, str] | None = None
+        self._strange = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the port back."""
+        for each in self._sockets:
+            each.close()
+
+    async def answer(self, request: Authorization, within: float = WITHIN) -> str:
+        """Wait for the browser, and give back the code. The port is closed then, however it ends.
+
+        Raises:
+            NobodyToAsk: it did not come in time.
+            OAuthRefused: the answer is no.
+        """
+        try:
+            with trio.move_on_after(within):
+                async with trio.open_nursery() as nursery:
+                    for each in self._sockets:
+                        nursery.start_soon(self._accept, each, request, nursery)
+        finally:
+            self.close()
+        if self._answer is None:
+            strange = f" ({self._strange} answers belonged to other attempts)" if self._strange else ""
+            raise NobodyToAsk(f"nobody signed in within {within:g} s{strange}")
+        return request.code_of(self._answer)
+
+    async def _accept(self, listener: trio.socket.SocketType, request: Authorization, nursery: trio.Nursery) -> None:
+        while True:
+            try:
+                connection, _ = await listener.accept()
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED):
+                    await trio.sleep(0.1)
+                    continue
+                raise
+            if self._open >= MOST_AT_ONCE:
+                connection.close()
+                continue
+            self._open += 1
+            nursery.start_soon(self._serve, trio.SocketStream(connection), request, nursery.cancel_scope)
+
+    async def _serve(self, stream: trio.SocketStream, request: Authorization, ended: trio.CancelScope) -> None:
+        try:
+            with trio.move_on_after(REQUEST_WITHIN), suppress(*_BROKEN):
+                head = await _head(stream)
+                if head is not None:
+                    status, text = self._reply(head, request)
+                    await stream.send_all(_page(status, text))
+                    await stream.send_eof()
+                    with trio.move_on_after(LINGER):
+                        while await stream.receive_some():
+                            pass
+        finally:
+            self._open -= 1
+            stream.socket.close()
+            if self._answer is not None:
+                ended.cancel()
+
+    def _reply(self, head: bytes, request: Authorization) -> tuple[HTTPStatus, str]:
+        """What a request is told; the answer that we wait for is noted."""
+        method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+        target, _, version = rest.partition(" ")
+        path, _, query = target.partition("?")
+        if not version.startswith("HTTP/1.") or not path.startswith("/"):
+            return HTTPStatus.BAD_REQUEST, "This is not a request for a page."
+        if path != self._path:
+            return HTTPStatus.NOT_FOUND, "There is nothing here."
+        if method != "GET":
+            return HTTPStatus.METHOD_NOT_ALLOWED, "There is nothing here."
+        try:
+            answer = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=64))
+        except ValueError:
+            answer = {}
+        if not request.is_ours(answer):
+            self._strange += 1
+            return HTTPStatus.BAD_REQUEST, "This answer belongs to another attempt to sign in. Begin again."
+        if self._answer is None:
+            self._answer = answer
+        try:
+            request.code_of(answer)
+        except OAuthRefused as error:
+            return HTTPStatus.OK, f"Signing in failed: {error}. You can close this page."
+        return HTTPStatus.OK, "You can close this page and go back to the terminal."
+
+
+async def _head(stream: trio.SocketStream) -> bytes | None:
+    """The head of a request; None if the other side leaves, or says too much."""
+    head = b""
+    while b"\r\n\r\n" not in head:
+        piece = await stream.receive_some()
+        head += piece
+        if not piece or len(head) > MOST_HEAD:
+            return None
+    return head
+
+
+def _page(status: HTTPStatus, text: str) -> bytes:
+    words = html.escape(printable(text))
+    body = f"<!doctype html><meta charset=utf-8><title>Callboard</title><h1>Callboard</h1><p>{words}</p>\n".encode()
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+        "content-type: text/html; charset=utf-8\r\n"
+        f"content-length: {len(body)}\r\n"
+        "cache-control: no-store\r\n"
+        "content-security-policy: default-src 'none'\r\n"
+        "referrer-policy: no-referrer\r\n"
+        "x-content-type-options: nosniff\r\n"
+        "connection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + body
+
+
+def _listeners(addresses: tuple[str, ...], port: int) -> list[trio.socket.SocketType]:
+    """Sockets that listen on the same port of all these addresses, as far as this machine has them."""
+    for _ in range(TRIES):
+        opened: list[trio.socket.SocketType] = []
+        try:
+            for address in addresses:
+                opened.append(_listener(address, opened[0].getsockname()[1] if opened else port))
+        except OSError as error:
+            if opened and error.errno != errno.EADDRINUSE:
+                return opened  # it has no such address
+            for each in opened:
+                each.close()
+            if port or not opened:
+                taken = f"port {port} of {address} can't be listened on" if port else f"{address} can't be listened on"
+                raise ConfigError(f"{taken}, and the browser is to come back there: {error.strerror}") from error
+        else:
+            return opened
+    raise ConfigError("no port is free on both loopback addresses")
+
+
+def _listener(address: str, port: int) -> trio.socket.SocketType:
+    found = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if ":" in address:
+            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # on Linux, only past connections give way
+        found.bind((address, port))
+        found.listen(MOST_AT_ONCE)
+        found.setblocking(False)
+    except OSError:
+        found.close()
+        raise
+    return trio.socket.from_stdlib_socket(found)
