@@ -2,12 +2,11 @@
 
 from .api import ApiSettings
 from .keys import WITHOUT_EFFECT, without_effect
-from .model import CLIENT_TYPES, LATER_TYPES, ClientSettings, Extra, ModelSettings, Settings
+from .model import CLIENT_TYPES, ClientSettings, Extra, ModelSettings, Settings
 from .read import json_schema, read_settings
 
 __all__ = [
     "CLIENT_TYPES",
-    "LATER_TYPES",
     "WITHOUT_EFFECT",
     "ApiSettings",
     "ClientSettings",

@@ -41,12 +41,10 @@ CLIENT_TYPES = (
     "cohere",
     "gemini",
     "ollama",
+    "vertexai",
     "local",
 )
-"""Types of clients that can be used."""
-
-LATER_TYPES = ("vertexai",)
-"""Types of clients that Loki knows and callboard can't reach yet."""
+"""Types of clients."""
 
 KEYS_OF_TYPES = {
     "api_version": ("azure-openai",),
@@ -55,6 +53,9 @@ KEYS_OF_TYPES = {
     "session_token": ("bedrock",),
     "region": ("bedrock",),
     "profile": ("bedrock",),
+    "project_id": ("vertexai",),
+    "location": ("vertexai",),
+    "adc_file": ("vertexai",),
 }
 """Keys of clients that not every client has, and the types that have them."""
 
@@ -123,6 +124,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         api_version: of the interface; for Azure.
         access_key_id, secret_access_key, session_token: keys of AWS; `profile` is one of AWS's own files.
         region: of AWS.
+        project_id, location: of Google Cloud; `adc_file` is a file of credentials for it.
     """
 
     type: str
@@ -135,6 +137,9 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     session_token: str = ""
     region: str = ""
     profile: str = ""
+    project_id: str = ""
+    location: str = ""
+    adc_file: str = ""
     models: tuple[ModelSettings, ...] = ()
     extra: Extra = Extra()
     cache: Cache | None = None

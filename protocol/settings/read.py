@@ -21,7 +21,6 @@ from .keys import KEPT, Kept, bare, from_text
 from .model import (
     CLIENT_TYPES,
     KEYS_OF_TYPES,
-    LATER_TYPES,
     MODEL_TYPES,
     ClientSettings,
     ModelSettings,
@@ -87,7 +86,7 @@ def json_schema() -> dict[str, Json]:
     """JSON Schema (2020-12) of `config.yaml`, for editors."""
     _, components = msgspec.json.schema_components([Settings, Kept, _Aliases], ref_template="#/$defs/{name}")
     client = components["ClientSettings"]
-    client["properties"]["type"] = {"enum": [*CLIENT_TYPES, *LATER_TYPES]}
+    client["properties"]["type"] = {"enum": [*CLIENT_TYPES]}
     components["ModelSettings"]["properties"]["type"] = {"enum": [*MODEL_TYPES], "default": "chat"}
     for name in ("patch", "auth"):
         client["properties"][name] = {"description": f"Loki's; {_IGNORED[name]}"}
@@ -136,10 +135,7 @@ class _Reading(Reading):
         models = tuple(self._models(part))
         client = self.fill(ClientSettings, self._known(part), part.path, what="a client", given={"models": models})
         at = part["type"]
-        if client.type in LATER_TYPES:
-            message = f"clients of type '{client.type}' are not supported yet; this one is left out"
-            at.warn("unsupported_client", message)
-        elif client.type not in CLIENT_TYPES:
+        if client.type not in CLIENT_TYPES:
             if not at.is_broken:
                 hint = did_you_mean(client.type, CLIENT_TYPES)
                 at.error("unknown_client", f"unknown client type '{client.type}'", expected=expected, hint=hint)

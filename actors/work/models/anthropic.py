@@ -15,7 +15,7 @@ https://docs.claude.com/en/docs/build-with-claude/prompt-caching
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -82,7 +82,6 @@ class AnthropicCodec:
             for message in messages[-1:-4:-2]:
                 _mark_end(message, mark)
         body = given(
-            model=model,
             max_tokens=request.max_tokens or MAX_TOKENS,
             messages=messages,
             system=system,
@@ -95,10 +94,14 @@ class AnthropicCodec:
         )
         return Outgoing(
             "/messages",
-            msgspec.json.encode({**request.extra, **body}),
+            msgspec.json.encode({**request.extra, **self.addressed(model), **body}),
             partial(_decoded, unwrap=unwrap),
             partial(AnthropicReader, unwrap=unwrap),
         )
+
+    def addressed(self, model: str) -> Mapping[str, Json]:
+        """What the body says of who is asked."""
+        return {"model": model}
 
 
 class AnthropicReader(StreamReader):

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
-from ....protocol.settings import LATER_TYPES, ClientSettings, ModelSettings, Settings
+from ....protocol.settings import ClientSettings, ModelSettings, Settings
 from . import anthropic, openai, providers, weights
 from .allowance import Rules
 from .codec import Codec
@@ -31,6 +31,7 @@ from .target import Access, Choice, Target
 if TYPE_CHECKING:
     from .aws.roles import RoleSigner
     from .aws.signing import Signer
+    from .vertex.door import Door
 
 Task = Literal["embedding", "reranker"]
 """What a model of knowledge is for; the `type` of its entry in `config.yaml`."""
@@ -58,6 +59,7 @@ class Catalog:
         self._clients = {client.name: client for client in settings.clients}
         self._targets: dict[str, Target] = {}
         self._adopted: dict[ClientSettings, str] = {}
+        self._doors: dict[str, Door] = {}
         self.prices = Prices(environ, settings.file)
 
     def adopt(self, client: ClientSettings) -> str:
@@ -88,12 +90,16 @@ class Catalog:
             return Choice(self.full(settings.model), f"from {settings.model_from or settings.file}")
         for client in settings.clients:
             model = self._first_model(client)
-            if model and (client.type in providers.KEYLESS or client.api_base or client.region or self._key(client)[0]):
+            if model and (client.type in providers.KEYLESS or self._is_reached(client)):
                 return Choice(f"{client.name}:{model}", f"the first client of {settings.file}")
         for variable, name in (("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "claude")):
             if self._environ.get(variable):
                 return Choice(f"{name}:{_DEFAULTS[name]}", f"{variable} is set and no model is configured")
         return Choice(f"local:{weights.DEFAULT}", "no model is configured and no API key is set")
+
+    def _is_reached(self, client: ClientSettings) -> bool:
+        own = client.api_base or client.region or client.project_id or client.location or client.adc_file
+        return bool(own or self._key(client)[0])
 
     def _first_model(self, client: ClientSettings) -> str:
         listed = (model.name for model in client.models if model.type == "chat")
@@ -116,7 +122,6 @@ class Catalog:
         Raises:
             ConfigError: no such client or model, or a base URL is missing.
             CredentialsError: there is no key for it.
-            Unsupported: its client is of a type that can't be used yet.
         """
         target = self._targets.get(model)
         if target is None:
@@ -128,15 +133,12 @@ class Catalog:
 
         Raises:
             ConfigError: no such client or model.
-            Unsupported: its client is of a type that can't be used yet.
         """
         model = self.full(model)
         client_name, _, name = model.partition(":")
         client = self._client(client_name)
         if client is None or not name:
             raise ConfigError(self._unknown(model))
-        if client.type in LATER_TYPES:
-            raise Unsupported(f"clients of type '{client.type}' are not supported yet ('{model}')")
         return client, self._entry(client, name)
 
     def file_of(self, model: str) -> str | None:
@@ -169,6 +171,7 @@ class Catalog:
             return msgspec.structs.replace(target, engine=engine)
         api_base, key = self._door(client, model)
         codec: Codec
+        cache = entry.cache or client.cache or self._settings.cache
         if client.type == "azure-openai":
             from .azure import AzureCodec, azure
 
@@ -184,8 +187,14 @@ class Catalog:
             codec = BedrockCodec(signer)
             if isinstance(signer, RoleSigner):
                 target = msgspec.structs.replace(target, renew=signer.role.renew)
+        elif client.type == "vertexai":
+            from .vertex.codecs import vertex_codec
+
+            door = self._vertex(client, key, model)
+            codec = vertex_codec(target.name, door, cache, client.name)
+            if door.identity is not None:
+                target = msgspec.structs.replace(target, renew=door.identity.renew)
         else:
-            cache = entry.cache or client.cache or self._settings.cache
             codec = codec_of(client.type, own=api_base == openai.DEFAULT_BASE, cache=cache)
         return msgspec.structs.replace(
             target,
@@ -201,11 +210,26 @@ class Catalog:
         """Signs for AWS, unless there is a key that needs no signature; keys of the client itself win over that."""
         if key and not client.access_key_id:
             return None
-        if client.name in self._adopted.values():
-            raise CredentialsError(f"no API key for '{model}': the file that names its address has to name `api_key`")
+        self._refuse_adopted(client, model)
         from .aws.roles import signer_of
 
         return signer_of(client, "bedrock", self._environ, self._settings.file)
+
+    def _vertex(self, client: ClientSettings, key: str, model: str) -> Door:
+        """How requests of a client get in; the same for all of its models, as they share a token."""
+        door = self._doors.get(client.name)
+        if door is None:
+            if not key:
+                self._refuse_adopted(client, model)
+            from .vertex.door import door_of
+
+            door = self._doors[client.name] = door_of(client, key, self._environ, self._settings.file)
+        return door
+
+    def _refuse_adopted(self, client: ClientSettings, model: str) -> None:
+        """What is in the environment is not for an address that some file names."""
+        if client.name in self._adopted.values():
+            raise CredentialsError(f"no API key for '{model}': the file that names its address has to name `api_key`")
 
     def _own_headers(self) -> dict[str, str]:
         agent = self._settings.user_agent
@@ -227,8 +251,6 @@ class Catalog:
         client = self._client(client_name)
         if client is None or not name:
             raise ConfigError(self._unknown(model).replace("chat", task, 1))
-        if client.type in LATER_TYPES:
-            raise Unsupported(f"clients of type '{client.type}' are not supported yet ('{model}')")
         if client.type not in _WHO_CAN[task]:
             raise Unsupported(f"'{model}': clients of type '{client.type}' have no model of type '{task}'")
         listed = {entry.name: entry for entry in client.models if entry.type == task}

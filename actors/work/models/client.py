@@ -166,7 +166,7 @@ class Endpoint:
             response = await self._transport.send("POST", url, head, body, self._timeouts)
             try:
                 if response.status_code >= 300:
-                    refused(id, response, await _whole(response))
+                    refused(id, response, await _whole(response), signed=sign is not None)
                 if on_headers is not None:
                     on_headers(response.headers)
                 content_type = response.headers.get("content-type", "")
@@ -219,13 +219,15 @@ def _check_size(size: int) -> None:
 _TRANSIENT = frozenset({408, 409, 425, 429})
 
 
-def refused(id: str, response: httpx.Response, body: bytes) -> NoReturn:
-    """Raise the error that an answer with such a status stands for; `id` is the model's."""
+def refused(id: str, response: httpx.Response, body: bytes, *, signed: bool = False) -> NoReturn:
+    """Raise the error that an answer with such a status stands for; `id` is the model's. `signed`: there is no key."""
     status = response.status_code
     said = message_in(body) or response.reason_phrase or "no explanation"
     text = f"{id}: {said} (HTTP {status})"
     if status in (401, 403):
         client = id.partition(":")[0]
+        if signed:
+            raise CredentialsError(f"{text}; check the credentials of client '{client}', and what they may do")
         variable = f"{client.upper().replace('-', '_')}_API_KEY"
         where = f"of client '{client}' (`api_key` in config.yaml, or {variable})"
         if "@" in client:  # `Catalog.adopt`: a file describes it

@@ -63,6 +63,7 @@ BUILT_IN = {
     "cohere": "cohere",
     "gemini": "gemini",
     "ollama": "ollama",
+    "vertexai": "vertexai",
     "local": "local",
 }
 
@@ -76,6 +77,7 @@ def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
         "openai": environ.get(BASES["openai"]) or openai.DEFAULT_BASE,
         "claude": _with_version(environ.get(BASES["claude"], "")) or anthropic.DEFAULT_BASE,
         "bedrock": _bedrock_at(client, environ) if client.type == "bedrock" else "",
+        "vertexai": _vertex_at(client, environ) if client.type == "vertexai" else "",
         "cohere": COHERE,
         "gemini": gemini.DEFAULT_BASE,
         "ollama": ollama.DEFAULT_BASE,
@@ -89,6 +91,12 @@ def _bedrock_at(client: ClientSettings, environ: Mapping[str, str]) -> str:
     from .aws.keys import bedrock_at, region_of
 
     return bedrock_at(region_of(client, environ))
+
+
+def _vertex_at(client: ClientSettings, environ: Mapping[str, str]) -> str:
+    from .vertex.place import location_of, vertex_at
+
+    return vertex_at(location_of(client, environ))
 
 
 def key_variables(client: ClientSettings) -> list[str]:
@@ -149,6 +157,8 @@ def client_of(
         api_key=api_key or "",
         api_version=own.api_version,
         region=own.region,
+        project_id=own.project_id,
+        location=own.location,
         extra=own.extra,
         max_concurrency=own.max_concurrency,
         requests_per_minute=own.requests_per_minute,

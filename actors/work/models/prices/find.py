@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from .....protocol.settings import ClientSettings, ModelSettings
+from ..vertex.place import maker_of
 from .kept import Kept
 from .rates import FREE, Rates, Tariff
 from .table import Entry, Provider, Table
@@ -92,7 +93,10 @@ class Finder:
             return Found(tariff=self._tariff(model, own, None, ""))
         table = self.kept.table
         provider = _seller(table, client, api_base)
-        found = table.find(provider, model.real_name or model.name) if provider is not None else None
+        name = model.real_name or model.name
+        if client.type == "vertexai" and (maker := maker_of(name))[0] in ("google", "anthropic"):
+            name = maker[1]
+        found = table.find(provider, name) if provider is not None else None
         seller, entry = found or ("", None)
         return Found(tariff=self._tariff(model, own, entry, seller), seller=seller, entry=entry)
 

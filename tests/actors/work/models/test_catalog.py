@@ -9,7 +9,7 @@ import pytest
 from callboard.actors.work.models import engines, weights
 from callboard.actors.work.models.catalog import Catalog
 from callboard.protocol.chat import TokenUsage
-from callboard.protocol.errors import ConfigError, CredentialsError, Unsupported
+from callboard.protocol.errors import ConfigError, CredentialsError
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 
 KEYS = {"OPENAI_API_KEY": "sk-o", "ANTHROPIC_API_KEY": "sk-a"}
@@ -144,11 +144,6 @@ def test_a_base_that_is_no_url_is_named_by_the_place_where_it_stands() -> None:
     client = ClientSettings(type="openai", name="openai", api_base="lab:80")
     with pytest.raises(ConfigError, match=r"^`api_base` of client 'openai' is 'lab:80'"):
         catalog({**KEYS, "OPENAI_BASE_URL": "http://other/v1"}, client).target("openai:m")
-
-
-def test_a_client_of_a_later_version_is_refused() -> None:
-    with pytest.raises(Unsupported, match="type 'vertexai' are not supported yet"):
-        catalog({}, ClientSettings(type="vertexai", name="g")).target("g:m")
 
 
 # --- local models -----------------------------------------------------------------------------------------

@@ -418,7 +418,7 @@ async def test_a_provider_that_refuses_any_length_is_given_up(provider: FakeMode
         ("gemini:text-embedding-004", CredentialsError, "set GEMINI_API_KEY or GOOGLE_API_KEY"),
         ("claude:sonnet", Unsupported, "have no model of type 'embedding'"),
         ("bedrock:e", Unsupported, "have no model of type 'embedding'"),
-        ("vertexai:e", Unsupported, "type 'vertexai' are not supported yet"),
+        ("vertexai:e", Unsupported, "have no model of type 'embedding'"),
         ("azure:e", CredentialsError, "set AZURE_API_KEY or AZURE_OPENAI_API_KEY"),
         ("opena:m", ConfigError, "unknown embedding model 'opena:m'.*did you mean 'openai:...'"),
         ("openai", ConfigError, "write 'openai:<model>'"),

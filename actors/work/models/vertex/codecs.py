@@ -1,0 +1,117 @@
+"""The formats of models on Vertex AI: that of whoever made the model, at URLs of Google's.
+
+    gemini-2.5-flash, google/...        {project}/publishers/google/models/{model}:generateContent
+                                        {project}/publishers/google/models/{model}:streamGenerateContent?alt=sse
+    claude-haiku-4-5@20251001           {project}/publishers/anthropic/models/{model}:rawPredict
+    anthropic/...                       {project}/publishers/anthropic/models/{model}:streamRawPredict
+    meta/llama-..., any other maker     {project}/endpoints/openapi/chat/completions
+    endpoints/123                       {project}/endpoints/123:generateContent, a model that was tuned; also by its
+                                        whole name, projects/.../locations/.../endpoints/123
+
+Claude's body has no model and `anthropic_version: vertex-2023-10-16` in its place, and pictures as bytes only.
+
+Sources: google-genai and anthropic's own clients (`anthropic.lib.vertex`);
+https://cloud.google.com/vertex-ai/generative-ai/docs/maas/call-open-model-apis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from .....protocol import chat
+from .....protocol.errors import ConfigError, ModelError
+from .....protocol.settings.model import Cache
+from .. import codec
+from ..anthropic import AnthropicCodec
+from ..gemini import GeminiCodec
+from ..openai import OpenAiCodec
+from .door import Door
+from .place import maker_of
+
+Json = Any
+
+CLAUDE_VERSION = "vertex-2023-10-16"
+
+OnVertex = GeminiCodec | AnthropicCodec | OpenAiCodec
+
+
+def vertex_codec(model: str, door: Door, cache: Cache, client: str) -> OnVertex:
+    """The codec for a model.
+
+    Raises:
+        ConfigError: an API key alone does not reach it.
+    """
+    maker, _ = maker_of(model)
+    if maker == "google":
+        return GeminiOnVertex(door)
+    if door.is_express:
+        raise ConfigError(
+            f"'{client}:{model}' can't be reached with an API key alone: client '{client}' needs a `project_id`, and "
+            "credentials in place of the key"
+        )
+    return ClaudeOnVertex(door, cache) if maker == "anthropic" else OpenOnVertex(door)
+
+
+class GeminiOnVertex(GeminiCodec):
+    """Translates for Gemini, and for what was tuned from it."""
+
+    def __init__(self, door: Door) -> None:
+        super().__init__()
+        self._door = door
+
+    def headers(self, key: str) -> dict[str, str]:
+        """See `Door.headers`."""
+        return self._door.headers(key)
+
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
+        """The request as contents to go on with."""
+        name = maker_of(model)[1].removeprefix("models/")
+        outgoing = super().encode(request, name, stream=stream)
+        return self._door.out(outgoing, outgoing.path if "/" in name else f"/publishers/google{outgoing.path}")
+
+
+class ClaudeOnVertex(AnthropicCodec):
+    """Translates for Claude."""
+
+    def __init__(self, door: Door, cache: Cache) -> None:
+        super().__init__(cache=cache)
+        self._door = door
+
+    def headers(self, key: str) -> dict[str, str]:
+        """See `Door.headers`."""
+        return self._door.headers(key)
+
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
+        """The request as a message."""
+        for turn in request.messages:
+            parts = () if isinstance(turn, chat.AssistantTurn) else chat.parts_of(turn.content)
+            for part in parts:
+                if isinstance(part, chat.ImagePart) and part.url and not part.url.startswith("data:"):
+                    raise ModelError(f"Claude on Vertex AI takes images as bytes only, not as a URL: {part.url}")
+        name = maker_of(model)[1]
+        what = "streamRawPredict" if stream else "rawPredict"
+        outgoing = super().encode(request, name, stream=stream)
+        return self._door.out(outgoing, f"/publishers/anthropic/models/{quote(name, safe='@')}:{what}")
+
+    def addressed(self, _model: str) -> Mapping[str, Json]:
+        """The version of the format; the model is in the path."""
+        return {"anthropic_version": CLAUDE_VERSION}
+
+
+class OpenOnVertex(OpenAiCodec):
+    """Translates for models of other makers."""
+
+    def __init__(self, door: Door) -> None:
+        super().__init__(own=False, cache="off")
+        self._door = door
+
+    def headers(self, key: str) -> dict[str, str]:
+        """See `Door.headers`."""
+        return self._door.headers(key)
+
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
+        """The request as a chat completion."""
+        outgoing = super().encode(request, "/".join(maker_of(model)), stream=stream)
+        return self._door.out(outgoing, f"/endpoints/openapi{outgoing.path}")
