@@ -12,8 +12,9 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
+import trio
 
-from ....protocol.errors import ConfigError, UpstreamError
+from ....protocol.errors import CredentialsError, UpstreamError
 from ....protocol.json_values import UNREADABLE
 from ..http.refusal import retry_after
 from ..imports import imported
@@ -24,8 +25,8 @@ Json = Any
 TIMEOUT = 30.0
 """Seconds for each step of a request."""
 
-MOST = 256 * 1024
-"""Bytes of an answer."""
+WITHIN = 60.0
+"""Seconds for all of it."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -94,41 +95,27 @@ class AuthHttp:
 
     async def _send(self, method: str, url: str, what: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         check_url(url, what)
-        await imported("httpx", ".actors.io.http.transport")
-        import httpx
+        await imported(".actors.io.http.brief")
+        from ..http.brief import brief
 
-        from ..http.transport import TrioTransport
-
-        try:
-            place = httpx.URL(url)
-            host = place.netloc.decode("ascii")
-        except (httpx.InvalidURL, UnicodeError) as error:
-            raise ConfigError(f"{what} is '{url}': {error}") from error
         fields = {
-            "host": host,
             "accept": "application/json",  # some answer with a form otherwise
             "accept-encoding": "identity",
             "user-agent": "callboard",
             **headers,
-            "content-length": str(len(body)),
         }
-        transport = TrioTransport(environ=self._environ, proxy=self._proxy)
-        timeouts = {"connect": TIMEOUT, "read": TIMEOUT, "write": TIMEOUT, "pool": None}
-        received = bytearray()
-        try:
-            head = [(name.encode("ascii"), value.encode("latin-1")) for name, value in fields.items()]
-            response = await transport.send(method, place, head, body, timeouts, once=True)
-            async for piece in response.aiter_bytes():
-                received += piece
-                if len(received) > MOST:
-                    raise UpstreamError(f"{what}: the answer of {host} is longer than {MOST} bytes")
-        except httpx.HTTPError as error:
-            raise UpstreamError(f"{what}: {host}: {str(error) or type(error).__name__}") from error
-        finally:
-            transport.connections.close()
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        wait = retry_after(response.headers, time.time())
-        return Answer(response.status_code, response.headers, _fields(bytes(received), kind), wait)
+        with trio.move_on_after(WITHIN) as scope:
+            try:
+                found = await brief(
+                    method, url, fields, body, environ=self._environ, timeout=TIMEOUT, proxy=self._proxy
+                )
+            except (CredentialsError, UpstreamError) as error:
+                raise UpstreamError(f"{what}: {error}") from error
+        if scope.cancelled_caught:
+            raise UpstreamError(f"{what}: no whole answer within {WITHIN:g} s")
+        kind = found.headers.get("content-type", "").partition(";")[0].strip().lower()
+        wait = retry_after(found.headers, time.time())
+        return Answer(found.status, found.headers, _fields(found.body, kind), wait)
 
 
 def _fields(body: bytes, kind: str) -> dict[str, Json] | None:

@@ -203,24 +203,26 @@ def _page(status: HTTPStatus, text: str) -> bytes:
 def _listeners(addresses: tuple[str, ...], port: int) -> list[trio.socket.SocketType]:
     """Sockets that listen on the same port of all these addresses, as far as this machine has them."""
     for _ in range(TRIES):
-        opened: list[trio.socket.SocketType] = []
+        opened: list[socket.socket] = []
         try:
             for address in addresses:
                 opened.append(_listener(address, opened[0].getsockname()[1] if opened else port))
         except OSError as error:
             if opened and error.errno != errno.EADDRINUSE:
-                return opened  # it has no such address
+                break  # it has no such address
             for each in opened:
                 each.close()
             if port or not opened:
                 taken = f"port {port} of {address} can't be listened on" if port else f"{address} can't be listened on"
                 raise ConfigError(f"{taken}, and the browser is to come back there: {error.strerror}") from error
         else:
-            return opened
-    raise ConfigError("no port is free on both loopback addresses")
+            break
+    else:
+        raise ConfigError("no port is free on both loopback addresses")
+    return [trio.socket.from_stdlib_socket(each) for each in opened]
 
 
-def _listener(address: str, port: int) -> trio.socket.SocketType:
+def _listener(address: str, port: int) -> socket.socket:
     found = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     try:
         if ":" in address:
@@ -232,4 +234,4 @@ def _listener(address: str, port: int) -> trio.socket.SocketType:
     except OSError:
         found.close()
         raise
-    return trio.socket.from_stdlib_socket(found)
+    return found

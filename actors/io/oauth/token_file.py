@@ -189,7 +189,7 @@ class TokenFile:
         except OSError as error:
             link = error.errno == errno.ELOOP
             raise self._bad("it is a link" if link else error.strerror or str(error)) from error
-        with os.fdopen(handle, "rb") as file:
+        try:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
                 raise self._bad("it is no file")
@@ -197,13 +197,13 @@ class TokenFile:
                 raise self._bad("it belongs to another user")
             if found.st_mode & 0o077:
                 raise self._bad(f"others may read or write it (mode {stat.S_IMODE(found.st_mode):o}, not 600)")
-            try:
-                data = file.read(MOST + 1)
-            except OSError as error:
-                raise self._bad(error.strerror or str(error)) from error
-        if len(data) > MOST:
-            raise self._bad(f"it is longer than {MOST} bytes")
-        return data
+            if found.st_size > MOST:
+                raise self._bad(f"it is longer than {MOST} bytes")
+            return os.read(handle, MOST)
+        except OSError as error:
+            raise self._bad(error.strerror or str(error)) from error
+        finally:
+            os.close(handle)
 
     def _bad(self, why: str) -> ConfigError:
         return ConfigError(f"the token in {self.path} can't be used: {why}; remove the file and sign in again")
