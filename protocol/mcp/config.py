@@ -12,7 +12,7 @@ the environment's values, at the time a server is needed, so that a secret that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal, TypeAlias
 
@@ -35,6 +35,7 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 NotNegative: TypeAlias = Annotated[float, Meta(ge=0)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
+Port: TypeAlias = Annotated[int, Meta(ge=1, le=65535)]
 
 WHOLE = "mcp:"
 """In a list of tools, before the name of a server: all that it has (`mcp:github`)."""
@@ -59,6 +60,34 @@ class ToolList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.allow is None or any(fnmatchcase(tool, pattern) for pattern in self.allow)
 
 
+class OAuth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """How a server over HTTP is signed in to, as far as it does not say so itself. Keys as most programs have them."""
+
+    client_id: Annotated[str, Meta(description="Of a client that you have registered by hand.")] = ""
+    client_secret: Annotated[str, Meta(description="Of that client, if it has one; ${NAME} keeps it out of here.")] = ""
+    scopes: Annotated[
+        tuple[str, ...] | None, Meta(description="What to ask for; left out, what the server says it wants.")
+    ] = None
+    callback_port: Annotated[
+        Port | None, Meta(description="Where the browser comes back to: http://localhost:PORT/callback.")
+    ] = None
+    redirect_uri: Annotated[str, Meta(description="The same in full, where another one is registered.")] = ""
+    auth_server_metadata_url: Annotated[
+        str, Meta(description="Where the authorization server's metadata lies, if the server doesn't say it.")
+    ] = ""
+    client_metadata_url: Annotated[
+        str, Meta(description="Where you have published a client id metadata document, as an https:// address.")
+    ] = ""
+    assume_pkce: Annotated[
+        bool, Meta(description="The authorization server does PKCE, though its metadata does not say so.")
+    ] = False
+    account: Annotated[str, Meta(description="A word that keeps two sign-ins to one server apart.")] = ""
+
+    def __repr__(self) -> str:
+        """Without the secret."""
+        return f"OAuth(client_id={self.client_id!r}, account={self.account!r})"
+
+
 class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `mcp.json`, checked.
 
@@ -76,6 +105,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cwd: Annotated[str | None, Meta(description="The directory it works in; left out, ours.")] = None
     url: Annotated[str, Meta(description="Where it is reached over HTTP.")] = ""
     headers: Annotated[dict[str, str], Meta(description="Sent with every request.")] = {}
+    oauth: Annotated[
+        OAuth | bool, Meta(description="How it is signed in to; false: never. A header Authorization wins.")
+    ] = True
     description: Annotated[str, Meta(description="For people.")] = ""
     inherit_env: Annotated[
         bool, Meta(description="It gets all of our environment; false: only PATH, HOME, the locale and the like.")
@@ -106,6 +138,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The environment of its process, when `environ` is ours."""
         ours = {name: value for name, value in environ.items() if self.inherit_env or _is_essential(name)}
         return {**ours, **self.env}
+
+    @property
+    def sign_in(self) -> OAuth | None:
+        """How it is signed in to with OAuth; None if it is not: it is no server over HTTP, or has other credentials."""
+        if self.type == "stdio" or self.oauth is False or any(map(is_credential, self.headers)):
+            return None
+        return self.oauth if isinstance(self.oauth, OAuth) else OAuth()
 
 
 class McpConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,7 +230,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def resolved(server: Server, secrets: Secrets) -> Server:
-    """The server with the references in its command, args, env, cwd, url and headers replaced.
+    """The server with the references in its command, args, env, cwd, url, headers and oauth replaced.
 
     Raises:
         ConfigError: a name stands for nothing, or what it stands for can't be used. The text holds no values.
@@ -212,6 +251,7 @@ def resolved(server: Server, secrets: Secrets) -> Server:
         cwd=None if server.cwd is None else put(server.cwd, "cwd"),
         url=put(server.url, "url"),
         headers={name: put(text, f"headers.{name}") for name, text in server.headers.items()},
+        oauth=_filled(server.oauth, put),
     )
     who = f"MCP server '{server.name}'" + (f" ({server.where})" if server.where else "")
     if lacking:
@@ -228,12 +268,25 @@ def resolved(server: Server, secrets: Secrets) -> Server:
     return whole
 
 
+def _filled(oauth: OAuth | bool, put: Callable[[str, str], str]) -> OAuth | bool:
+    if isinstance(oauth, bool):
+        return oauth
+    texts = {name: text for name in OAuth.__struct_fields__ if isinstance(text := getattr(oauth, name), str)}
+    keys = dict(zip(OAuth.__struct_fields__, OAuth.__struct_encode_fields__, strict=True))
+    return msgspec.structs.replace(oauth, **{name: put(text, f"oauth.{keys[name]}") for name, text in texts.items()})
+
+
 NO_HEADER_VALUE = "has a line break, a control character or a letter beyond ASCII in it"
 
 
 def is_header_value(text: str) -> bool:
     """Whether a header can have this value."""
     return _HEADER_VALUE.fullmatch(text) is not None
+
+
+def is_credential(header: str) -> bool:
+    """Whether a header of this name says who we are, so that no token is to go beside it."""
+    return header.lower() == "authorization"
 
 
 def is_web_address(text: str) -> bool:

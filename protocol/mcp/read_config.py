@@ -1,7 +1,7 @@
 """Reads `mcp.json`, and says all that is wrong with it, each with its line.
 
 Files written for other programs are understood as they are: comments, `servers` for `mcpServers`, `transport` for
-`type`, `serverUrl` and `httpUrl` for `url`, `timeout`. Without a `type` the entry is what it looks like. A mistake
+`type`, `serverUrl` and `httpUrl` for `url`, `timeout`, `auth` for `oauth`. Without a `type` the entry is what it looks like. A mistake
 costs the entry it is in; unknown keys cost nothing and are warned about.
 """
 
@@ -20,7 +20,7 @@ from ..references import REFERENCE
 from ..schema import schema_of
 from ..tree import Entry, Mapping, Node, Scalar, Sequence, describe, is_null, plain
 from . import jsonc
-from .config import NO_HEADER_VALUE, McpConfig, Server, ToolList, Transport, is_header_value, is_web_address
+from .config import NO_HEADER_VALUE, McpConfig, OAuth, Server, ToolList, Transport, is_header_value, is_web_address
 
 SHAPE = '{"mcpServers": {"name": {"command": "...", "args": ["..."]}}}'
 ROOTS = ("mcpServers", "servers")
@@ -35,7 +35,16 @@ TYPES: dict[str, Transport] = {
 }
 """Every value of `type`, and what it means."""
 
-ALIASES = {"transport": "type", "serverUrl": "url", "httpUrl": "url", "timeout": "timeout_seconds"}
+ALIASES = {"transport": "type", "serverUrl": "url", "httpUrl": "url", "timeout": "timeout_seconds", "auth": "oauth"}
+OAUTH_ALIASES = {
+    "client_id": "clientId",
+    "CLIENT_ID": "clientId",
+    "client_secret": "clientSecret",
+    "CLIENT_SECRET": "clientSecret",
+    "scope": "scopes",
+    "callback_port": "callbackPort",
+    "redirect_uri": "redirectUri",
+}
 PERMISSIONS = ("alwaysAllow", "autoApprove")
 """Keys of other programs by which a tool goes ahead unasked."""
 
@@ -142,6 +151,7 @@ class _Reader:
         if tools is not None and isinstance(tools.value, Sequence):  # a list is the tools that are allowed
             allow = {"allow": Entry(tools.value, tools.line, tools.column)}
             entry.entries["tools"] = msgspec.structs.replace(tools, value=Mapping(allow, tools.line, tools.column))
+        self.sign_in(entry)
         assert isinstance(entry.node, Mapping)
         what = f"MCP server '{name}'"
         server = self.reading.fill(Server, entry.node, entry.path, what=what, given=given, hidden=("name", "where"))
@@ -173,6 +183,23 @@ class _Reader:
         what = f"`timeout` {node.text} is taken as milliseconds, that is {seconds:g} s"
         at.warn("taken_as", what, f'write "timeout_seconds": {seconds:g}.')
         return msgspec.structs.replace(entry, value=msgspec.structs.replace(node, value=seconds))
+
+    def sign_in(self, entry: Cursor) -> None:
+        """Replace what other programs write under `oauth` by what we do."""
+        given = entry.entries.get("oauth")
+        if given is None or not isinstance(given.value, Mapping):
+            return
+        entries: dict[str, Entry] = {}
+        for key, value in given.value.entries.items():
+            ours = OAUTH_ALIASES.get(key, key)
+            if ours == "scopes" and isinstance(value.value, Scalar) and isinstance(value.value.value, str):
+                whole, words = value.value, value.value.value.split()
+                items: list[Node] = [msgspec.structs.replace(whole, value=word, text=word) for word in words]
+                value = msgspec.structs.replace(value, value=Sequence(items, whole.line, whole.column))
+            if ours not in entries:
+                entries[ours] = value
+        node = Mapping(entries, given.value.line, given.value.column)
+        entry.entries["oauth"] = msgspec.structs.replace(given, value=node)
 
     def kind(self, name: str, entry: Cursor) -> Transport | None:
         """What `type` says, or the other keys where it is left out."""
@@ -210,6 +237,9 @@ class _Reader:
         if server.env and server.type != "stdio":
             what = f'`env` has no effect on {who}: it is not started here, type "{server.type}"'
             entry.key("env").warn("ignored_key", what)
+        if isinstance(server.oauth, OAuth) and server.sign_in is None:
+            why = "it is started here" if server.type == "stdio" else "its header Authorization says who we are"
+            entry.key("oauth").warn("ignored_key", f"`oauth` has no effect on {who}: {why}")
         for problem, key, remedy in _oddities(server):
             at = entry.key(re.split(r"[.\[]", key)[0])
             at.path = (*entry.path, key)
@@ -240,6 +270,8 @@ _FIELDS = {
 }
 """For stdio, and for the others: the key that is needed, and those that are out of place."""
 
+_LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?(/[!-~]*)?", re.IGNORECASE)
+_SCOPE = re.compile(r"[!#-\[\]-~]+")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -260,11 +292,36 @@ def _oddities(server: Server) -> Iterator[tuple[str, str, str | None]]:
             yield f"the value of header {name} {NO_HEADER_VALUE}", f"headers.{name}", None
     if server.url and not REFERENCE.search(server.url) and not is_web_address(server.url):
         yield f"`url` is {server.url!r}", "url", "write an address that begins with http:// or https://."
+    if isinstance(server.oauth, OAuth):
+        yield from _oauth_oddities(server.oauth)
     first, _, rest = server.command.partition(" ")
     if rest and "/" not in first and not server.args:
         words = ", ".join(f'"{word}"' for word in rest.split())
         what, remedy = f"`command` is {server.command!r}, with arguments", f'"command": "{first}", "args": [{words}]'
         yield what, "command", f"write {remedy}."
+
+
+def _oauth_oddities(oauth: OAuth) -> Iterator[tuple[str, str, str | None]]:
+    addresses = {
+        "authServerMetadataUrl": oauth.auth_server_metadata_url,
+        "clientMetadataUrl": oauth.client_metadata_url,
+    }
+    for key, address in addresses.items():
+        if address and not REFERENCE.search(address) and not is_web_address(address):
+            yield f"`oauth.{key}` is {address!r}", f"oauth.{key}", "write an address that begins with https://."
+    if oauth.client_metadata_url.startswith("http://"):
+        what = "authorization servers fetch it from an https:// address only."
+        yield f"`oauth.clientMetadataUrl` is {oauth.client_metadata_url!r}", "oauth.clientMetadataUrl", what
+    if oauth.redirect_uri and not _LOOPBACK.fullmatch(oauth.redirect_uri) and not REFERENCE.search(oauth.redirect_uri):
+        remedy = "write one of this machine, such as http://localhost:8765/callback."
+        yield f"`oauth.redirectUri` is {oauth.redirect_uri!r}", "oauth.redirectUri", remedy
+    if oauth.redirect_uri and oauth.callback_port is not None:
+        yield "`oauth` has both `callbackPort` and `redirectUri`", "oauth.callbackPort", "remove one of them."
+    if oauth.client_secret and not oauth.client_id:
+        yield "`oauth` has a `clientSecret`, but no `clientId`", "oauth.clientSecret", 'add "clientId": "...".'
+    for scope in oauth.scopes or ():
+        if not _SCOPE.fullmatch(scope):
+            yield f"no scope can be {scope!r}", "oauth.scopes", "write each one by itself."
 
 
 def _looks_like_a_server(node: Node) -> bool:
@@ -291,6 +348,7 @@ def mcp_schema() -> dict[str, Any]:
     keys["type"] = {"enum": [*TYPES], "description": keys["type"]["description"]}
     for texts in ("env", "headers"):
         keys[texts]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
+    schema["$defs"]["OAuth"]["properties"]["scopes"]["anyOf"].append({"type": "string"})
     keys["tools"]["anyOf"].append({"type": "array", "items": {"type": "string"}})
     server["oneOf"] = [{"required": ["command"]}, {"required": ["url"]}]
     return schema

@@ -22,6 +22,7 @@ from .....protocol.mcp.model import HANDSHAKE, LogMessage
 from .....protocol.version import VERSION
 from .....supervisors import Actor, Ref
 from .....supervisors.process import ProcessStop
+from ..auth.access import Access
 from ..links import texts
 from ..links.link import Host, Link
 from ..links.stdio import StdioLink, open_stdio
@@ -53,6 +54,7 @@ async def connect(
     on_change: Callable[[str], None] | None = None,
     on_log: Callable[[LogMessage], None] | None = None,
     remembered: str = "",
+    access: Access | None = None,
 ) -> AsyncIterator[McpClient]:
     """A client of the server, started and agreed with within its `start_timeout_seconds`.
 
@@ -67,13 +69,14 @@ async def connect(
         on_change: gets `tools`, `resources`, `prompts` or a resource's URI; it must neither wait nor raise.
         on_log: gets what the server logs, as `on_change`.
         remembered: the revision it spoke the last time; "" for unknown.
+        access: the tokens for it, where it may want them.
 
     Raises:
         McpLost: it could not be started or reached; the text ends with what it wrote to stderr at last.
         McpError: there is no revision that both know, or it refuses the handshake.
     """
     client = McpClient(me, server, abilities, host=host, on_change=on_change, on_log=on_log, version=VERSION)
-    attempt = _Attempt(me, server, environ, client)
+    attempt = _Attempt(me, server, environ, client, access)
     try:
         with trio.move_on_after(server.start_timeout_seconds) as limit:
             await attempt.make(remembered)
@@ -90,11 +93,14 @@ async def connect(
 
 
 class _Attempt:
-    def __init__(self, me: Actor, server: Server, environ: Mapping[str, str], client: McpClient) -> None:
+    def __init__(
+        self, me: Actor, server: Server, environ: Mapping[str, str], client: McpClient, access: Access | None
+    ) -> None:
         self._me = me
         self._server = server
         self._environ = environ
         self._client = client
+        self._access = access
         self._junk = 0
         self._first_junk = ""
         self._ref: Ref[Never, None] | None = None
@@ -130,9 +136,9 @@ class _Attempt:
         from ..links.http import open_http
         from ..links.sse import open_sse
 
-        server, client, environ = self._server, self._client, self._environ
+        server, client, environ, access = self._server, self._client, self._environ, self._access
         if server.type == "http":
-            await self._open(lambda own: open_http(own, server, client, environ=environ))
+            await self._open(lambda own: open_http(own, server, client, environ, access))
             try:
                 return await client.shake_hands(remembered)
             except HttpRefused as refused:
@@ -142,7 +148,7 @@ class _Attempt:
         else:
             first = None
         try:
-            await self._open(lambda own: open_sse(own, server, client, environ=environ))
+            await self._open(lambda own: open_sse(own, server, client, environ, access))
             await client.shake_hands(HANDSHAKE[0])
         except CallboardError as error:
             raise first or error from None

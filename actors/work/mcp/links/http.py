@@ -33,6 +33,7 @@ from .....protocol.jsonrpc import Failure, Message, Notification, Request, Resul
 from .....protocol.mcp.config import Server
 from .....supervisors import Actor, Backoff
 from ....io.http.sse import SseParser
+from ..auth.access import Access
 from .link import Outgoing, Receiver
 from .mirrored import header_value
 from .texts import described, refused
@@ -58,17 +59,18 @@ _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 @asynccontextmanager
 async def open_http(
-    me: Actor, server: Server, receiver: Receiver, environ: Mapping[str, str]
+    me: Actor, server: Server, receiver: Receiver, environ: Mapping[str, str], access: Access | None = None
 ) -> AsyncIterator[HttpLink]:
     """A link to a server. Nothing is sent yet, so a server that is not there shows with the first request.
 
     Args:
         environ: for proxies and certificates, see `TrioTransport`.
+        access: the tokens for it.
 
     Raises:
         ConfigError: the server's address or its headers can't be used.
     """
-    link = HttpLink(Web(server, environ), receiver)
+    link = HttpLink(Web(server, environ, access), receiver)
     ref = await me.start(link.live, name="http")
     try:
         yield link

@@ -19,6 +19,7 @@ from .....protocol.jsonrpc import Failure, Message, Notification, Request, Resul
 from .....protocol.mcp.config import Server
 from .....supervisors import Actor
 from ....io.http.sse import SseEvent, SseParser
+from ..auth.access import Access
 from .link import Outgoing, Receiver
 from .texts import described, refused
 from .web import BAD_URL, EVENTS, WITHIN, Web, WebLink, content_type, within_origin
@@ -27,17 +28,20 @@ _LISTENING = "the event stream"
 
 
 @asynccontextmanager
-async def open_sse(me: Actor, server: Server, receiver: Receiver, environ: Mapping[str, str]) -> AsyncIterator[SseLink]:
+async def open_sse(
+    me: Actor, server: Server, receiver: Receiver, environ: Mapping[str, str], access: Access | None = None
+) -> AsyncIterator[SseLink]:
     """A link to a server that has said where it takes messages.
 
     Args:
         environ: for proxies and certificates, see `TrioTransport`.
+        access: the tokens for it.
 
     Raises:
         ConfigError: the server's address or its headers can't be used.
         McpError, McpLost: there is no such stream.
     """
-    link = SseLink(Web(server, environ), receiver)
+    link = SseLink(Web(server, environ, access), receiver)
     try:
         ref = await me.start(link.live, name="sse")
     except ActorFailed as failed:

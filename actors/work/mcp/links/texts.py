@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .....protocol.errors import HttpRefused, McpError, McpLost, McpUnauthorized, McpUnsent
+from .....protocol.errors import HttpRefused, McpError, McpLost, McpSignInNeeded, McpUnauthorized, McpUnsent
 from .....protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, ErrorData, Failure, decode
 from .....protocol.mcp.config import Server
+from ....io.http.challenges import challenge_of
 from ....io.http.refusal import message_in
+from ..auth.access import remedy
+from ..auth.metadata import words
 from .link import Outgoing
 
 if TYPE_CHECKING:
@@ -91,20 +94,23 @@ def unreadable(server: str, method: str, error: Exception) -> McpError:
     return McpError(f"MCP server '{server}' answered {method} with something that is no answer to it: {error}")
 
 
-def refusal(server: Server, what: str, response: httpx.Response, body: bytes, *, session: bool) -> McpError:
+def refusal(
+    server: Server, what: str, response: httpx.Response, body: bytes, *, session: bool, why: str = ""
+) -> McpError:
     """The error for an answer whose status is no success.
 
     Args:
         what: the method that was asked for.
         body: how the answer's body begins.
         session: whether the request named a session.
+        why: why there is no token for it, if that is known.
     """
     status = response.status_code
     failure = _failure(body)
     said = (failure.error.message if failure is not None else message_in(body)) or response.reason_phrase
     text = f"MCP server '{server.name}' answered {what} with HTTP {status}{f': {said}' if said else ''}"
     if status in (401, 403):
-        return McpUnauthorized(f"{text}; {_credentials(server, response)}", status)
+        return _unauthorized(server, text, response, why)
     code = None if failure is None else failure.error.code
     if session and _forgotten(status, code, said):
         return McpUnsent(f"{text}; it no longer knows our session, the next call begins a new one")
@@ -136,6 +142,31 @@ def _failure(body: bytes) -> Failure | None:
     except ValueError:
         return None
     return message if isinstance(message, Failure) else None
+
+
+def lacking(response: httpx.Response) -> tuple[str, ...] | None:
+    """The scopes for want of which a request was refused; None if it was not for that."""
+    challenge = challenge_of(response.headers.get("www-authenticate", ""), "bearer")
+    if challenge is None or challenge.parameters.get("error") != "insufficient_scope":
+        return None
+    return words(challenge.parameters.get("scope"))
+
+
+def _unauthorized(server: Server, text: str, response: httpx.Response, why: str) -> McpUnauthorized:
+    said = response.headers.get("www-authenticate", "")
+    challenge = challenge_of(said, "bearer")
+    if server.sign_in is None or (said and challenge is None):
+        return McpUnauthorized(f"{text}; {_credentials(server, response)}", response.status_code)
+    scopes = lacking(response)
+    if scopes is not None:
+        named = f" {' '.join(scopes)[:NAMED]}" if scopes else ""
+        text = f"{text}; it wants a token with more scopes{named and f':{named}'}: {remedy(server.name)}"
+        return McpSignInNeeded(text, response.status_code, scopes)
+    if response.status_code == 403:
+        return McpUnauthorized(f"{text}; whoever has signed in, or its token, may not do that", 403)
+    known = challenge is not None and "resource_metadata" in challenge.parameters
+    other = "" if known else f"; or {_credentials(server, response)}"
+    return McpSignInNeeded(f"{text}; {why or f'sign in: {remedy(server.name)}'}{other}", response.status_code)
 
 
 def _credentials(server: Server, response: httpx.Response) -> str:

@@ -1,6 +1,6 @@
 """What `http` and `sse` share: requests to one server, its answers within bounds, every failure named; and `WebLink`.
 
-The configured headers go to the configured origin and nowhere else: a redirect is followed while it stays there and
+The configured headers, and tokens (`auth.access`), go to the configured origin and nowhere else: a redirect is followed while it stays there and
 keeps the method, such as the one that adds a slash. An answer may take as long as it takes, since a call has a time of
 its own and a server may be silent for all of it; only to connect and to write have bounds here.
 """
@@ -8,22 +8,33 @@ its own and a server may be silent for all of it; only to connect and to write h
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 import httpx
 import msgspec
 import trio
 
-from .....protocol.errors import ConfigError, HttpRefused, McpError, McpLost, McpUnsent, ShuttingDown, UpstreamError
+from .....protocol.errors import (
+    CallboardError,
+    ConfigError,
+    HttpRefused,
+    McpError,
+    McpLost,
+    McpUnsent,
+    ShuttingDown,
+    UpstreamError,
+)
 from .....protocol.jsonrpc import UNREADABLE, Message, decode_all, encode_notification
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.model import META_VERSION
 from .....supervisors import Actor
 from ....io.http.http1 import unpacked, unpacker_of
 from ....io.http.transport import Exchange, TrioTransport
+from ....io.oauth.token import Token
+from ..auth.access import TRIES, Access
 from .link import Json, Outgoing, Receiver
-from .texts import refusal
+from .texts import lacking, refusal
 
 CONNECT_WITHIN = 10.0
 WRITE_WITHIN = 60.0
@@ -63,6 +74,9 @@ EVENTS = "text/event-stream"
 class Web:
     """One server over HTTP.
 
+    Args:
+        access: the tokens for it, where it is one that may want them.
+
     Attributes:
         who: what errors call it.
 
@@ -70,8 +84,9 @@ class Web:
         ConfigError: its address or its headers can't be used.
     """
 
-    def __init__(self, server: Server, environ: Mapping[str, str]) -> None:
+    def __init__(self, server: Server, environ: Mapping[str, str], access: Access | None = None) -> None:
         self.server = server
+        self._access = access
         self.who = f"MCP server '{server.name}'"
         self._transport = TrioTransport(environ=environ, keep_alive=KEEP_ALIVE)
         self._timeouts = {"connect": CONNECT_WITHIN, "write": WRITE_WITHIN, "read": None, "pool": None}
@@ -108,9 +123,51 @@ class Web:
         Raises:
             McpUnsent: the server was not reached.
             McpLost: the connection broke.
-            McpError: the request can't be sent.
+            McpError: the request can't be sent, or no token for it can be got now.
         """
         url = url or self.url
+        if self._access is None:
+            return await self._sent(method, what, url, headers, body, once=once)
+        token = await self._token(self._access.token, what)
+        response = await self._sent(method, what, url, headers, body, once=once, token=token)
+        for _ in range(TRIES):
+            another = await self._another(response, token, what)
+            if another is None:
+                break
+            await response.aclose()
+            token = another
+            response = await self._sent(method, what, url, headers, body, once=once, token=token)
+        return response
+
+    async def _another(self, response: httpx.Response, refused: Token | None, what: str) -> Token | None:
+        """A token in place of one that the server has just refused; None if it has not, or if there is none."""
+        access = self._access
+        assert access is not None
+        if response.status_code == 401:
+            return await self._token(lambda: access.another(refused), what)
+        if response.status_code == 403 and (scopes := lacking(response)) is not None:
+            return await self._token(lambda: access.wider(refused, scopes), what)
+        return None
+
+    async def _token(self, get: Callable[[], Awaitable[Token | None]], what: str) -> Token | None:
+        try:
+            return await get()
+        except CallboardError as error:  # its authorization server is down, or a file is not readable
+            raise McpError(f"{what} was not sent to {self.who}: {error}") from error
+
+    async def _sent(
+        self,
+        method: str,
+        what: str,
+        url: httpx.URL,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        once: bool,
+        token: Token | None = None,
+    ) -> httpx.Response:
+        if token is not None:
+            headers = {**headers, "authorization": f"Bearer {token.access_token}"}
         for _ in range(REDIRECTS + 1):
             request = self._request(method, url, headers, body)
             request.extensions["once"] = once
@@ -188,7 +245,8 @@ class Web:
             pass  # the status says enough
         finally:
             await response.aclose()
-        return refusal(self.server, what, response, bytes(body[:REFUSAL]), session=session)
+        why = "" if self._access is None else self._access.why
+        return refusal(self.server, what, response, bytes(body[:REFUSAL]), session=session, why=why)
 
     def messages(self, data: bytes, what: str) -> list[Message]:
         """The messages in a body or in the data of an event.

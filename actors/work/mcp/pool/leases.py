@@ -199,7 +199,7 @@ def digest_of(server: Server, declared: Abilities) -> str:
     made_of = (
         [server.command, server.args, server.env, _directory(server), server.inherit_env]
         if server.type == "stdio"
-        else [server.url, server.headers]
+        else [server.url, server.headers, *([] if server.oauth is True else [server.oauth])]
     )
     whole = [server.type, made_of, server.max_message_bytes, declared.elicitation, declared.sampling, server.roots]
     return hashlib.sha256(msgspec.json.encode(whole, order="deterministic")).hexdigest()

@@ -23,6 +23,7 @@ from .....protocol.mcp.config import PoolSettings, Server
 from .....protocol.mcp.model import Implementation, LogMessage, Tool
 from .....supervisors import Actor, Breaker
 from .....supervisors.tally import Tally
+from ..auth.access import Accesses
 from ..throttle import Throttle
 from .catalog import Catalog, Catalogs
 
@@ -112,6 +113,7 @@ class Opening:
     """What the pool opens servers with.
 
     Args:
+        accesses: the tokens for those that want any.
         on_lost: gets each server that died after it was open; it must neither wait nor raise.
 
     Attributes:
@@ -127,6 +129,7 @@ class Opening:
     settings: PoolSettings
     catalogs: Catalogs
     rand: random.Random
+    accesses: Accesses
     on_lost: Callable[[Server], None]
     live: dict[Key, Live] = field(default_factory=dict, init=False)
     records: dict[str, ServerRecord] = field(default_factory=dict, init=False)
@@ -167,6 +170,7 @@ class Opening:
                 on_change=lambda what: self._changed(live, what),
                 on_log=lambda log: _warn(live, log),
                 remembered="" if known is None else known.version,
+                access=self.accesses.of(key.server),
             ) as client:
                 live.client = client
                 client.on_exchange = lambda method, took: self.operations.setdefault(method, Tally()).add(took)

@@ -28,6 +28,7 @@ from .....protocol.references import Secrets
 from .....supervisors import Actor, Root
 from .....supervisors.memory import memory_of
 from .....supervisors.tally import Tally
+from ..auth.access import Accesses
 from ..links.link import Json
 from .catalog import Catalog, Catalogs
 from .leases import Key, Leases
@@ -62,6 +63,7 @@ class McpServers:
 
     Attributes:
         leases: what servers are leased by.
+        accesses: the tokens for those that want any.
         agents, runs: all scopes: who keeps which server between calls; whole runs by their ids.
         numbers: another one each time.
         operations: how long requests to servers took, by method.
@@ -86,12 +88,14 @@ class McpServers:
         self._sockets = socket_dir(environ, cache)
         self._read_again = read_again
         settings = settings or PoolSettings()
+        self.accesses = Accesses(owner, environ)
         self._opening = Opening(
             environ=environ,
             abilities=abilities,
             settings=settings,
             catalogs=self._catalogs,
             rand=rand or random.Random(),  # noqa: S311 - it spreads restarts
+            accesses=self.accesses,
             on_lost=self._lost,
         )
         self.leases = Leases(

@@ -1,0 +1,310 @@
+"""A person signs in to an MCP server: what is asked of whom, and what is left on disk."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+import trio
+from auth_server import CLIENT, SECRET
+from mcp_protected import OAUTH, RESOURCE, Town, protected_town
+
+from callboard.actors.work.mcp.auth.sign_in import sign_in, sign_out
+from callboard.protocol.errors import ConfigError, McpLost, NobodyToAsk, OAuthRefused, UsageError
+from callboard.protocol.mcp.config import OAuth
+
+
+@pytest.fixture
+async def town(nursery: trio.Nursery) -> Town:
+    return await protected_town(nursery)
+
+
+def asked(town: Town) -> dict[str, str]:
+    """What the last page that was opened is asked."""
+    return dict(parse_qsl(urlsplit(town.opened[-1]).query))
+
+
+async def test_from_the_address_alone_to_a_token(town: Town, tmp_path: Path) -> None:
+    store = town.store(tmp_path)
+    token = await sign_in(town.entry(), store, {}, town.person)
+    assert town.auth.is_good(token.access_token)
+    (registration,) = town.registered
+    assert registration["redirect_uris"] == [asked(town)["redirect_uri"]]
+    assert (registration["token_endpoint_auth_method"], registration["application_type"]) == ("none", "native")
+    assert {name: asked(town)[name] for name in ("client_id", "resource", "scope", "code_challenge_method")} == {
+        "client_id": CLIENT,
+        "resource": town.server.url,
+        "scope": "read",
+        "code_challenge_method": "S256",
+    }
+    exchange = next(town.auth.fields(each) for each in town.auth.requests if each.path == "/token")
+    assert exchange["resource"] == town.server.url
+    login = store.read()
+    assert login is not None
+    assert (login.url, login.server.issuer, login.private) == (town.server.url, town.auth.url, True)
+    assert store.token(login) == token
+    for file in (store.path, store.tokens.path):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+async def test_the_challenge_says_which_scopes_are_needed(town: Town, tmp_path: Path) -> None:
+    town.scope = "read files:read"
+    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+    assert asked(town)["scope"] == "read files:read"
+
+
+async def test_the_entry_wins(town: Town, tmp_path: Path) -> None:
+    town.auth.secret = SECRET
+    oauth = OAuth(client_id=CLIENT, client_secret=SECRET, scopes=("mine",), account="work")
+    await sign_in(town.entry(oauth=oauth), town.store(tmp_path, oauth=oauth), {}, town.person)
+    assert (asked(town)["scope"], town.registered) == ("mine", [])
+    assert town.store(tmp_path).read() is None, "another account"
+
+
+async def test_a_document_that_describes_us_needs_no_registration(town: Town, tmp_path: Path) -> None:
+    town.published["client_id_metadata_document_supported"] = True
+    document = "https://me.example/callboard.json"
+    oauth = OAuth(client_metadata_url=document)
+
+    async def person(request: Any, redirect: Any) -> str:
+        town.opened.append(request.url)
+        raise NobodyToAsk("enough")
+
+    with pytest.raises(NobodyToAsk):
+        await sign_in(town.entry(oauth=oauth), town.store(tmp_path), {}, person)
+    assert (asked(town)["client_id"], town.registered) == (document, [])
+
+
+async def test_a_registered_secret_goes_where_the_server_wants_it(town: Town, tmp_path: Path) -> None:
+    town.auth.secret = SECRET
+    town.registers = (
+        201,
+        {
+            "client_id": CLIENT,
+            "client_secret": SECRET,
+            "token_endpoint_auth_method": "client_secret_basic",
+        },
+    )
+    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+    (exchange,) = [each for each in town.auth.requests if each.path == "/token"]
+    assert exchange.headers["authorization"].startswith("Basic ")
+    assert "client_secret" not in town.auth.fields(exchange)
+
+
+async def test_the_next_sign_in_asks_for_what_was_granted_and_what_was_wanted_since(town: Town, tmp_path: Path) -> None:
+    store = town.store(tmp_path)
+    await sign_in(town.entry(), store, {}, town.person, scopes=("extra",))
+    store.want(("files:write", "read"))
+    await sign_in(town.entry(), store, {}, town.person)
+    assert asked(town)["scope"] == "read extra files:write"
+    login = store.read()
+    assert login is not None
+    assert (login.wanted, login.server.scopes) == ((), ("read", "extra", "files:write"))
+
+
+async def test_refresh_tokens_are_asked_for_where_that_is_a_scope(town: Town, tmp_path: Path) -> None:
+    town.published["scopes_supported"] = ["read", "offline_access"]
+    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+    assert (asked(town)["scope"], asked(town)["prompt"]) == ("read offline_access", "consent")
+
+
+@pytest.mark.parametrize(("port", "uri"), [(0, ""), (1, "")])
+async def test_the_redirect_address_is_the_registered_one(town: Town, tmp_path: Path, port: int, uri: str) -> None:
+    with trio.socket.socket() as free:
+        await free.bind(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+    where = f"http://localhost:{number}/callback"
+    oauth = OAuth(client_id=CLIENT, **({"callback_port": number} if port else {"redirect_uri": where}))
+    await sign_in(town.entry(oauth=oauth), town.store(tmp_path), {}, town.person)
+    assert asked(town)["redirect_uri"] == where
+
+
+async def test_signing_out_forgets_and_revokes(town: Town, tmp_path: Path) -> None:
+    store = town.store(tmp_path)
+    token = await sign_in(town.entry(), store, {}, town.person)
+    assert await sign_out(store, {})
+    assert not town.auth.is_good(token.access_token)
+    assert store.read() is None
+    assert not await sign_out(store, {})
+
+
+# --- servers that are not as the specification has it
+
+
+async def test_metadata_at_the_root_will_do_without_a_challenge(town: Town, tmp_path: Path) -> None:
+    town.challenge = ""
+    town.metadata[RESOURCE] = {**town.metadata.pop(f"{RESOURCE}/mcp"), "resource": town.origin}
+    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+    assert asked(town)["resource"] == town.origin, "as it writes it"
+
+
+async def test_metadata_at_the_root_about_another_server_does_not_count(town: Town, tmp_path: Path) -> None:
+    town.challenge = ""
+    town.metadata[RESOURCE] = {**town.metadata.pop(f"{RESOURCE}/mcp"), "resource": f"{town.origin}/other"}
+    with pytest.raises(ConfigError, match="is about 'http.*/other', and not about http.*/mcp"):
+        await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+
+
+async def test_a_server_of_the_first_revision_is_its_own_authorization_server(town: Town, tmp_path: Path) -> None:
+    town.challenge = "Bearer"
+    town.metadata.clear()
+    town.metadata[OAUTH] = {**town.published, "issuer": town.origin}
+    town.auth.names_issuer = False
+    town.metadata[OAUTH].pop("authorization_response_iss_parameter_supported")
+    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+    assert asked(town)["resource"] == town.server.url
+
+
+async def test_the_user_may_say_where_the_authorization_server_is(town: Town, tmp_path: Path) -> None:
+    town.metadata.clear()
+    oauth = OAuth(auth_server_metadata_url=f"{town.auth.url}{OAUTH}")
+    await sign_in(town.entry(oauth=oauth), town.store(tmp_path, oauth=oauth), {}, town.person)
+
+
+async def test_one_slash_at_the_end_of_an_issuer_makes_no_other_of_it(town: Town, tmp_path: Path) -> None:
+    town.metadata[f"{RESOURCE}/mcp"]["authorization_servers"] = [f"{town.auth.url}/"]
+    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+
+
+async def test_the_second_authorization_server_will_do(town: Town, tmp_path: Path) -> None:
+    town.metadata[f"{RESOURCE}/mcp"]["authorization_servers"] = [town.origin, town.auth.url]
+    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+
+
+async def test_a_server_that_wants_nobody_to_sign_in(town: Town, tmp_path: Path) -> None:
+    town.metadata.clear()
+    with pytest.raises(ConfigError, match="can't be signed in to: http.* publishes no metadata"):
+        await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+
+
+async def test_no_registration(town: Town, tmp_path: Path) -> None:
+    del town.published["registration_endpoint"]
+    with pytest.raises(ConfigError, match=r"takes no registrations; .*redirect address http://127.*\"clientId\""):
+        await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ((400, {"error": "invalid_redirect_uri", "error_description": "no loopback"}), "'no loopback'"),
+        ((403, {}), "HTTP 403"),
+        ((201, {"client_id": 3}), "without saying as whom"),
+        ((201, {"client_id": ""}), "an empty name"),
+        ((201, {"client_id": "x", "token_endpoint_auth_method": "private_key_jwt"}), "private_key_jwt"),
+        ((201, {"client_id": "x", "token_endpoint_auth_method": "client_secret_post"}), "gave us no secret"),
+    ],
+)
+async def test_a_registration_that_is_of_no_use(town: Town, tmp_path: Path, answer: tuple[int, Any], why: str) -> None:
+    town.registers = answer
+    with pytest.raises(ConfigError, match=why):
+        await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+    assert town.opened == []
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"oauth": False}, '"oauth": false'),
+        ({"headers": {"authorization": "Bearer x"}}, "header Authorization"),
+        ({"type": "stdio", "command": "x"}, "program"),
+    ],
+)
+async def test_entries_that_are_not_signed_in_to(town: Town, tmp_path: Path, options: Any, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        await sign_in(town.entry(**options), town.store(tmp_path), {}, town.person)
+
+
+async def test_a_person_who_says_no(town: Town, tmp_path: Path, nursery: trio.Nursery) -> None:
+    async def person(request: Any, redirect: Any) -> str:
+        nursery.start_soon(town.auth.browser, request.url, "access_denied")
+        code: str = await redirect.answer(request, 5.0)
+        return code
+
+    with pytest.raises(OAuthRefused, match="MCP server 'docs'.*said no"):
+        await sign_in(town.entry(), town.store(tmp_path), {}, person)
+    assert town.store(tmp_path).read() is None
+
+
+async def test_a_server_that_is_not_there(town: Town, tmp_path: Path) -> None:
+    with pytest.raises(McpLost, match="can't be reached"):
+        await sign_in(town.entry(url="http://127.0.0.1:1/mcp"), town.store(tmp_path), {}, town.person)
+
+
+# --- hostile ones
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"resource": "https://bank.example/api"}, "about 'https://bank.example/api'"),
+        ({"resource": "{origin}/mcp/deeper"}, "deeper"),
+        ({"resource": "{origin}/mc"}, "/mc'"),
+        ({"resource": "{origin}/mcp#x"}, "#x"),
+        ({"resource": "http://user@{netloc}/mcp"}, "user@"),
+        ({"resource": "nonsense"}, "nonsense"),
+        ({"authorization_servers": ["http://auth.example"]}, "only https:// is safe"),
+        ({"authorization_servers": ["javascript:alert(1)"]}, "no address on the web"),
+        ({"authorization_servers": ["file:///etc/passwd"]}, "no address on the web"),
+    ],
+)
+async def test_a_server_that_wants_a_token_for_another(
+    town: Town, tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    netloc = town.origin.removeprefix("http://")
+    text = json.dumps(changes).replace("{origin}", town.origin).replace("{netloc}", netloc)
+    town.metadata[f"{RESOURCE}/mcp"] |= json.loads(text)
+    with pytest.raises(ConfigError, match=why):
+        await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+    assert (town.opened, town.registered) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"issuer": "https://accounts.example"}, "says that it is 'https://accounts.example'"),
+        ({"authorization_endpoint": "http://auth.example/authorize"}, "only https:// is safe"),
+        ({"authorization_endpoint": "https://x/a\nb"}, "no address on the web"),
+        ({"authorization_endpoint": 'https://x/$(calc)"'}, "no address on the web"),
+        ({"authorization_endpoint": "calc.exe"}, "no address on the web"),
+        ({"authorization_endpoint": None}, "publishes no `authorization_endpoint`"),
+        ({"token_endpoint": "http://10.0.0.1/token"}, "only https:// is safe"),
+        ({"token_endpoint": "https://me:pw@auth.example/token"}, "a name or a fragment"),
+        ({"registration_endpoint": "ftp://auth.example"}, "no address on the web|only https"),
+        ({"code_challenge_methods_supported": None}, "does not say that it supports PKCE.*assumePkce"),
+        ({"code_challenge_methods_supported": ["plain"]}, "only by plain"),
+        ({"token_endpoint": 7}, "publishes no metadata"),
+    ],
+)
+async def test_an_authorization_server_that_is_not_to_be_used(
+    town: Town, tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    town.published |= changes
+    with pytest.raises(ConfigError, match=why):
+        await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+    assert (town.opened, town.registered) == ([], [])
+
+
+async def test_an_answer_from_another_issuer_gets_no_code(town: Town, tmp_path: Path, nursery: trio.Nursery) -> None:
+    async def person(request: Any, redirect: Any) -> str:
+        honest, town.auth.url = town.auth.url, "https://evil.example"
+        nursery.start_soon(town.auth.browser, request.url)
+        try:
+            code: str = await redirect.answer(request, 5.0)
+        finally:
+            town.auth.url = honest
+        return code
+
+    with pytest.raises(OAuthRefused, match="the answer is from 'https://evil.example'"):
+        await sign_in(town.entry(), town.store(tmp_path), {}, person)
+    assert town.auth.asked_for("authorization_code") == 0
+
+
+async def test_pkce_may_be_known_by_the_user(town: Town, tmp_path: Path) -> None:
+    del town.published["code_challenge_methods_supported"]
+    oauth = OAuth(assume_pkce=True)
+    await sign_in(town.entry(oauth=oauth), town.store(tmp_path), {}, town.person)
+    assert asked(town)["code_challenge_method"] == "S256"
