@@ -291,6 +291,18 @@ class McpUnauthorized(HttpRefused):
     exit_code = 3
 
 
+class McpSignInNeeded(McpUnauthorized):
+    """An MCP server wants a person to sign in; the text names the command.
+
+    Attributes:
+        scopes: what it wants that the token is not good for; empty if there is no good token at all.
+    """
+
+    def __init__(self, message: str, status: int, scopes: tuple[str, ...] = ()) -> None:
+        super().__init__(message, status)
+        self.scopes = scopes
+
+
 # --- knowledge ---------------------------------------------------------------------------------------------
 
 

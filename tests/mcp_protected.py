@@ -3,7 +3,7 @@
     town = await protected_town(nursery)
     entry = town.entry()                                    # for mcp.json
     await sign_in(entry, town.store(tmp_path), {}, town.person)
-    town.server.metadata["resource"] = "..."                # what it publishes; town.published: the authorization server
+    town.metadata[path]["resource"] = "..."                 # what it publishes; `published`: the authorization server
 
 The MCP server is `Legacy` behind a gate; tools that need more scopes than others are in `needs`.
 """

@@ -1,8 +1,8 @@
 """Reads `mcp.json`, and says all that is wrong with it, each with its line.
 
 Files written for other programs are understood as they are: comments, `servers` for `mcpServers`, `transport` for
-`type`, `serverUrl` and `httpUrl` for `url`, `timeout`, `auth` for `oauth`. Without a `type` the entry is what it looks like. A mistake
-costs the entry it is in; unknown keys cost nothing and are warned about.
+`type`, `serverUrl` and `httpUrl` for `url`, `timeout`, `auth` for `oauth`. Without a `type` the entry is what it looks
+like. A mistake costs the entry it is in; unknown keys cost nothing and are warned about.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ async def brief(
     environ: Mapping[str, str],
     timeout: float,
     proxy: str = "",
+    transport: TrioTransport | None = None,
 ) -> Brief:
     """The answer to one request. Redirects are not followed.
 
@@ -43,12 +44,13 @@ async def brief(
         environ: for proxies and certificates.
         timeout: seconds for the connection, and for each wait after it.
         proxy: URL, `-` for none at all, empty for what the environment says.
+        transport: what it goes through, in place of one of that environment and proxy; closed afterwards.
 
     Raises:
         CredentialsError: the answer is longer than `MOST`: something else is there.
         UpstreamError: there is none; without a status.
     """
-    transport = TrioTransport(environ=environ, proxy=proxy)
+    transport = transport or TrioTransport(environ=environ, proxy=proxy)
     timeouts = {"connect": timeout, "read": timeout, "write": timeout, "pool": None}
     where = url
     try:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.protocol.errors import UsageError
-from callboard.protocol.mcp.config import McpConfig, Server, ToolList
+from callboard.protocol.mcp.config import McpConfig, OAuth, Server, ToolList
 from callboard.protocol.mcp.read_config import read_mcp
 
 FULL = """\
@@ -330,3 +330,60 @@ def test_names_of_which_one_begins_like_the_tools_of_the_other_are_warned_of() -
     assert (problem.severity, problem.code, problem.line) == ("warning", "names_overlap", 2)
     assert "rules for `a__b__*` hold for tools of 'a' that begin with `b__`" in problem.message
     assert set(config.servers) == {"a__b", "a", "ab"}
+
+
+# --- how a server is signed in to
+
+
+@pytest.mark.parametrize(
+    ("key", "given"),
+    [
+        ("oauth", {"clientId": "c", "clientSecret": "s", "scopes": ["a", "b"], "callbackPort": 8080}),
+        ("oauth", {"client_id": "c", "client_secret": "s", "scope": "a  b", "callback_port": 8080}),
+        ("auth", {"CLIENT_ID": "c", "CLIENT_SECRET": "s", "scopes": ["a", "b"], "callbackPort": 8080}),
+    ],
+)
+def test_how_it_is_signed_in_to_as_this_and_other_programs_write_it(key: str, given: Any) -> None:
+    server = one(json.dumps({"url": "https://x.example/mcp", key: given}))
+    assert server.oauth == OAuth(client_id="c", client_secret="s", scopes=("a", "b"), callback_port=8080)
+    assert server.sign_in == server.oauth
+
+
+def test_every_server_over_http_may_want_it_unless_its_entry_says_otherwise() -> None:
+    assert one('{"url": "https://x.example/mcp"}').sign_in == OAuth()
+    assert one('{"url": "https://x.example/mcp", "headers": {"X-Key": "k"}}').sign_in == OAuth()
+    assert one('{"url": "https://x.example/mcp", "oauth": false}').sign_in is None
+    assert one('{"url": "https://x.example/mcp", "headers": {"authorization": "k"}}').sign_in is None
+    assert one('{"command": "x"}').sign_in is None
+
+
+@pytest.mark.parametrize(
+    ("oauth", "words"),
+    [
+        ({"redirectUri": "https://evil.example/"}, "one of this machine"),
+        ({"redirectUri": "http://localhost.evil.example/"}, "one of this machine"),
+        ({"redirectUri": "http://localhost:1/x", "callbackPort": 1}, "remove one of them"),
+        ({"clientSecret": "s"}, 'add "clientId"'),
+        ({"scopes": ["a b"]}, "no scope can be 'a b'"),
+        ({"scopes": ['a"']}, "no scope can be"),
+        ({"authServerMetadataUrl": "auth.example"}, "begins with https://"),
+        ({"clientMetadataUrl": "http://x.example/c.json"}, "from an https:// address only"),
+        ({"callbackPort": 70000}, "callbackPort"),
+    ],
+)
+def test_what_can_t_be_signed_in_with_is_told_with_its_line(oauth: Any, words: str) -> None:
+    config = read(json.dumps({"s": {"url": "https://x.example/mcp", "oauth": oauth}})[1:-1])
+    (problem,) = config.problems
+    assert problem.severity == "error"
+    assert problem.line == 2
+    assert words in str(problem)
+    assert "s" in config.broken
+
+
+@pytest.mark.parametrize(
+    "entry", ['{"command": "x", "oauth": {}}', '{"url": "https://x", "headers": {"Authorization": "x"}, "oauth": {}}']
+)
+def test_where_it_has_no_effect_that_is_told(entry: str) -> None:
+    config = read(f'"s": {entry}')
+    assert [problem.code for problem in config.problems] == ["ignored_key"]
+    assert "s" in config.servers

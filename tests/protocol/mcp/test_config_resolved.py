@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.protocol.errors import ConfigError
-from callboard.protocol.mcp.config import Server, ToolList, resolved, spelled_out
+from callboard.protocol.mcp.config import OAuth, Server, ToolList, resolved, spelled_out
 
 STDIO = Server(
     name="s",
@@ -111,3 +112,14 @@ def test_a_tool_is_there_if_it_is_allowed_and_not_denied(tools: ToolList, admitt
 )
 def test_aliases_and_all_stand_for_servers_each_named_once(names: tuple[str, ...], meant: list[str]) -> None:
     assert spelled_out(names, {"web": "fetch, search,", "every": "all"}, ["git", "time", "fetch"]) == meant
+
+
+def test_references_in_how_it_is_signed_in_to_are_replaced() -> None:
+    oauth = OAuth(client_id="${ID}", client_secret="{{SECRET}}", scopes=("${no}",))
+    server = resolved(
+        msgspec.structs.replace(HTTP, oauth=oauth), {"BASE": "https://b", "TOKEN": "t", "ID": "i", "SECRET": "s"}
+    )
+    assert server.oauth == OAuth(client_id="i", client_secret="s", scopes=("${no}",))
+    with pytest.raises(ConfigError, match=r"`oauth.clientSecret` needs \{\{SECRET\}\}"):
+        resolved(msgspec.structs.replace(HTTP, oauth=oauth), {"BASE": "https://b", "TOKEN": "t", "ID": "i"})
+    assert "s3cret" not in repr(OAuth(client_secret="s3cret"))

@@ -36,11 +36,25 @@ FULL: dict[str, Any] = {
     "max_message_bytes": 1000,
     "x-note": 1,
 }
+OAUTH = {
+    "clientId": "c",
+    "clientSecret": "s",
+    "scopes": ["a", "b"],
+    "callbackPort": 8080,
+    "authServerMetadataUrl": "https://x/.well-known/openid-configuration",
+    "clientMetadataUrl": "https://x/callboard.json",
+    "assumePkce": True,
+    "account": "work",
+}
 GOOD = [
     FULL,
     {"command": "x", "tools": ["a"], "args": None},
     *({"type": kind, "command" if TYPES[kind] == "stdio" else "url": "http://x"} for kind in TYPES),
     {"url": "http://x", "headers": {"A": 1}},
+    {"url": "http://x", "oauth": False},
+    {"url": "http://x", "oauth": None},
+    {"url": "http://x", "oauth": OAUTH},
+    {"url": "http://x", "oauth": {"scopes": "a b"}},
 ]
 BAD = [
     {},
@@ -51,6 +65,10 @@ BAD = [
     {"command": "x", "type": "htp"},
     {"command": "x", "timeout_seconds": 0},
     {"command": "x", "zzz": 1},
+    {"url": "http://x", "oauth": "yes"},
+    {"url": "http://x", "oauth": {"scopes": [1]}},
+    {"url": "http://x", "oauth": {"callbackPort": 0}},
+    {"url": "http://x", "oauth": {"zzz": 1}},
 ]
 
 
@@ -73,5 +91,8 @@ def test_what_the_reader_complains_about_does_not_fit(entry: dict[str, Any]) -> 
 
 def test_every_key_of_the_schema_is_described() -> None:
     keys = mcp_schema()["$defs"]["Server"]["properties"]
-    assert set(FULL) - {"x-note"} | {"type", "url", "headers"} == set(keys)
+    assert set(FULL) - {"x-note"} | {"type", "url", "headers", "oauth"} == set(keys)
     assert all(key["description"] for key in keys.values())
+    oauth = mcp_schema()["$defs"]["OAuth"]["properties"]
+    assert set(OAUTH) | {"redirectUri"} == set(oauth)
+    assert all(key["description"] for key in oauth.values())

@@ -7,8 +7,8 @@
                                        wanted is noted, so that the next sign-in asks for it, too
     no other token                     `McpSignInNeeded`, which names the command
 
-A refused request has not been begun, so each may be made again; `TRIES` times at most, since a server may refuse what it
-gets for ever. No browser is opened here: who has a person to ask does that (`mcp.tools.sign_in`).
+A refused request has not been begun, so each may be made again; `TRIES` times at most, since a server may refuse what
+it gets for ever. No browser is opened here: a person signs in with `callboard auth login`, at any time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds out who gives out tokens for an MCP server, and where.
 
 The server's challenge names its document, or the document lies at a well-known address; that names authorization
-servers, whose documents lie at well-known addresses too. Servers of the first revision with a login (2025-03-26) have no
-document of their own and are their own authorization server.
+servers, whose documents lie at well-known addresses too. Servers of the first revision with a login (2025-03-26) have
+no document of their own and are their own authorization server.
 
 All of these addresses are a stranger's words. They are got within bounds (`WITHIN`, the size that `AuthHttp` allows),
 a redirect is followed only within its origin, and private addresses only for servers that are private themselves (see

@@ -1,7 +1,7 @@
 """What servers publish of how to log in: documents, where they lie, and what has to be true of them. Pure.
 
 A protected resource (the MCP server) names its authorization servers (RFC 9728); an authorization server its endpoints
-(RFC 8414, or OpenID Connect Discovery). Both are documents of strangers, so nothing in them counts before it is checked:
+(RFC 8414, or OpenID Connect Discovery). Both are a stranger's documents: nothing in them counts before it is checked:
 
 - the resource is the server that was asked for, or a path above it on the same origin: a document that names another
   one would have us get a token for that, and hand it over here. What it says is sent as it is written, since

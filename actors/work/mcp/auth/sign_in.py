@@ -194,7 +194,8 @@ def _redirect_uri(oauth: OAuth) -> str:
 
 def _server(found: Found, client: Client, redirect_uri: str, scopes: tuple[str, ...]) -> AuthServer:
     server = found.server
-    assert server.token_endpoint is not None and server.authorization_endpoint is not None, "they are checked"
+    assert server.token_endpoint is not None, "it is checked"
+    assert server.authorization_endpoint is not None, "it is checked"
     return AuthServer(
         client_id=client.id,
         client_secret=client.secret,

@@ -1,8 +1,9 @@
 """What `http` and `sse` share: requests to one server, its answers within bounds, every failure named; and `WebLink`.
 
-The configured headers, and tokens (`auth.access`), go to the configured origin and nowhere else: a redirect is followed while it stays there and
-keeps the method, such as the one that adds a slash. An answer may take as long as it takes, since a call has a time of
-its own and a server may be silent for all of it; only to connect and to write have bounds here.
+The configured headers, and tokens (`auth.access`), go to the configured origin and nowhere else: a redirect is followed
+while it stays there and keeps the method, such as the one that adds a slash. An answer may take as long as it takes,
+since a call has a time of its own and a server may be silent for all of it; only to connect and to write have bounds
+here.
 """
 
 from __future__ import annotations

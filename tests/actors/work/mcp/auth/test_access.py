@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -162,7 +161,7 @@ async def test_a_refusal_for_other_reasons_is_no_matter_of_scopes(town: Town, tm
     town.inner = forbidden
     await signed_in(town, tmp_path)
     async with house(tmp_path, town.entry()) as one:
-        with pytest.raises(McpUnauthorized, match="not yours; whoever has signed in.*may not do that") as caught:
+        with pytest.raises(McpUnauthorized, match=r"not yours; whoever has signed in.*may not do that") as caught:
             await one.call(one.scope(), "docs", "read")
     assert not isinstance(caught.value, McpSignInNeeded)
 
@@ -231,7 +230,7 @@ async def test_a_header_given_by_hand_wins(town: Town, tmp_path: Path) -> None:
 async def test_oauth_that_is_turned_off_is_off(town: Town, tmp_path: Path) -> None:
     await signed_in(town, tmp_path)
     async with house(tmp_path, town.entry(oauth=False)) as one:
-        with pytest.raises(McpUnauthorized, match="give it credentials in mcp.json"):
+        with pytest.raises(McpUnauthorized, match=r"give it credentials in mcp.json"):
             await one.call(one.scope(), "docs", "read")
     assert set(town.tokens) == {""}
 
@@ -265,7 +264,7 @@ async def test_after_signing_out_the_next_process_has_none(town: Town, tmp_path:
 async def test_files_that_others_could_have_written_are_not_used(town: Town, tmp_path: Path) -> None:
     await signed_in(town, tmp_path)
     store = town.store(tmp_path)
-    os.chmod(store.tokens.path, 0o644)
+    store.tokens.path.chmod(0o644)
     async with house(tmp_path, town.entry()) as one:
         with pytest.raises(McpError, match="others may read or write it"):
             await one.call(one.scope(), "docs", "read")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import trio
-import trio.testing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 from fake_mcp_http import Talk, fake_mcp
 from fake_models import Request
 from mcp_protected import OAUTH, RESOURCE, Town, protected_town
@@ -103,7 +103,7 @@ async def test_a_redirect_that_leads_round_in_circles_ends() -> None:
 async def test_many_authorization_servers_are_not_all_tried() -> None:
     many = [f"https://a{number}.example" for number in range(1000)]
     web = Web({f"https://x.example{RESOURCE}/mcp": {**OWN, "authorization_servers": many}})
-    with pytest.raises(Unusable, match="a0.example publishes no metadata"):
+    with pytest.raises(Unusable, match=r"a0.example publishes no metadata"):
         await discover(URL, web)
     assert len(web.asked) < 12
 

@@ -136,7 +136,7 @@ def test_addresses_where_credentials_may_go(address: str) -> None:
     ],
 )
 def test_addresses_where_they_may_not(address: str) -> None:
-    with pytest.raises(Unusable, match="^it "):
+    with pytest.raises(Unusable, match=r"^it "):
         metadata.safe_address(address, "it")
 
 

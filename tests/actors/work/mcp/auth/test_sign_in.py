@@ -145,7 +145,7 @@ async def test_metadata_at_the_root_will_do_without_a_challenge(town: Town, tmp_
 async def test_metadata_at_the_root_about_another_server_does_not_count(town: Town, tmp_path: Path) -> None:
     town.challenge = ""
     town.metadata[RESOURCE] = {**town.metadata.pop(f"{RESOURCE}/mcp"), "resource": f"{town.origin}/other"}
-    with pytest.raises(ConfigError, match="is about 'http.*/other', and not about http.*/mcp"):
+    with pytest.raises(ConfigError, match=r"is about 'http.*/other', and not about http.*/mcp"):
         await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
 
 
@@ -177,7 +177,7 @@ async def test_the_second_authorization_server_will_do(town: Town, tmp_path: Pat
 
 async def test_a_server_that_wants_nobody_to_sign_in(town: Town, tmp_path: Path) -> None:
     town.metadata.clear()
-    with pytest.raises(ConfigError, match="can't be signed in to: http.* publishes no metadata"):
+    with pytest.raises(ConfigError, match=r"can't be signed in to: http.* publishes no metadata"):
         await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
 
 
@@ -224,7 +224,7 @@ async def test_a_person_who_says_no(town: Town, tmp_path: Path, nursery: trio.Nu
         code: str = await redirect.answer(request, 5.0)
         return code
 
-    with pytest.raises(OAuthRefused, match="MCP server 'docs'.*said no"):
+    with pytest.raises(OAuthRefused, match=r"MCP server 'docs'.*said no"):
         await sign_in(town.entry(), town.store(tmp_path), {}, person)
     assert town.store(tmp_path).read() is None
 
@@ -298,7 +298,7 @@ async def test_an_answer_from_another_issuer_gets_no_code(town: Town, tmp_path: 
             town.auth.url = honest
         return code
 
-    with pytest.raises(OAuthRefused, match="the answer is from 'https://evil.example'"):
+    with pytest.raises(OAuthRefused, match=r"the answer is from 'https://evil.example'"):
         await sign_in(town.entry(), town.store(tmp_path), {}, person)
     assert town.auth.asked_for("authorization_code") == 0
 

@@ -372,6 +372,7 @@ async def test_missing_or_wrong_credentials_say_where_they_belong(
             await link.request(asks("initialize"))
         assert (caught.value.code, caught.value.exit_code) == ("mcp_unauthorized", 3)
         assert hint in str(caught.value)
+        assert ("callboard auth login mcp:fake" in str(caught.value)) == (not headers)
         assert "secret" not in str(caught.value)
 
 

@@ -14,7 +14,7 @@ from fake_models import Request as Sent
 from mcp_links import Heard, asks, on_stage, shake_hands, value
 
 from callboard.actors.work.mcp.links.sse import open_sse
-from callboard.protocol.errors import ActorFailed, HttpRefused, McpError, McpLost, McpUnauthorized, McpUnsent
+from callboard.protocol.errors import ActorFailed, HttpRefused, McpError, McpLost, McpSignInNeeded, McpUnsent
 from callboard.protocol.mcp.config import Server
 
 
@@ -124,7 +124,7 @@ async def test_messages_are_never_sent_to_another_origin(nursery: trio.Nursery, 
     ("whole", "kind", "words"),
     [
         ({"body": b"no", "status": 404}, HttpRefused, "check its `url`"),
-        ({"body": b"", "status": 401}, McpUnauthorized, "Authorization"),
+        ({"body": b"", "status": 401}, McpSignInNeeded, "Authorization"),
         ({"body": json.dumps({"a": 1}).encode(), "content_type": "application/json"}, HttpRefused, "neither JSON nor"),
     ],
 )
