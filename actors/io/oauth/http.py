@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -19,6 +19,9 @@ from ....protocol.json_values import UNREADABLE
 from ..http.refusal import retry_after
 from ..imports import imported
 from .server import check_url
+
+if TYPE_CHECKING:
+    from ..http.transport import TrioTransport
 
 Json = Any
 
@@ -93,6 +96,10 @@ class AuthHttp:
         """Send any JSON; raises as `get`."""
         return await self._send("POST", url, what, msgspec.json.encode(value), {"content-type": "application/json"})
 
+    def _transport(self) -> TrioTransport | None:
+        """What a request goes through, in place of one of that environment and proxy."""
+        return None
+
     async def _send(self, method: str, url: str, what: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         check_url(url, what)
         await imported(".actors.io.http.brief")
@@ -107,7 +114,14 @@ class AuthHttp:
         with trio.move_on_after(WITHIN) as scope:
             try:
                 found = await brief(
-                    method, url, fields, body, environ=self._environ, timeout=TIMEOUT, proxy=self._proxy
+                    method,
+                    url,
+                    fields,
+                    body,
+                    environ=self._environ,
+                    timeout=TIMEOUT,
+                    proxy=self._proxy,
+                    transport=self._transport(),
                 )
             except (CredentialsError, UpstreamError) as error:
                 raise UpstreamError(f"{what}: {error}") from error

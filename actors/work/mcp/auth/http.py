@@ -7,23 +7,11 @@ wanted a login has come from a private address, which no name that is looked up 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from urllib.parse import parse_qsl
 
-import msgspec
-import trio
-
-from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
-from .....protocol.json_values import UNREADABLE
-from ....io.http.brief import Brief, brief
+from .....protocol.errors import ConfigError
 from ....io.http.guarded import CantFetch, GuardedTransport
-from ....io.http.refusal import retry_after
-from ....io.oauth.http import TIMEOUT, Answer, AuthHttp
-from ....io.oauth.server import check_url
-
-WITHIN = 60.0
-"""Seconds for a request and all of its answer."""
+from ....io.oauth.http import Answer, AuthHttp
 
 
 class GuardedAuthHttp(AuthHttp):
@@ -38,28 +26,11 @@ class GuardedAuthHttp(AuthHttp):
         super().__init__(environ)
         self._private = private
 
+    def _transport(self) -> GuardedTransport:
+        return GuardedTransport(self._environ, allow_private=self._private)
+
     async def _send(self, method: str, url: str, what: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        check_url(url, what)
-        fields = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "callboard", **headers}
-        guarded = GuardedTransport(self._environ, allow_private=self._private)
         try:
-            with trio.fail_after(WITHIN):
-                found = await brief(
-                    method, url, fields, body, environ=self._environ, timeout=TIMEOUT, transport=guarded
-                )
+            return await super()._send(method, url, what, body, headers)
         except CantFetch as error:
             raise ConfigError(f"{what}: {error}") from error
-        except (CredentialsError, UpstreamError, trio.TooSlowError) as error:
-            late = isinstance(error, trio.TooSlowError)
-            raise UpstreamError(f"{what}: {f'no whole answer within {WITHIN:g} s' if late else error}") from error
-        return Answer(found.status, found.headers, _fields(found), retry_after(found.headers, time.time()))
-
-
-def _fields(found: Brief) -> dict[str, object] | None:
-    if found.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        return dict(parse_qsl(found.body.decode("utf-8", errors="replace")))
-    try:
-        decoded = msgspec.json.decode(found.body)
-    except UNREADABLE:
-        return None
-    return decoded if isinstance(decoded, dict) else None
