@@ -34,8 +34,12 @@ _NO_SERVER_EXTRA = "not installed (pip install 'callboard[server]')"
 _TYPESCRIPT = ("tree-sitter", "tree-sitter-typescript")
 
 
-def examine(config_dir: str | None) -> Found:
-    """Everything `doctor` knows, as JSON values."""
+def examine(config_dir: str | None, *, with_models: bool = False) -> Found:
+    """Everything `doctor` knows, as JSON values.
+
+    Args:
+        with_models: look at every model of config.yaml, too.
+    """
     home, named_by = configured(config_dir, os.environ)
     settings, health = _read_settings(home / "config.yaml")
     return {
@@ -60,6 +64,7 @@ def examine(config_dir: str | None) -> Found:
         "mcp": _mcp(home, settings),
         "local": _local(),
         "model": _default_model(settings),
+        **({"models": _models(settings)} if with_models else {}),
     }
 
 
@@ -101,6 +106,7 @@ def as_text(found: Found) -> str:
         *(f"  {name}: {path or _how_to_pull(name)}" for name, path in found["local"]["weights"].items()),
         "",
         found["model"],
+        *(f"  {line}" for each in found.get("models", ()) for line in _told_of_model(each).split("\n")),
     ]
     return safe("\n".join(lines)) + "\n"
 
@@ -226,6 +232,23 @@ def _local() -> Found:
     here = {entry.model: entry.path for entry in weights.installed(os.environ)}
     known = {known.id: here.get(known.id) for known in weights.KNOWN.values()}
     return {"engine": _version("xllamacpp"), "weights": known | here}
+
+
+def _models(settings: Settings) -> list[Any]:
+    import msgspec
+
+    from .model_checks import checked
+
+    return [msgspec.to_builtins(each) for each in checked((), settings)]
+
+
+def _told_of_model(found: Found) -> str:
+    import msgspec
+
+    from ..actors.runs.model_checks import Checked
+    from .model_checks import as_text
+
+    return as_text(msgspec.convert(found, Checked))
 
 
 def _default_model(settings: Settings) -> str:

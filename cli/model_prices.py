@@ -85,8 +85,8 @@ def _as_text(told: Mapping[str, Any]) -> str:
     rows = [("client", f"{told['client']} (type {told['type']})", told["api_base"]), ("name", told["name"], "")]
     for name, price in told["prices"].items():
         unit = "a request" if name == "request" else "per million tokens"
-        tiers = "".join(f", {_usd(tier['price'])} above {tier['above']:,} of input" for tier in price["tiers"])
-        rows.append((name, f"{_usd(price['price'])} {unit}{tiers}", price["from"]))
+        tiers = "".join(f", {usd(tier['price'])} above {tier['above']:,} of input" for tier in price["tiers"])
+        rows.append((name, f"{usd(price['price'])} {unit}{tiers}", price["from"]))
     rows += [(name, f"{limit['value']:,}", limit["from"]) for name, limit in told["limits"].items()]
     if not told["priced"]:
         rows.append(("price", "unpriced", "give it `input_price` and `output_price` in config.yaml"))
@@ -97,7 +97,7 @@ def _as_text(told: Mapping[str, Any]) -> str:
     return "\n".join([told["model"], *lines, f"prices: {table['source']}, of {table['made']}\n{problem}"])
 
 
-def _usd(price: float) -> str:
+def usd(price: float) -> str:
     """`$0.075`, `$2.50`."""
     text = f"{price:.6f}".rstrip("0")
     whole, _, part = text.partition(".")
@@ -122,8 +122,8 @@ def in_words(model: Mapping[str, Any]) -> str:
     if not model["priced"]:
         return "unpriced"
     if model["output_price"] is None:
-        return f"{_usd(model['input_price'])} in"
-    return f"{_usd(model['input_price'])} in, {_usd(model['output_price'])} out"
+        return f"{usd(model['input_price'])} in"
+    return f"{usd(model['input_price'])} in, {usd(model['output_price'])} out"
 
 
 def update_prices(source: str, settings: Settings, *, as_json: bool) -> str:

@@ -52,6 +52,23 @@ def show(model: str, as_json: bool, config_dir: str | None) -> str:
     return show_model(model, _settings(config_dir), as_json=as_json)
 
 
+@models.command("check", short_help="See whether models can be used.")
+@click.argument("names", metavar="[CLIENT:MODEL]...", nargs=-1, shell_complete=complete_model)
+@click.option("--live", is_flag=True, help="Ask each for one word, all of them at once; this costs a few tokens.")
+@output_and_config
+def check(names: tuple[str, ...], live: bool, as_json: bool, config_dir: str | None) -> int:
+    """Says of each CLIENT:MODEL whether it can be used, or why not: where its key or its credentials are from, what it
+    costs, what it takes in and what it is not asked for. Without names, of the default and of all that config.yaml
+    lists. Nothing is sent without --live.
+
+    Exit code 3 if a key, credentials or settings are missing, 6 if a model can't be reached, 1 if it refuses: that of
+    the first that can't be used.
+    """
+    from .model_checks import check_models
+
+    return check_models(names, _settings(config_dir), config_dir, live=live, as_json=as_json)
+
+
 @models.command("update", short_help="Fetch the newest prices of models.")
 @click.option(
     "--from",
@@ -81,13 +98,14 @@ def _settings(config_dir: str | None) -> Settings:
 
 
 @click.command("doctor", short_help="Show what is installed, which keys and interpreters are found.")
+@click.option("--models", "with_models", is_flag=True, help="Also whether the models of config.yaml can be used.")
 @output_and_config
-def doctor(as_json: bool, config_dir: str | None) -> str:
+def doctor(with_models: bool, as_json: bool, config_dir: str | None) -> str:
     """Shows versions, API keys (whether they are set, never what they are), interpreters for scripts and tools, the
     local model, and the config directory and where it was named.
     """
     from .diagnostics import as_text, examine
     from .render.text import json_object
 
-    found = examine(config_dir)
+    found = examine(config_dir, with_models=with_models)
     return json_object(**found) if as_json else as_text(found)

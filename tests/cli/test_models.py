@@ -205,3 +205,61 @@ def test_names_of_models_are_completed(tmp_path: Path, monkeypatch: pytest.Monke
     assert "groq:llama-3.3-70b-versatile" in [item.value for item in parameter.shell_complete(context, "groq:ll")]
     (tmp_path / "config.yaml").write_text("clients: 3\n")
     assert parameter.shell_complete(context, "openai:") == []
+
+
+def test_models_are_checked_without_a_request(
+    callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.delenv("GEMINI_API_KEY", raising=False)
+    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
+    _lab(tmp_path)
+    code, out, err = callboard("models", "check", "--config-dir", str(tmp_path))
+    assert (code, err) == (3, "")
+    assert (
+        "ok     openai:gpt-4o-mini\n       key: OPENAI_API_KEY; $0.10 in, $0.60 out; window 128,000 (price table)"
+        in out
+    )
+    assert "openai:gpt-of-tomorrow\n       key: OPENAI_API_KEY; unpriced; window not known (`max_input_tokens`)" in out
+    assert "FAILED gemini:gemini-2.5-pro\n       no API key" in out
+    assert "sk-secret" not in out
+    code, out, _ = callboard("models", "check", "openai", "-o", "json", "--config-dir", str(tmp_path))
+    (found,) = json.loads(out)["models"]
+    assert (code, found["model"], found["failed"], found["answer"]) == (0, "openai:gpt-4o-mini", None, None)
+    assert callboard("models", "check", "opnai:x", "--config-dir", str(tmp_path))[0] == 3
+
+
+def test_a_model_that_can_not_be_reached_is_told_by_a_live_check(callboard: Callboard, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "clients: [{type: openai-compatible, name: lab, api_base: 'http://127.0.0.1:1/v1', models: [big]}]\n"
+    )
+    code, out, err = callboard("models", "check", "--live", "--config-dir", str(tmp_path))
+    assert (code, err) == (6, "")
+    assert out.startswith("FAILED lab:big\n       lab:big: 127.0.0.1:1 can't be reached")
+    code, out, _ = callboard("models", "check", "--live", "-o", "json", "--config-dir", str(tmp_path))
+    assert (code, json.loads(out)["models"][0]["failed"]["code"]) == (6, "upstream")
+
+
+def test_doctor_checks_models_where_that_is_asked_for(
+    callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    _lab(tmp_path)
+    code, out, _ = callboard("doctor", "--models", "--config-dir", str(tmp_path))
+    assert code == 0
+    assert "\n  ok     openai:gpt-4o-mini\n         key: OPENAI_API_KEY" in out
+    found = json.loads(callboard("doctor", "--models", "-o", "json", "--config-dir", str(tmp_path))[1])
+    assert found["models"][0]["model"] == "openai:gpt-4o-mini"
+    assert "models" not in json.loads(callboard("doctor", "-o", "json", "--config-dir", str(tmp_path))[1])
+
+
+def test_names_of_models_are_completed_for_show_and_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from callboard.cli.models import models
+
+    monkeypatch.setenv("CALLBOARD_CONFIG_DIR", str(tmp_path))
+    _lab(tmp_path)
+    for name in ("show", "check"):
+        command = models.commands[name]
+        context = click.Context(command, info_name=name)
+        offered = command.params[0].shell_complete(context, "openai:")
+        assert [item.value for item in offered] == ["openai:gpt-4o-mini", "openai:gpt-of-tomorrow"]

@@ -1,0 +1,118 @@
+"""What `callboard models check` says, and `callboard doctor --models`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from ..actors.runs.model_checks import AT_ONCE, Checked, all_models, ask, check, exit_code
+from ..actors.work.models.catalog import Catalog
+from .frame import act
+from .model_prices import usd
+from .render.plain import choose
+from .render.text import json_object, one_line, redrawable, safe
+
+if TYPE_CHECKING:
+    from .. import Root
+    from ..protocol.settings import Settings
+    from ..supervisors import Actor
+
+_SAID = 40
+"""Characters shown of a reply."""
+
+
+def check_models(names: Sequence[str], settings: Settings, config_dir: str | None, *, live: bool, as_json: bool) -> int:
+    """Checks these models, or all that config.yaml lists; returns the exit code of the first that can't be used.
+
+    Raises:
+        ConfigError: there is no such client or model.
+    """
+    found = checked(names, settings)
+    if live:
+        found = _asked(found, config_dir, shown=not as_json)
+    elif not as_json:
+        sys.stdout.write("".join(f"{as_text(each)}\n" for each in found))
+    if as_json:
+        sys.stdout.write(json_object(models=msgspec.to_builtins(found)))
+    return exit_code(found)
+
+
+def checked(names: Sequence[str], settings: Settings) -> list[Checked]:
+    """What is known of them without a request."""
+    catalog = Catalog(settings, os.environ)
+    wanted = dict.fromkeys(catalog.full(name) for name in names) or all_models(settings, catalog)
+    return [check(name, settings, catalog, os.environ) for name in wanted]
+
+
+def _asked(found: list[Checked], config_dir: str | None, *, shown: bool) -> list[Checked]:
+    """Each is told as soon as it is known."""
+    progress = choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False)
+    unwritten: list[OSError] = []
+
+    async def ask_all(me: Actor, root: Root) -> list[Checked]:
+        known: dict[str, Checked] = {}
+        limiter = trio.CapacityLimiter(AT_ONCE)
+
+        async def one(each: Checked) -> None:
+            known[each.model] = await ask(me, each, root.gateway, root.knowledge, limiter)
+            if shown and not unwritten:
+                try:
+                    with progress.aside():
+                        sys.stdout.write(f"{as_text(known[each.model])}\n")
+                        sys.stdout.flush()
+                except OSError as error:
+                    unwritten.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for each in found:
+                nursery.start_soon(one, each)
+        return [known[each.model] for each in found]
+
+    asked = act(ask_all, config_dir=config_dir, progress=progress)
+    if unwritten:
+        raise unwritten[0]
+    return asked
+
+
+def as_text(checked: Checked) -> str:
+    """A model in a line or two."""
+    if checked.failed is not None:
+        return safe(f"FAILED {checked.model}\n       {checked.failed.message}")
+    facts = [f"key: {checked.key}" if checked.key else "no key", _price(checked)]
+    if checked.window is not None:
+        facts.append(f"window {checked.window:,} ({checked.window_from})")
+    elif checked.kind == "chat":
+        facts.append("window not known (`max_input_tokens`)")
+    if checked.lacks:
+        facts.append(f"without {', '.join(checked.lacks)}")
+    lines = [f"ok     {checked.model}", f"       {'; '.join(facts)}"]
+    if checked.answer is not None:
+        lines.append(f"       {_answer(checked)}")
+    return safe("\n".join(lines))
+
+
+def _price(checked: Checked) -> str:
+    if not checked.priced:
+        return "unpriced"
+    if not checked.input_price and not checked.output_price:
+        return "free"
+    out = "" if checked.output_price is None else f", {usd(checked.output_price)} out"
+    return f"{usd(checked.input_price or 0.0)} in{out}"
+
+
+def _answer(checked: Checked) -> str:
+    answer = checked.answer
+    assert answer is not None
+    took = f"in {answer.seconds:.1f} s"
+    if answer.first is not None:
+        took += f" (the first of it after {answer.first:.1f} s)"
+    if checked.kind != "chat":
+        return f"answered {took}: {answer.text}"
+    said = f"`{one_line(answer.text, _SAID)}`" if answer.text.strip() else "no text"
+    cost = "" if answer.cost is None else f", {usd(answer.cost) if answer.cost >= 1e-6 else 'less than $0.000001'}"
+    return f"answered {said} {took}; {answer.input_tokens} + {answer.output_tokens} tokens{cost}"
