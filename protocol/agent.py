@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from .graph.model import NO_EFFORT, NO_JOBS, NO_SKILLS, AtLeastOne, Count, Id, McpTools, Seconds, Variable
+from .chat import ReasoningEffort, ThinkingBudget
+from .graph.model import NO_JOBS, NO_SKILLS, AtLeastOne, Count, Id, McpTools, Seconds, Variable
 from .no_effect import no_effect
 from .permissions import Permissions
 from .problems import Problem, errors_in
@@ -33,7 +34,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Meta(
             description="Your agent's own version.",
             extra={"number_too": True},
-            extra_json_schema={"type": ["string", "number"]},
+            extra_json_schema={"x-number-too": True},
         ),
     ] = ""
     instructions: Annotated[str, Meta(description="The system prompt; may name variables as {{name}}.")] = ""
@@ -43,7 +44,8 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     model: Annotated[str | None, Meta(description="`client:model`.")] = None
     temperature: float | None = None
     top_p: float | None = None
-    reasoning_effort: Annotated[str | None, NO_EFFORT] = None
+    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="How much the model thinks first.")] = None
+    thinking_budget: Annotated[ThinkingBudget | None, Meta(description="The same in tokens.")] = None
     global_tools: Annotated[Texts, Meta(description="Tools of the configuration directory, `fs_cat.sh`.")] = ()
     permissions: Annotated[
         Permissions,

@@ -12,9 +12,10 @@ images, files). `actors/work/models` turns a `ChatRequest` into a provider's own
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 Json = Any
 """A JSON value: str, int, float, bool, None, or lists and string-keyed dicts of them."""
@@ -99,6 +100,19 @@ ToolChoice = str
 # --- turns ------------------------------------------------------------------------------------------------
 
 
+class Thought(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a model has thought before or within a turn, as its provider wants to see it again. No part of the answer.
+
+    Attributes:
+        by: `client:model` that thought it; nothing of it is sent to others.
+        form: the format that `data` is in; opaque to all but the codec of that format.
+    """
+
+    by: str = ""
+    form: str
+    data: Json
+
+
 class UserTurn(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
     """What the user says."""
 
@@ -106,10 +120,11 @@ class UserTurn(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
 
 
 class AssistantTurn(msgspec.Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True):
-    """What the model said before: text, tool calls, or both."""
+    """What the model said before: text, tool calls, or both; and what it thought, where that has to be kept."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
+    thought: Thought | None = None
 
 
 class ToolTurn(msgspec.Struct, frozen=True, tag="tool", tag_field="role", omit_defaults=True):
@@ -126,6 +141,12 @@ Turn = UserTurn | AssistantTurn | ToolTurn
 
 # --- request and reply ------------------------------------------------------------------------------------
 
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a model is to think before it answers."""
+
+ThinkingBudget = Annotated[int, Meta(ge=0)]
+"""The same in tokens; 0 for not at all."""
+
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request to a model.
@@ -138,6 +159,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         response_schema: JSON Schema that the reply's text must fit, where the provider can promise that.
         temperature, top_p: sampling; None leaves it to the settings, then to the provider.
         max_tokens: bound of the reply; None likewise.
+        reasoning_effort, thinking_budget: how much it thinks first, as a level or in tokens; None likewise.
         stop: the reply ends before any of these.
         stream: ask for the reply in pieces; None: if there is a listener for them.
         extra: more keys for the body of the request, in the provider's own words; they replace nothing.
@@ -152,6 +174,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    thinking_budget: int | None = None
     stop: tuple[str, ...] = ()
     stream: bool | None = None
     extra: dict[str, Json] = {}
@@ -186,6 +210,7 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         text: what the model said; empty when it only calls tools.
         model: `client:model` that was asked.
         reasoning: visible reasoning, where the provider shows it.
+        thought: what the provider wants to see of it again, together with this reply.
         cost: in USD; None where the price is not known.
     """
 
@@ -195,11 +220,17 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: TokenUsage = TokenUsage()
     model: str = ""
     reasoning: str = ""
+    thought: Thought | None = None
     cost: float | None = None
 
     def turn(self) -> AssistantTurn:
         """The reply as a turn, to go on with the conversation."""
-        return AssistantTurn(self.text, self.tool_calls)
+        return AssistantTurn(self.text, self.tool_calls, self.thought_by)
+
+    @property
+    def thought_by(self) -> Thought | None:
+        """`thought` with the name of the model."""
+        return None if self.thought is None else msgspec.structs.replace(self.thought, by=self.model)
 
 
 # --- a reply in pieces ------------------------------------------------------------------------------------

@@ -60,6 +60,8 @@ def as_read(schema: Schema) -> Schema:
 def _or_nothing(schema: Schema) -> Schema:
     if schema.pop("x-one-or-many", False):
         return {**schema, "anyOf": [{"type": "string"}, *schema["anyOf"]]}
+    if schema.pop("x-number-too", False):
+        return {**schema, "type": ["string", "number", "null"]}
     kind = schema.get("type")
     if "enum" in schema:
         return {**schema, "enum": [*schema["enum"], None]} | ({"type": _with_null(kind)} if kind else {})

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from .chat import ReasoningEffort, ThinkingBudget
 from .errors import InvalidFile
 from .messages import Todos
 from .session_yaml import read_yaml, write_yaml
@@ -67,6 +68,8 @@ class Session(msgspec.Struct, kw_only=True):
     model: str | None = None
     temperature: float | None = None
     top_p: float | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    thinking_budget: ThinkingBudget | None = None
     enabled_tools: str | None = None
     enabled_mcp_servers: str | None = None
     save_session: bool | None = None

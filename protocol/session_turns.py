@@ -6,8 +6,8 @@
     role: system     content: the system prompt; or, once the session was compressed, the summary
 
 A `tool` message holds the calls of a model's turn together with their results; `text` is what the model said beside
-them. With `sequence` they were made one after another. Our own keys (`error`, `signature`, `malformed`, parts of type
-`file`) stand beside Loki's.
+them. With `sequence` they were made one after another. Our own keys (`error`, `signature`, `malformed`, `thought`, and
+parts of type `file`) stand beside Loki's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,21 @@ import binascii
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .chat import AssistantTurn, Content, FilePart, ImagePart, Part, TextPart, ToolCall, ToolTurn, Turn, UserTurn
+import msgspec
+
+from .chat import (
+    AssistantTurn,
+    Content,
+    FilePart,
+    ImagePart,
+    Part,
+    TextPart,
+    Thought,
+    ToolCall,
+    ToolTurn,
+    Turn,
+    UserTurn,
+)
 from .chat import text_of as content_text
 from .session import Session
 
@@ -55,10 +69,11 @@ def messages_of(turns: Iterable[Turn]) -> list[Message]:
             messages.append({"role": "user", "content": _parts(turn.content)})
         elif isinstance(turn, AssistantTurn):
             waiting = {call.id: call for call in turn.tool_calls}
+            thought = {} if turn.thought is None else {"thought": msgspec.to_builtins(turn.thought)}
             if not turn.tool_calls:
-                messages.append({"role": "assistant", "content": turn.text})
+                messages.append({"role": "assistant", "content": turn.text, **thought})
             else:
-                held: Message = {"tool_results": [], "text": turn.text, "sequence": False}
+                held: Message = {"tool_results": [], "text": turn.text, "sequence": False, **thought}
                 messages.append({"role": "tool", "content": held})
         elif (call := waiting.pop(turn.call, None)) is not None:
             messages[-1]["content"]["tool_results"].append(_result(call, turn))
@@ -92,7 +107,7 @@ def _turns(message: Message, index: int) -> Iterator[Turn]:
     if role == "tool" and isinstance(content, dict):
         yield from _calls(content, index)
     elif role == "assistant":
-        yield AssistantTurn(content_text(_content(content)))
+        yield AssistantTurn(content_text(_content(content)), thought=_thought(message.get("thought")))
     elif role in ("user", "system"):
         yield UserTurn(_content(content))
 
@@ -103,13 +118,22 @@ def _calls(content: Message, index: int) -> Iterator[Turn]:
     calls = [_call(each.get("call"), f"call_{index}_{place}") for place, each in enumerate(results)]
     groups = [[place] for place in range(len(calls))] if content.get("sequence") else [list(range(len(calls)))]
     text = str(content.get("text") or "")
+    thought = _thought(content.get("thought"))
     for group in groups:
         if group:
-            yield AssistantTurn(text, tuple(calls[place] for place in group))
-        text = ""
+            yield AssistantTurn(text, tuple(calls[place] for place in group), thought)
+        text, thought = "", None
         for place in group:
             call, result = calls[place], results[place]
             yield ToolTurn(call.id, call.name, _content(result.get("output")), bool(result.get("error")))
+
+
+def _thought(told: Json) -> Thought | None:
+    """What the model had thought; None for nothing, and for what was written by hand and makes no sense."""
+    try:
+        return None if told is None else msgspec.convert(told, Thought)
+    except msgspec.ValidationError:
+        return None
 
 
 def _call(told: Json, id: str) -> ToolCall:

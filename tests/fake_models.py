@@ -36,6 +36,7 @@ class Reply:
     Attributes:
         text: what the model says; sent in pieces of `piece` characters when the client asked for a stream.
         calls: tool calls as (name, arguments); arguments given as str are sent as they are.
+        reasoning: what it thinks first, as far as it shows that; `sealed`: what it does not show, encrypted.
         delay: seconds (of trio's clock) before the first byte.
         status, headers, error: another status than 200 sends a provider-style error with the text `error`.
         drop: close the connection `at once`, after the `headers`, or in the `middle` of the body.
@@ -47,6 +48,7 @@ class Reply:
     text: str = ""
     calls: list[tuple[str, Json]] = field(default_factory=list)
     reasoning: str = ""
+    sealed: str = ""
     delay: float = 0.0
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -408,6 +410,8 @@ def _anthropic_blocks(reply: Reply) -> list[dict[str, Json]]:
     blocks: list[dict[str, Json]] = []
     if reply.reasoning:
         blocks.append({"type": "thinking", "thinking": reply.reasoning, "signature": "sig"})
+    if reply.sealed:
+        blocks.append({"type": "redacted_thinking", "data": reply.sealed})
     if reply.text:
         blocks.append({"type": "text", "text": reply.text})
     for index, (name, arguments) in enumerate(reply.calls):
@@ -442,12 +446,17 @@ def _anthropic_stream(request: Request, reply: Reply) -> Iterator[bytes]:
         elif block["type"] == "text":
             start = {"type": "text", "text": ""}
             text, kind, key = block["text"], "text_delta", "text"
-        else:
+        elif block["type"] == "thinking":
             start = {"type": "thinking", "thinking": "", "signature": ""}
             text, kind, key = block["thinking"], "thinking_delta", "thinking"
+        if block["type"] == "redacted_thinking":
+            start = block
         yield event("content_block_start", index=index, content_block=start)
         for piece in _pieces(text, reply.piece):
             yield event("content_block_delta", index=index, delta={"type": kind, key: piece})
+        if block["type"] == "thinking":
+            signed = {"type": "signature_delta", "signature": block["signature"]}
+            yield event("content_block_delta", index=index, delta=signed)
         yield event("content_block_stop", index=index)
     stop = {"stop_reason": _anthropic_stop(reply), "stop_sequence": None}
     yield event("message_delta", delta=stop, usage={"output_tokens": reply.output_tokens})
@@ -463,7 +472,12 @@ def _ollama(request: Request, reply: Reply, *, streamed: bool) -> Iterator[bytes
     counts = {"prompt_eval_count": reply.input_tokens, "eval_count": reply.output_tokens, "total_duration": 1}
     end = {"done": True, "done_reason": reply.stop or "stop", **counts}
     message: dict[str, Json] = {"role": "assistant", "content": "" if streamed else reply.text}
+    if reply.reasoning and not streamed:
+        message["thinking"] = reply.reasoning
     if streamed:
+        for piece in _pieces(reply.reasoning, reply.piece):
+            line = {**head, "message": {"role": "assistant", "content": "", "thinking": piece}, "done": False}
+            yield _dump(line) + b"\n"
         for piece in _pieces(reply.text, reply.piece):
             line = {**head, "message": {"role": "assistant", "content": piece}, "done": False}
             yield _dump(line) + b"\n"

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 FORGET_WITHIN = 2.0
 
-_SAMPLING = ("temperature", "top_p")
+_THINKING = ("reasoning_effort", "thinking_budget")
+_SAMPLING = ("temperature", "top_p", *_THINKING)
 _GOING_ON = ("auto_continue", "max_auto_continues", "inject_todo_instructions", "continuation_prompt")
 
 
@@ -245,8 +246,10 @@ async def _target(root: Root, turn: Turn, request: RunRequest, hooks: Hooks) -> 
 
 
 def sampled(agent: Agent, session: Session) -> Agent:
-    """The agent, with the session's `temperature` and `top_p`."""
+    """The agent, with the session's sampling, and as thoughtful as the session wants it."""
     chosen = {key: value for key in _SAMPLING if (value := getattr(session, key)) is not None}
+    if not chosen.keys().isdisjoint(_THINKING):  # the agent's own is not mixed with it
+        chosen |= {key: getattr(session, key) for key in _THINKING}
     return msgspec.structs.replace(agent, **chosen) if chosen else agent
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Meta
 
+from ..chat import ReasoningEffort, ThinkingBudget
 from ..languages import Language
 from ..mcp.config import ToolMode
 from ..no_effect import no_effect
@@ -30,7 +31,6 @@ AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
 Json = Any
 """A JSON value: str, int, float, bool, None, or lists and string-keyed dicts of them."""
 
-NO_EFFORT = no_effect("models are not asked for it yet")
 NO_SKILLS = no_effect("there are no skills here yet")
 NO_JOBS = no_effect("there are no background jobs here yet")
 NO_SPAWNING = no_effect("llm nodes can't spawn agents")
@@ -146,7 +146,8 @@ class LlmNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     model: str | None = None
     temperature: float | None = None
     top_p: float | None = None
-    reasoning_effort: Annotated[str | None, NO_EFFORT] = None
+    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="How much models think first.")] = None
+    thinking_budget: Annotated[ThinkingBudget | None, Meta(description="The same in tokens.")] = None
     skills_enabled: Annotated[bool | None, NO_SKILLS] = None
     enabled_skills: Annotated[tuple[str, ...] | None, NO_SKILLS] = None
     max_attempts: Annotated[AtLeastOne, Meta(description="Tries on transient errors.")] = 1
@@ -258,7 +259,8 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     model: Annotated[str | None, Meta(description="Default model of llm nodes, `client:model`.")] = None
     temperature: float | None = None
     top_p: float | None = None
-    reasoning_effort: Annotated[str | None, NO_EFFORT] = None
+    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="How much models think first.")] = None
+    thinking_budget: Annotated[ThinkingBudget | None, Meta(description="The same in tokens.")] = None
     global_tools: Annotated[tuple[str, ...], Meta(description="The tools that llm nodes may list.")] = ()
     permissions: Annotated[
         Permissions,

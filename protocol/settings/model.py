@@ -24,6 +24,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from ..chat import ReasoningEffort, ThinkingBudget
 from ..languages import Language
 from ..mcp.config import PoolSettings, ToolMode
 from ..permissions import Permissions
@@ -79,6 +80,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         max_concurrency: requests to this model that may be under way at once; None for any number.
         requests_per_minute, tokens_per_minute: what the provider allows; None for what its replies tell.
         idle_timeout: `model_idle_timeout` of this model.
+        reasoning_effort, thinking_budget: how much it thinks before it answers, as a level or in tokens.
         cache: `cache` of this model.
         max_batch_size, max_tokens_per_chunk: of an embedding model: texts in a request, and tokens in a text.
         default_chunk_size: of an embedding model: the size of chunks where none is given, in characters.
@@ -104,6 +106,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     requests_per_minute: Annotated[float, Meta(gt=0)] | None = None
     tokens_per_minute: Annotated[float, Meta(gt=0)] | None = None
     idle_timeout: Annotated[float, Meta(ge=0)] | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    thinking_budget: ThinkingBudget | None = None
     cache: Cache | None = None
     max_batch_size: int | None = None
     max_tokens_per_chunk: int | None = None
@@ -158,6 +162,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         cache: whether providers keep what requests have in common: `auto`, `off`, or for `5m` or `1h`.
         user_agent: of every request to a model; `auto` for our name and version.
         max_output_tokens: bound of every reply, unless the request has its own.
+        reasoning_effort, thinking_budget: how much models think that are not told otherwise, if they can.
         permissions: what tools may do without asking.
         enabled_tools: tools of agents that have no file: names and aliases, or `all`.
         visible_tools: the only global tools there are; None for all.
@@ -184,6 +189,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     temperature: float | None = None
     top_p: float | None = None
     max_output_tokens: int | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    thinking_budget: ThinkingBudget | None = None
     stream: bool = True
     dry_run: bool = False
     cache: Cache = "auto"

@@ -147,7 +147,7 @@ def test_a_new_key_that_nothing_reads_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["skills_enabled: true", "enabled_skills: [a]", "memory: true", "reasoning_effort: low"]
+    "line", ["skills_enabled: true", "enabled_skills: [a]", "memory: true", "inject_skill_instructions: true"]
 )
 def test_a_key_without_effect_is_told_with_its_line(line: str) -> None:
     _, (problem,) = read_agent(f"name: a\n{line}\n", "config.yaml")

@@ -14,6 +14,7 @@ from callboard.protocol.chat import (
     FilePart,
     ImagePart,
     TextPart,
+    Thought,
     ToolCall,
     ToolTurn,
     Turn,
@@ -100,11 +101,17 @@ def test_any_conversation_survives_the_file(said: list[Any]) -> None:
         turns.append(UserTurn(asked))
         if made:
             played = [ToolCall(id=f"{index}-{n}", name=each[0], arguments=each[1]) for n, each in enumerate(made)]
-            turns.append(AssistantTurn(answered, tuple(played)))
+            thought = Thought(by="c:m", form="f", data=[{"signature": asked}, 3, None, made[0][1]]) if asked else None
+            turns.append(AssistantTurn(answered, tuple(played), thought))
             turns += [ToolTurn(call.id, call.name, each[2], each[3]) for call, each in zip(played, made, strict=True)]
-        turns.append(AssistantTurn(answered))
+        turns.append(AssistantTurn(answered, thought=Thought(by="c:m", form="f", data=[{}]) if made else None))
     text = write_session(Session(messages=messages_of(turns)))
     assert turns_of(read_session(text, "f")) == turns
+
+
+def test_thinking_that_makes_no_sense_is_left_out_and_no_part_of_what_was_said() -> None:
+    messages = [{"role": "assistant", "content": "hi", "thought": thought} for thought in (5, {"by": 1}, {"form": "f"})]
+    assert turns_of(Session(messages=messages)) == [AssistantTurn("hi")] * 3
 
 
 @settings(deadline=None, max_examples=60)

@@ -312,6 +312,8 @@ class _Agent:
             system=system,
             temperature=agent.temperature,
             top_p=agent.top_p,
+            reasoning_effort=agent.reasoning_effort,
+            thinking_budget=agent.thinking_budget,
         )
         return Conversation(
             context,

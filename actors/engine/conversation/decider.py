@@ -278,7 +278,7 @@ class ConversationDecider:
             record.texts.append(text)
             self._said.append(text)
         calls = tame(reply.tool_calls)
-        self.messages.append(AssistantTurn(text, calls))
+        self.messages.append(AssistantTurn(text, calls, reply.thought_by))
         self._after_calls = False
         if self._compaction is not None:
             self._compaction.count(reply.usage, self.messages)

@@ -71,6 +71,8 @@ def compile_graph(
         model=graph.model or "",
         temperature=graph.temperature,
         top_p=graph.top_p,
+        reasoning_effort=graph.reasoning_effort,
+        thinking_budget=graph.thinking_budget,
         values=dict(values),
         max_depth=graph.max_agent_depth,
         tools=tools or {},

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ....protocol.chat import ReasoningEffort
 from ....protocol.errors import CallboardError
 from ....protocol.graph.model import AnyNode, Raw, Settings
 from ....protocol.permissions import Permissions
@@ -85,6 +86,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     temperature: float | None = None
     top_p: float | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    thinking_budget: int | None = None
     values: dict[str, str] = {}
     """The variables' values; scripts see them as LLM_AGENT_VAR_<NAME>."""
     max_depth: int | None = None

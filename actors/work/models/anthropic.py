@@ -3,8 +3,8 @@
     POST {api_base}/messages
 
 A response schema is asked for as a tool that must be called, since that works with every Claude model; its
-input is the reply's text. With other tools in the request that is not possible, and the schema is left to the
-prompt.
+input is the reply's text. With other tools in the request, or if the model is asked to think, that is not possible, and
+the schema is left to the prompt. How it thinks: see `reasoning.claude`; what it has thought goes back as it came.
 
 What is the same in the next request is cached at this provider up to marked blocks, four at most, if they are asked
 for. We mark the end of what never changes (tools and system prompt), the end of the conversation, and where it ended in
@@ -37,6 +37,7 @@ from .codec import (
     given,
     read,
 )
+from .reasoning import claude, woven
 
 Json = Any
 
@@ -46,6 +47,11 @@ VERSION = "2023-06-01"
 
 MAX_TOKENS = 4096
 """Bound of a reply when the request has none: this provider insists on one."""
+
+FORM = "anthropic"
+"""Name of the format in which thinking is kept: blocks of the types below, as they came."""
+
+_THOUGHTS = ("thinking", "redacted_thinking")
 
 ANSWER = "structured_answer"
 """Name of the tool that stands for a response schema."""
@@ -65,12 +71,8 @@ class AnthropicCodec:
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """The request as a message."""
-        tools, choice = request.tools, request.tool_choice
-        unwrap = answers_by_tool(request)
-        if unwrap:
-            choice = ANSWER
-            tools = (chat.Tool(name=ANSWER, description="Give the answer.", parameters=request.response_schema or {}),)
-        messages = list(_messages(request.messages))
+        tools, choice, thinks, unwrap = offer(request, model)
+        messages = list(_messages(request.messages, request.model))
         declared = [_tool(tool) for tool in tools]
         system: Json = request.system or None
         if caches(self._cache, request):
@@ -82,13 +84,15 @@ class AnthropicCodec:
             for message in messages[-1:-4:-2]:
                 _mark_end(message, mark)
         body = given(
-            max_tokens=request.max_tokens or MAX_TOKENS,
+            max_tokens=request.max_tokens or MAX_TOKENS + thinks.room,
             messages=messages,
             system=system,
             tools=declared or None,
             tool_choice=_choice(choice) if tools else None,
-            temperature=request.temperature,
-            top_p=request.top_p,
+            temperature=request.temperature if thinks.samples else None,
+            top_p=request.top_p if thinks.samples else None,
+            thinking=thinks.thinking,
+            output_config=thinks.effort and {"effort": thinks.effort},
             stop_sequences=request.stop or None,
             stream=stream or None,
         )
@@ -107,10 +111,14 @@ class AnthropicCodec:
 class AnthropicReader(StreamReader):
     """Reads the events of one streamed message. `unwrap`: the tool that stands for a schema is the text."""
 
+    form = FORM
+
     def __init__(self, *, unwrap: bool) -> None:
         super().__init__()
         self._unwrap = unwrap
         self._usage = _Usage()
+        self._thinking: dict[str, Json] = {}
+        self._thought: list[str] = []
 
     def take(self, data: str) -> Iterator[chat.Delta]:
         """The pieces in one event."""
@@ -131,7 +139,12 @@ class AnthropicReader(StreamReader):
             case "message_start":
                 self._count(event.message.usage if event.message else None)
             case "content_block_start" if event.content_block is not None:
+                self._thinking = _kept(self.builder, event.content_block)
+                self._thought = [event.content_block.thinking]
                 yield from _begun(self.builder, event.index, event.content_block)
+            case "content_block_stop" if "thinking" in self._thinking:
+                self._thinking["thinking"] = "".join(self._thought)
+                self._thinking = {}
             case "content_block_delta":
                 yield from self._more(event.index, event.delta)
             case "message_delta":
@@ -142,12 +155,16 @@ class AnthropicReader(StreamReader):
             case "error":
                 error = event.error or _Error()
                 raise UpstreamError(error.message)
-            case _:  # `ping`, `content_block_stop`, and kinds to come
+            case _:  # `ping`, and kinds to come
                 pass
 
     def _more(self, index: int, delta: _Delta) -> Iterator[chat.Delta]:
         yield from self.builder.text(delta.text)
-        yield from self.builder.reasoning(delta.thinking)
+        if delta.thinking:
+            self._thought.append(delta.thinking)
+            yield from self.builder.reasoning(delta.thinking)
+        if delta.signature and "signature" in self._thinking:
+            self._thinking["signature"] += delta.signature
         if delta.partial_json:
             yield from self.builder.call(index, arguments=delta.partial_json)
 
@@ -160,15 +177,35 @@ class AnthropicReader(StreamReader):
                     setattr(self._usage, name, value)
 
 
-def answers_by_tool(request: chat.ChatRequest) -> bool:
-    schema = request.response_schema
-    return schema is not None and not request.tools and schema.get("type") == "object"
+def offer(request: chat.ChatRequest, model: str) -> tuple[tuple[chat.Tool, ...], str, claude.Plan, bool]:
+    """The tools that are offered, which of them is to be called, how the model thinks, and whether one is the answer.
+
+    A schema becomes a tool that must be called, unless the model thinks, which excludes that: then it is left to the
+    prompt. A model that can't be forced has nothing else to choose from.
+    """
+    tools, choice, schema = request.tools, request.tool_choice, request.response_schema
+    thinks = claude.plan(request, model, forced=bool(tools) and choice not in ("auto", "none"))
+    unwrap = schema is not None and not tools and schema.get("type") == "object"
+    if unwrap:
+        asked = request.reasoning_effort is not None or bool(request.thinking_budget)
+        thinks = thinks if thinks.on and asked else claude.plan(request, model, forced=True)
+        unwrap = not thinks.on
+    if unwrap:
+        return (
+            (chat.Tool(name=ANSWER, description="Give the answer.", parameters=schema or {}),),
+            ANSWER,
+            thinks,
+            True,
+        )
+    if not thinks.forces and choice not in ("auto", "none"):
+        tools, choice = tuple(tool for tool in tools if tool.name == choice) or tools, "auto"
+    return tools, choice, thinks, False
 
 
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _messages(turns: tuple[chat.Turn, ...]) -> Iterator[Json]:
+def _messages(turns: tuple[chat.Turn, ...], model: str) -> Iterator[Json]:
     """The turns as messages; the results of parallel tool calls belong into one message of the user, who begins."""
     if turns and isinstance(turns[0], chat.AssistantTurn):
         yield {"role": "user", "content": EARLIER}
@@ -183,7 +220,7 @@ def _messages(turns: tuple[chat.Turn, ...]) -> Iterator[Json]:
         if isinstance(turn, chat.UserTurn):
             yield {"role": "user", "content": blocks(turn.content, _part) or NOTHING}
         else:
-            yield {"role": "assistant", "content": list(_blocks(turn))}
+            yield {"role": "assistant", "content": list(_blocks(turn, model))}
     if results:
         yield {"role": "user", "content": results}
 
@@ -193,16 +230,19 @@ def _mark_end(message: Json, mark: Json) -> None:
     content = message["content"]
     if isinstance(content, str):
         message["content"] = content = [{"type": "text", "text": content}]
-    if content:
+    if content and content[-1]["type"] not in _THOUGHTS:  # which can't be marked
         content[-1] = {**content[-1], "cache_control": mark}
 
 
-def _blocks(turn: chat.AssistantTurn) -> Iterator[Json]:
-    if turn.text:
-        yield {"type": "text", "text": turn.text}
-    for call in turn.tool_calls:
-        given_to = {"malformed": call.malformed} if call.malformed else call.arguments
-        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": given_to}
+def _blocks(turn: chat.AssistantTurn, model: str) -> Iterator[Json]:
+    for piece in woven.sent(turn, model, FORM):
+        if isinstance(piece, str):
+            yield {"type": "text", "text": piece}
+        elif isinstance(piece, chat.ToolCall):
+            given_to = {"malformed": piece.malformed} if piece.malformed else piece.arguments
+            yield {"type": "tool_use", "id": piece.id, "name": piece.name, "input": given_to}
+        elif piece[0].get("type") in _THOUGHTS and (piece[0].get("signature") or piece[0].get("data")):
+            yield piece[0]
 
 
 def _result(turn: chat.ToolTurn) -> Json:
@@ -263,6 +303,8 @@ class _Block(msgspec.Struct):
     type: str
     text: str = ""
     thinking: str = ""
+    signature: str = ""
+    data: str = ""
     id: str = ""
     name: str = ""
     input: Json = {}
@@ -271,6 +313,7 @@ class _Block(msgspec.Struct):
 class _Delta(msgspec.Struct):
     text: str = ""
     thinking: str = ""
+    signature: str = ""
     partial_json: str = ""
     stop_reason: str | None = None
 
@@ -322,8 +365,9 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
     message = read(_decode_message, body)
     if message.error is not None:
         raise ModelError(message.error.message)
-    builder = ReplyBuilder()
+    builder = ReplyBuilder(FORM)
     for index, block in enumerate(message.content):
+        _kept(builder, block)
         list(_begun(builder, index, block))
         if block.input:
             list(builder.call(index, arguments=msgspec.json.encode(block.input).decode()))
@@ -331,6 +375,18 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
     builder.usage = _usage(message.usage)
     reply = builder.build()
     return unwrapped(reply) if unwrap else reply
+
+
+def _kept(builder: ReplyBuilder, block: _Block) -> dict[str, Json]:
+    """The block, if it is one of thinking, which goes back as it came; in a stream it is filled later."""
+    if block.type == "thinking":
+        found: dict[str, Json] = {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
+    elif block.type == "redacted_thinking":
+        found = {"type": "redacted_thinking", "data": block.data}
+    else:
+        return {}
+    builder.thought(found)
+    return found
 
 
 def _begun(builder: ReplyBuilder, index: int, block: _Block) -> Iterator[chat.Delta]:

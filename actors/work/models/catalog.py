@@ -195,7 +195,7 @@ class Catalog:
             if door.identity is not None:
                 target = msgspec.structs.replace(target, renew=door.identity.renew)
         else:
-            codec = codec_of(client.type, own=api_base == openai.DEFAULT_BASE, cache=cache)
+            codec = codec_of(client.type, own=api_base == openai.DEFAULT_BASE, cache=cache, base=api_base)
         return msgspec.structs.replace(
             target,
             model=entry,

@@ -17,6 +17,7 @@ from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.json_values import UNREADABLE, decode_mended
 from ....protocol.settings.model import Cache
 from ...io.http.sse import SseParser
+from .reasoning.woven import Weaver
 
 if TYPE_CHECKING:
     import httpx
@@ -68,19 +69,27 @@ class Codec(Protocol):
 
 
 class ReplyBuilder:
-    """Puts a reply together from its pieces, in whatever order a provider sends them."""
+    """Puts a reply together from its pieces, in whatever order a provider sends them.
 
-    def __init__(self) -> None:
+    Args:
+        form: the format that blocks of thinking are in.
+    """
+
+    def __init__(self, form: str = "") -> None:
+        self._form = form
+        self._woven: Weaver | None = None  # until there is something to keep
         self.stop: chat.StopReason | None = None
         self.usage = chat.TokenUsage()
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, _CallInPieces] = {}
 
-    def text(self, piece: str) -> Iterator[chat.Delta]:
-        """More text; the empty string is nothing."""
+    def text(self, piece: str, *, woven: bool = True) -> Iterator[chat.Delta]:
+        """More text; the empty string is nothing. `woven`: it is outside of all blocks of thinking."""
         if piece:
             self._text.append(piece)
+            if woven and self._woven is not None:
+                self._woven.text(piece)
             yield chat.TextDelta(piece)
 
     def reasoning(self, piece: str) -> Iterator[chat.Delta]:
@@ -89,11 +98,21 @@ class ReplyBuilder:
             self._reasoning.append(piece)
             yield chat.ReasoningDelta(piece)
 
+    def thought(self, block: dict[str, Json]) -> None:
+        """A block of thinking that the provider wants to see again, at this place. It may be filled until the end."""
+        if self._woven is None:
+            self._woven = Weaver(text=sum(map(len, self._text)), calls=len(self._calls))
+        self._woven.block(block)
+
     def call(
         self, index: int, *, id: str = "", name: str = "", arguments: str = "", signature: str = ""
     ) -> Iterator[chat.Delta]:
         """More of tool call number `index`."""
-        call = self._calls.setdefault(index, _CallInPieces())
+        call = self._calls.get(index)
+        if call is None:
+            call = self._calls[index] = _CallInPieces()
+            if self._woven is not None:
+                self._woven.call()
         call.id = call.id or id
         call.name = call.name or name
         call.signature = call.signature or signature
@@ -111,6 +130,7 @@ class ReplyBuilder:
         return chat.ChatReply(
             text="".join(self._text),
             reasoning="".join(self._reasoning),
+            thought=None if self._woven is None else self._woven.thought(self._form),
             tool_calls=tool_calls,
             stop=self.stop or ("tools" if tool_calls else "end"),
             usage=self.usage,
@@ -128,12 +148,15 @@ class StreamReader:
     """Reads one streamed reply: feed it bytes as they come, then ask for the whole.
 
     Attributes:
+        form: the format of thinking that is kept.
         builder: the reply so far.
         ended: whether the stream has said that the reply is complete.
     """
 
+    form = ""
+
     def __init__(self) -> None:
-        self.builder = ReplyBuilder()
+        self.builder = ReplyBuilder(self.form)
         self.ended = False
         self._events = SseParser()
 

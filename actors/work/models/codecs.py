@@ -7,8 +7,8 @@ from . import anthropic, gemini, ollama, openai, providers
 from .codec import Codec
 
 
-def codec_of(kind: str, *, own: bool, cache: Cache) -> Codec:
-    """The codec for a type of clients that need no more than a key. `own`: it is OpenAI itself."""
+def codec_of(kind: str, *, own: bool, cache: Cache, base: str) -> Codec:
+    """The codec for a type of clients that need no more than a key, at `base`. `own`: it is OpenAI itself."""
     match providers.BUILT_IN.get(kind, kind):
         case "claude":
             return anthropic.AnthropicCodec(cache=cache)
@@ -21,4 +21,4 @@ def codec_of(kind: str, *, own: bool, cache: Cache) -> Codec:
         case "ollama":
             return ollama.OllamaCodec()
         case _:
-            return openai.OpenAiCodec(own=own, cache=cache)
+            return openai.OpenAiCodec(own=own, cache=cache, base=base)

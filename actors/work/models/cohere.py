@@ -20,6 +20,7 @@ import msgspec
 from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
 from . import codec
+from .reasoning import effort
 
 Json = Any
 
@@ -49,6 +50,7 @@ class CohereCodec:
             p=request.top_p,
             max_tokens=request.max_tokens,
             stop_sequences=request.stop or None,
+            thinking=_thinking(request),
         )
         body["stream"] = stream
         return codec.Outgoing("/chat", msgspec.json.encode({**request.extra, **body}), _decoded, CohereReader)
@@ -87,6 +89,14 @@ class CohereReader(codec.StreamReader):
 
 _CHOICES = {"auto": None, "none": "NONE"}
 """By what the request says; everything else has to be called."""
+
+
+def _thinking(request: chat.ChatRequest) -> Json:
+    """There are no levels here: one is a budget, and no budget at all is what the model wants."""
+    tokens = effort.budget(request)
+    if tokens is None:
+        return None
+    return {"type": "enabled", "token_budget": tokens} if tokens else {"type": "disabled"}
 
 
 def _offered(request: chat.ChatRequest) -> Sequence[chat.Tool]:

@@ -4,12 +4,15 @@
     POST {api_base}/models/{model}:streamGenerateContent?alt=sse
 
 Its calls of tools have no ids: a result is paired with its call by name and order, so the results of one turn go back
-together. A model that thinks signs its calls, and wants to see the signature again (`ToolCall.signature`).
+together. A model that thinks signs its calls and perhaps its texts, and wants to see the signatures again where they
+were (`ToolCall.signature`, `Thought`); from Gemini 3 on it refuses a call without one, unless that is said to come from
+elsewhere. How much it thinks is a number of tokens up to 2.5 (`thinkingBudget`), a level afterwards (`thinkingLevel`).
+https://ai.google.dev/gemini-api/docs/thought-signatures
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
@@ -18,10 +21,17 @@ import msgspec
 from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
 from . import codec
+from .reasoning import effort, families, woven
 
 Json = Any
 
 DEFAULT_BASE = "https://generativelanguage.googleapis.com/v1beta"
+
+FORM = "gemini"
+"""Name of the format in which thinking is kept: signatures of texts."""
+
+_FROM_ELSEWHERE = "skip_thought_signature_validator"
+"""Signature of a call that another model made."""
 
 _READABLE = ("application/pdf",)
 """Types of files, beside pictures, sound and films, that it reads as they are."""
@@ -38,7 +48,7 @@ class GeminiCodec:
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """The request as contents to go on with."""
-        body: dict[str, Json] = {"contents": list(_contents(request.messages))}
+        body: dict[str, Json] = {"contents": list(_contents(request, model))}
         if request.system:
             body["systemInstruction"] = {"parts": [{"text": request.system}]}
         if request.tools:
@@ -53,6 +63,8 @@ class GeminiCodec:
         )
         if request.response_schema is not None:
             options |= {"responseMimeType": "application/json", "responseJsonSchema": request.response_schema}
+        if (thinking := _thinking(request, model)) is not None:
+            options["thinkingConfig"] = thinking
         own = request.extra.get("generationConfig")
         if options or own:
             body["generationConfig"] = {**own, **options} if isinstance(own, dict) else options
@@ -63,6 +75,8 @@ class GeminiCodec:
 
 class GeminiReader(codec.StreamReader):
     """Reads the chunks of one streamed answer, each of which looks like a whole one."""
+
+    form = FORM
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,13 +123,39 @@ class GeminiReader(codec.StreamReader):
         elif part.thought:
             yield from self.builder.reasoning(part.text or "")
         else:
-            yield from self.builder.text(part.text or "")
+            text = part.text or ""
+            if part.thought_signature:
+                self.builder.thought({woven.TEXT: len(text), "thoughtSignature": part.thought_signature})
+                yield from self.builder.text(text, woven=False)
+            else:
+                yield from self.builder.text(text)
 
 
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _contents(turns: Sequence[chat.Turn]) -> Iterator[Json]:
+def _thinking(request: chat.ChatRequest, model: str) -> Json:
+    """A level and a number of tokens exclude each other; whoever wants it to think wants to see what it thinks."""
+    level, tokens = effort.level(request), effort.budget(request)
+    if level is None or tokens is None:
+        return None
+    if level == "none":
+        return {"thinkingBudget": 0}
+    known = families.gemini(model)
+    if known is not None and known.version >= (3, 0) and request.thinking_budget is None:
+        return {"thinkingLevel": {"xhigh": "high", "max": "high"}.get(level, level), "includeThoughts": True}
+    least, most = _BUDGETS.get(known.size if known is not None else "", (0, tokens))
+    return {"thinkingBudget": min(max(tokens, least), most), "includeThoughts": True}
+
+
+_BUDGETS = {"pro": (128, 32768), "flash": (0, 24576), "flash-lite": (512, 24576)}
+"""The least and the most that models of that size take."""
+
+
+def _contents(request: chat.ChatRequest, model: str) -> Iterator[Json]:
+    turns = request.messages
+    known = families.gemini(model)
+    strict = known is not None and known.version >= (3, 0)
     if turns and isinstance(turns[0], chat.AssistantTurn):
         yield {"role": "user", "parts": [{"text": codec.EARLIER}]}
     for are_results, together in groupby(turns, lambda turn: isinstance(turn, chat.ToolTurn)):
@@ -129,7 +169,7 @@ def _contents(turns: Sequence[chat.Turn]) -> Iterator[Json]:
                 parts = [_part(part) for part in chat.parts_of(turn.content)]
                 yield {"role": "user", "parts": parts or [{"text": codec.NOTHING}]}
             elif isinstance(turn, chat.AssistantTurn):
-                yield {"role": "model", "parts": list(_said_before(turn)) or [{"text": ""}]}
+                yield {"role": "model", "parts": list(_said_before(turn, request.model, strict)) or [{"text": ""}]}
 
 
 def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
@@ -146,14 +186,19 @@ def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
             return {"text": codec.file_as_text(part)}
 
 
-def _said_before(turn: chat.AssistantTurn) -> Iterator[Json]:
-    if turn.text:
-        yield {"text": turn.text}
-    for call in turn.tool_calls:
-        part: dict[str, Json] = {"functionCall": {"name": call.name, "args": call.arguments}}
-        if call.signature:
-            part["thoughtSignature"] = call.signature
-        yield part
+def _said_before(turn: chat.AssistantTurn, model: str, strict: bool) -> Iterator[Json]:
+    signed = any(call.signature for call in turn.tool_calls)
+    for piece in woven.sent(turn, model, FORM):
+        if isinstance(piece, str):
+            yield {"text": piece}
+        elif isinstance(piece, chat.ToolCall):
+            part: dict[str, Json] = {"functionCall": {"name": piece.name, "args": piece.arguments}}
+            if piece.signature or (strict and not signed):
+                part["thoughtSignature"] = piece.signature or _FROM_ELSEWHERE
+                signed = True
+            yield part
+        elif isinstance(piece[0].get("thoughtSignature"), str):
+            yield {"text": piece[1], "thoughtSignature": piece[0]["thoughtSignature"]}
 
 
 def _result(turn: chat.ToolTurn) -> Json:

@@ -16,10 +16,14 @@ from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
 from ...io.http.sse import MAX_EVENT
 from . import codec
+from .reasoning import effort, woven
 
 Json = Any
 
 DEFAULT_BASE = "http://localhost:11434"
+
+FORM = "ollama"
+"""Name of the format in which thinking is kept: one object with the text as `thinking`."""
 
 
 class OllamaCodec:
@@ -34,11 +38,14 @@ class OllamaCodec:
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """The request as a chat."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
-        messages.extend(_message(turn) for turn in request.messages)
+        messages.extend(_message(turn, request.model) for turn in request.messages)
         body: dict[str, Json] = {"model": model, "messages": messages, "stream": stream}
         if request.tools and request.tool_choice != "none":
             offered = [tool for tool in request.tools if request.tool_choice in ("auto", "required", tool.name)]
             body["tools"] = [codec.function_of(tool) for tool in offered]
+        level = effort.level(request)
+        if level is not None:
+            body["think"] = _think(level, model)
         if request.response_schema is not None:
             body["format"] = request.response_schema
         options = codec.given(
@@ -56,8 +63,11 @@ class OllamaCodec:
 class OllamaReader(codec.StreamReader):
     """Reads the lines of one streamed reply; the last of them says that it is done."""
 
+    form = FORM
+
     def __init__(self) -> None:
         super().__init__()
+        self._thought: list[str] = []
         self._rest = bytearray()
         self._calls = 0
 
@@ -82,7 +92,9 @@ class OllamaReader(codec.StreamReader):
         said = codec.read(_decode_line, line)
         if said.error:
             raise UpstreamError(said.error)
-        yield from self.builder.reasoning(said.message.thinking or "")
+        if said.message.thinking:
+            self._thought.append(said.message.thinking)
+            yield from self.builder.reasoning(said.message.thinking)
         yield from self.builder.text(said.message.content or "")
         for call in said.message.tool_calls or ():
             arguments = msgspec.json.encode(call.function.arguments).decode()
@@ -90,6 +102,8 @@ class OllamaReader(codec.StreamReader):
             self._calls += 1
         if said.done:
             self.ended = True
+            if self._thought and self._calls:  # after a tool's result it goes on with what it thought
+                self.builder.thought({"thinking": "".join(self._thought)})
             self.builder.stop = "tools" if self._calls else _STOPS.get(said.done_reason or "", "end")
             self.builder.usage = chat.TokenUsage(
                 input_tokens=said.prompt_eval_count or 0, output_tokens=said.eval_count or 0
@@ -99,12 +113,22 @@ class OllamaReader(codec.StreamReader):
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _message(turn: chat.Turn) -> Json:
+def _think(level: chat.ReasoningEffort, model: str) -> Json:
+    """Whether it thinks; gpt-oss alone has levels, and can't do without."""
+    if "gpt-oss" not in model:
+        return level != "none"
+    return {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}.get(level, level)
+
+
+def _message(turn: chat.Turn, model: str) -> Json:
     match turn:
         case chat.UserTurn():
             return {"role": "user", **_content(turn.content)}
         case chat.AssistantTurn():
             message: dict[str, Json] = {"role": "assistant", "content": turn.text}
+            for block in woven.blocks(turn, model, FORM):
+                if isinstance(block, dict) and isinstance(block.get("thinking"), str):
+                    message["thinking"] = block["thinking"]
             if turn.tool_calls:
                 message["tool_calls"] = [
                     {"function": {"name": call.name, "arguments": call.arguments}} for call in turn.tool_calls

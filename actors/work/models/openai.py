@@ -4,6 +4,10 @@
 
 Types `openai` and `openai-compatible` differ in what the request calls the bound of the reply: OpenAI itself
 wants `max_completion_tokens`, the others know `max_tokens`.
+
+How much a model thinks is `reasoning_effort`; OpenRouter and DeepSeek have words of their own, told by the base URL.
+What it has thought OpenAI never shows here. Others do, in one of three fields, and get the same field back: DeepSeek
+refuses a history in which calls come without it.
 """
 
 from __future__ import annotations
@@ -19,19 +23,27 @@ from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
 from . import codec
+from .reasoning import effort, families, woven
 
 Json = Any
 
 DEFAULT_BASE = "https://api.openai.com/v1"
 DEFAULT_MODEL = "gpt-4o-mini"
 
+FORM = "chat"
+"""Name of the format in which thinking is kept: the fields of a message that had it."""
+
+_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
+
 
 class OpenAiCodec:
-    """Translates for OpenAI (`own=True`) or for a server that is compatible with it."""
+    """Translates for OpenAI (`own=True`) or for a server that is compatible with it, at `base`."""
 
     streams_tools = True
 
-    def __init__(self, *, own: bool, cache: Cache = "auto") -> None:
+    def __init__(self, *, own: bool, cache: Cache = "auto", base: str = "") -> None:
+        self._own = own
+        self._dialect = next((name for name in _DIALECTS if name in base), "")
         self._limit_key = "max_completion_tokens" if own else "max_tokens"
         self._cache: Cache = cache if own else "off"  # others may not know the key
 
@@ -42,7 +54,8 @@ class OpenAiCodec:
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """The request as a chat completion."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
-        messages.extend(_messages(request.messages))
+        messages.extend(_messages(request.messages, request.model))
+        samples = not self._own or families.openai_samples(model, effort.level(request))
         schema = request.response_schema
         body = codec.given(
             model=model,
@@ -50,8 +63,9 @@ class OpenAiCodec:
             tools=[codec.function_of(tool) for tool in request.tools] or None,
             tool_choice=_choice(request.tool_choice) if request.tools else None,
             response_format=None if schema is None else response_format(schema),
-            temperature=request.temperature,
-            top_p=request.top_p,
+            temperature=request.temperature if samples else None,
+            top_p=request.top_p if samples else None,
+            **_effort(request, self._dialect),
             stop=request.stop or None,
             **{self._limit_key: request.max_tokens},
         )
@@ -70,6 +84,17 @@ class OpenAiReader(codec.StreamReader):
     Its end is `[DONE]`, or a finish reason where a server sends no `[DONE]`.
     """
 
+    form = FORM
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thought = _Thought()
+
+    def finish(self) -> chat.ChatReply:
+        """The whole reply."""
+        self._thought.into(self.builder)
+        return super().finish()
+
     def take(self, data: str) -> Iterator[chat.Delta]:
         """The pieces in one chunk."""
         if data == "[DONE]":
@@ -82,6 +107,7 @@ class OpenAiReader(codec.StreamReader):
             self.builder.usage = _usage(chunk.usage)
         for choice in chunk.choices:
             if choice.index == 0:
+                self._thought.add(choice.delta)
                 yield from _said(self.builder, choice.delta)
                 if choice.finish_reason:
                     self.ended = True
@@ -91,12 +117,29 @@ class OpenAiReader(codec.StreamReader):
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _messages(turns: Sequence[chat.Turn]) -> Iterator[Json]:
+_DIALECTS = ("openrouter.ai", "api.deepseek.com")
+"""Hosts that have words of their own for how much a model thinks."""
+
+
+def _effort(request: chat.ChatRequest, dialect: str) -> dict[str, Json]:
+    if request.reasoning_effort is None and request.thinking_budget is None:
+        return {}
+    level = effort.level(request)
+    if dialect == "openrouter.ai":
+        tokens = request.thinking_budget if request.reasoning_effort is None else None
+        return {"reasoning": {"max_tokens": tokens} if tokens else {"effort": level}}
+    if dialect == "api.deepseek.com":
+        thinks = {"thinking": {"type": "disabled" if level == "none" else "enabled"}}
+        return thinks if level == "none" else {**thinks, "reasoning_effort": level}
+    return {"reasoning_effort": level}
+
+
+def _messages(turns: Sequence[chat.Turn], model: str) -> Iterator[Json]:
     """The turns as messages. Results are texts here: what is more than that, the user says after the last of them."""
     for are_results, together in groupby(turns, lambda turn: isinstance(turn, chat.ToolTurn)):
         shown: list[Json] = []
         for turn in together:
-            yield _message(turn)
+            yield _message(turn, model)
             if are_results and isinstance(turn, chat.ToolTurn) and (apart := codec.result_apart(turn)[1]):
                 shown += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
         if shown:
@@ -109,12 +152,15 @@ def _prefix(request: chat.ChatRequest) -> str:
     return hashlib.blake2b("\n".join([request.system, *names]).encode(), digest_size=8).hexdigest()
 
 
-def _message(turn: chat.Turn) -> Json:
+def _message(turn: chat.Turn, model: str) -> Json:
     match turn:
         case chat.UserTurn():
             return {"role": "user", "content": codec.blocks(turn.content, _part)}
         case chat.AssistantTurn():
             message: dict[str, Json] = {"role": "assistant", "content": turn.text or None}
+            for block in woven.blocks(turn, model, FORM) if turn.thought is not None else ():
+                if isinstance(block, dict):
+                    message |= {key: value for key, value in block.items() if key in _THOUGHTS}
             if turn.tool_calls:
                 message["tool_calls"] = [
                     {
@@ -194,11 +240,17 @@ class _Call(msgspec.Struct):
     function: _Function = msgspec.field(default_factory=_Function)
 
 
+class _Chunk(msgspec.Struct):
+    text: str = ""
+    thinking: Json = None
+
+
 class _Said(msgspec.Struct):
-    content: str | None = None
+    content: str | list[_Chunk] | None = None  # Mistral's are in pieces if it thinks
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: Json = None
+    reasoning_details: Json = None
     tool_calls: list[_Call] | None = None
 
 
@@ -242,17 +294,65 @@ def _decoded(body: bytes) -> chat.ChatReply:
     if not completion.choices:
         raise ModelError("the answer has no choices")
     choice = completion.choices[0]
-    builder = codec.ReplyBuilder()
+    builder = codec.ReplyBuilder(FORM)
+    thought = _Thought()
+    thought.add(choice.message)
     list(_said(builder, choice.message))
     builder.stop = _STOPS.get(choice.finish_reason or "")
     builder.usage = _usage(completion.usage)
+    thought.into(builder)
     return builder.build()
+
+
+class _Thought:
+    """What a server shows of the thinking, in the field in which it does."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {}
+        self._details: list[dict[str, Json]] = []
+        self._calls = False
+
+    def add(self, said: _Said) -> None:
+        self._calls = self._calls or bool(said.tool_calls)
+        if said.reasoning_content:
+            self._texts.setdefault("reasoning_content", []).append(said.reasoning_content)
+        elif said.reasoning and isinstance(said.reasoning, str):
+            self._texts.setdefault("reasoning", []).append(said.reasoning)
+        for detail in said.reasoning_details if isinstance(said.reasoning_details, list) else ():
+            if isinstance(detail, dict):
+                self._add_detail(detail)
+
+    def _add_detail(self, detail: dict[str, Json]) -> None:
+        """A piece of one that has begun, or a new one."""
+        last = self._details[-1] if self._details else {}
+        if "index" not in detail or any(detail.get(key) != last.get(key) for key in ("index", "type")):
+            self._details.append(dict(detail))
+            return
+        for key, value in detail.items():
+            if key in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(key), str):
+                last[key] += value
+            elif value is not None:
+                last[key] = value
+
+    def into(self, builder: codec.ReplyBuilder) -> None:
+        """Keep it. A text without signatures is wanted again only together with calls."""
+        if self._details:
+            builder.thought({"reasoning_details": self._details})
+        elif self._texts and self._calls:
+            builder.thought({key: "".join(texts) for key, texts in self._texts.items()})
 
 
 def _said(builder: codec.ReplyBuilder, said: _Said) -> Iterator[chat.Delta]:
     reasoning = said.reasoning_content or (said.reasoning if isinstance(said.reasoning, str) else "")
     yield from builder.reasoning(reasoning)
-    yield from builder.text(said.content or said.refusal or "")
+    if isinstance(said.content, list):
+        for chunk in said.content:
+            thought = chunk.thinking if isinstance(chunk.thinking, list) else ()
+            for piece in thought:
+                yield from builder.reasoning(str(piece.get("text") or "") if isinstance(piece, dict) else "")
+            yield from builder.text(chunk.text)
+    else:
+        yield from builder.text(said.content or said.refusal or "")
     for position, call in enumerate(said.tool_calls or ()):
         arguments = call.function.arguments
         if isinstance(arguments, dict):

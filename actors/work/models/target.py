@@ -13,6 +13,7 @@ from ....protocol.settings import ClientSettings, ModelSettings, Settings
 from .allowance import Rules
 from .codec import Codec, with_preface
 from .prices.price import Price
+from .reasoning import effort
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -66,12 +67,19 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """The request with its gaps filled from the settings, and without what this model can't do.
 
         Raises:
-            Unsupported: it holds an image, and the model takes none.
+            Unsupported: it holds an image, and the model takes none; or it asks the model to think, or not to, and that
+                can't be done.
         """
         model = self.model
         if not model.supports_vision and any(_has_image(turn) for turn in request.messages):
             raise Unsupported(f"'{self.id}' takes no images (`supports_vision: false`)")
         changes: dict[str, object] = {}
+        if any(
+            asks.reasoning_effort is not None or asks.thinking_budget is not None for asks in (request, model, settings)
+        ):
+            changes = effort.wanted(request, self.id, self.name, model, settings)
+        if request.model != self.id:
+            changes["model"] = self.id
         for field in ("temperature", "top_p"):
             if getattr(request, field) is None and getattr(settings, field) is not None:
                 changes[field] = getattr(settings, field)

@@ -148,6 +148,8 @@ def _request(job: Job, system: str, prompt: str, schema: dict[str, Any] | None) 
     plan, node = job.plan, job.node
     temperature = getattr(node, "temperature", None)
     top_p = getattr(node, "top_p", None)
+    own = getattr(node, "reasoning_effort", None), getattr(node, "thinking_budget", None)
+    effort, budget = (plan.reasoning_effort, plan.thinking_budget) if own == (None, None) else own
     return ChatRequest(
         model=getattr(node, "model", None) or job.context.model or plan.model,
         messages=(UserTurn(prompt),),
@@ -155,6 +157,8 @@ def _request(job: Job, system: str, prompt: str, schema: dict[str, Any] | None) 
         response_schema=schema,
         temperature=plan.temperature if temperature is None else temperature,
         top_p=plan.top_p if top_p is None else top_p,
+        reasoning_effort=effort,
+        thinking_budget=budget,
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from .....protocol import events as ev
-from .....protocol.chat import ToolCall
+from .....protocol.chat import ReasoningEffort, ToolCall
 from .....protocol.control.bounds import MOST, Json, Name, Object, Objects, Path, Text, Value, Variables
 from .....protocol.errors import UsageError
 from .....protocol.events import Event
@@ -119,6 +119,7 @@ class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     max_tokens: Limit | None = None
     max_completion_tokens: Limit | None = None
+    reasoning_effort: ReasoningEffort | None = None
     stop: Value | Words | None = None
     response_format: Format | None = None
     n: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
@@ -145,10 +146,12 @@ class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
             "temperature": self.temperature,
             "top_p": self.top_p,
             "max_tokens": self.max_completion_tokens or self.max_tokens,
+            "reasoning_effort": self.reasoning_effort,
             "stop": stop or None,
             "response_schema": _schema_of(self.response_format),
         }
-        return {name: value for name, value in wanted.items() if value is not None}
+        found = {name: value for name, value in wanted.items() if value is not None}
+        return found if self.reasoning_effort is None else {**found, "thinking_budget": None}
 
 
 def _schema_of(wanted: Format | None) -> dict[str, Json] | None:

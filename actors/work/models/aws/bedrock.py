@@ -6,7 +6,10 @@
 Turns have to alternate and the user begins, so neighbours of one role become one message. A conversation in which tools
 were called has to declare tools, also where none may be called now. There is no word for `none`: tools stay
 declared if the conversation has calls, and the choice is the model's. A response schema is asked for as a tool that
-must be called, as with Anthropic's own interface, and left to the prompt where there are other tools.
+must be called, as with Anthropic's own interface, and left to the prompt where there are other tools or Claude thinks.
+
+How a model is told to think is its own matter (`additionalModelRequestFields`): known are the words of Claude, Nova and
+OpenAI's open models. What was thought goes back as `reasoningContent`, signed or redacted.
 
 Source: the service model of botocore, `bedrock-runtime/2023-09-30/service-2.json`.
 """
@@ -24,7 +27,8 @@ import msgspec
 from .....protocol import chat
 from .....protocol.errors import ModelError, UpstreamError
 from .. import codec
-from ..anthropic import ANSWER, answers_by_tool, unwrapped
+from ..anthropic import offer, unwrapped
+from ..reasoning import claude, effort, families, woven
 from .event_stream import EventStreamParser, Message
 
 if TYPE_CHECKING:
@@ -34,6 +38,14 @@ if TYPE_CHECKING:
     from .signing import Signer
 
 Json = Any
+
+FORM = "bedrock"
+"""Name of the format in which thinking is kept: the content of `reasoningContent` blocks."""
+
+_THOUGHTS = {"reasoningText", "redactedContent"}
+
+ROOM = 4096
+"""Tokens of a reply, beside what thinking may take, where the request has no bound and Claude is told to think."""
 
 
 class BedrockCodec:
@@ -54,22 +66,21 @@ class BedrockCodec:
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """The request as a conversation."""
-        tools, choice = request.tools, request.tool_choice
-        unwrap = answers_by_tool(request)
-        if unwrap:
-            choice = ANSWER
-            tools = (chat.Tool(name=ANSWER, description="Give the answer.", parameters=request.response_schema or {}),)
+        tools, choice, thinks, unwrap = offer(request, model)
+        if families.claude(model) is None:
+            thinks = claude.Plan()
         options = codec.given(
-            maxTokens=request.max_tokens,
-            temperature=request.temperature,
-            topP=request.top_p,
+            maxTokens=request.max_tokens or (ROOM + thinks.room if thinks.thinking and thinks.on else None),
+            temperature=request.temperature if thinks.samples else None,
+            topP=request.top_p if thinks.samples else None,
             stopSequences=request.stop or None,
         )
         body = codec.given(
-            messages=_messages(request.messages),
+            messages=_messages(request.messages, request.model),
             system=[{"text": request.system}] if request.system else None,
             inferenceConfig=options or None,
             toolConfig=_tools(tools, choice, request.messages),
+            additionalModelRequestFields=_more_fields(request, model, thinks) or None,
         )
         path = f"/model/{quote(model, safe='')}/{'converse-stream' if stream else 'converse'}"
         return codec.Outgoing(
@@ -93,9 +104,12 @@ class BedrockReader(codec.StreamReader):
         unwrap: the tool that stands for a schema is the text.
     """
 
+    form = FORM
+
     def __init__(self, *, unwrap: bool) -> None:
         super().__init__()
         self._unwrap = unwrap
+        self._thinking: tuple[int, dict[str, Json], list[str]] | None = None
         self._messages = EventStreamParser()
         self._said = False
         self._malformed = ""
@@ -112,6 +126,7 @@ class BedrockReader(codec.StreamReader):
 
     def finish(self) -> chat.ChatReply:
         """The whole reply, once `messageStop` has come."""
+        self._thought_ends()
         return _finished(super().finish(), self._malformed, unwrap=self._unwrap)
 
     def _message(self, message: Message) -> Iterator[chat.Delta]:
@@ -135,9 +150,30 @@ class BedrockReader(codec.StreamReader):
     def _more(self, index: int, delta: _Delta) -> Iterator[chat.Delta]:
         yield from self.builder.text(delta.text)
         if delta.reasoning_content is not None:
-            yield from self.builder.reasoning(delta.reasoning_content.text)
+            yield from self._thought(index, delta.reasoning_content)
         if delta.tool_use is not None and delta.tool_use.input:
             yield from self.builder.call(index, arguments=delta.tool_use.input)
+
+    def _thought(self, index: int, more: _Reasoning) -> Iterator[chat.Delta]:
+        if more.redacted_content:
+            self.builder.thought({"redactedContent": more.redacted_content})
+            return
+        if self._thinking is None or self._thinking[0] != index:
+            self._thought_ends()
+            block: dict[str, Json] = {"reasoningText": {"text": ""}}
+            self.builder.thought(block)
+            self._thinking = (index, block, [])
+        _, block, pieces = self._thinking
+        pieces.append(more.text)
+        if more.signature:
+            block["reasoningText"]["signature"] = block["reasoningText"].get("signature", "") + more.signature
+        yield from self.builder.reasoning(more.text)
+
+    def _thought_ends(self) -> None:
+        if self._thinking is not None:
+            _, block, pieces = self._thinking
+            block["reasoningText"]["text"] = "".join(pieces)
+            self._thinking = None
 
     def _fail(self, headers: Mapping[str, str], payload: bytes) -> None:
         """Raise the error that the stream reports. A request too many is one as long as nothing was said."""
@@ -153,13 +189,33 @@ class BedrockReader(codec.StreamReader):
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _messages(turns: Sequence[chat.Turn]) -> list[Json]:
+def _more_fields(request: chat.ChatRequest, model: str, thinks: claude.Plan) -> dict[str, Json]:
+    """What the model itself is told about thinking. Raises ModelError if that is not known of it."""
+    own = request.extra.get("additionalModelRequestFields")
+    fields: dict[str, Json] = dict(own) if isinstance(own, dict) else {}
+    level = effort.level(request)
+    if families.claude(model) is not None:
+        more = codec.given(thinking=thinks.thinking, output_config=thinks.effort and {"effort": thinks.effort})
+        return fields | more
+    if level is None or level == "none":
+        return fields
+    least = {"minimal": "low", "xhigh": "high", "max": "high"}.get(level, level)
+    if "nova" in model:
+        return fields | {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": least}}
+    if "openai.gpt-oss" in model:
+        return fields | {"reasoning_effort": least}
+    raise ModelError(
+        f"it is not known how '{model}' is told to think on Bedrock: leave `reasoning_effort` and `thinking_budget` out"
+    )
+
+
+def _messages(turns: Sequence[chat.Turn], model: str) -> list[Json]:
     messages: list[Json] = []
     if turns and isinstance(turns[0], chat.AssistantTurn):
         messages.append({"role": "user", "content": [{"text": codec.EARLIER}]})
     for turn in turns:
         role = "assistant" if isinstance(turn, chat.AssistantTurn) else "user"
-        blocks = list(_blocks(turn))
+        blocks = list(_blocks(turn, model))
         if messages and messages[-1]["role"] == role:
             messages[-1]["content"] += blocks
         else:
@@ -167,16 +223,21 @@ def _messages(turns: Sequence[chat.Turn]) -> list[Json]:
     return messages
 
 
-def _blocks(turn: chat.Turn) -> Iterator[Json]:
+def _blocks(turn: chat.Turn, model: str) -> Iterator[Json]:
     match turn:
         case chat.UserTurn():
             yield from _parts(turn.content)
         case chat.AssistantTurn():
-            if turn.text or not turn.tool_calls:
-                yield {"text": turn.text or codec.NOTHING}
-            for call in turn.tool_calls:
-                given_to = {"malformed": call.malformed} if call.malformed else call.arguments
-                yield {"toolUse": {"toolUseId": call.id, "name": call.name, "input": given_to}}
+            for piece in woven.sent(turn, model, FORM):
+                if isinstance(piece, str):
+                    yield {"text": piece}
+                elif isinstance(piece, chat.ToolCall):
+                    given_to = {"malformed": piece.malformed} if piece.malformed else piece.arguments
+                    yield {"toolUse": {"toolUseId": piece.id, "name": piece.name, "input": given_to}}
+                elif not piece[0].keys() - _THOUGHTS:
+                    yield {"reasoningContent": piece[0]}
+            if not turn.text and not turn.tool_calls:
+                yield {"text": codec.NOTHING}
         case chat.ToolTurn():
             result = {"toolUseId": turn.call, "content": _parts(turn.content)}
             yield {"toolResult": {**result, "status": "error"} if turn.error else result}
@@ -256,10 +317,13 @@ class _Use(_Camel):
 
 class _Reasoning(_Camel):
     text: str = ""
+    signature: str = ""
+    redacted_content: str = ""
 
 
 class _ReasoningBlock(_Camel):
     reasoning_text: _Reasoning | None = None
+    redacted_content: str = ""
 
 
 class _Block(_Camel):
@@ -326,11 +390,11 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
     answer = codec.read(_decode_answer, body)
     if answer.output is None or answer.output.message is None:
         raise ModelError("the answer has no message")
-    builder = codec.ReplyBuilder()
+    builder = codec.ReplyBuilder(FORM)
     for index, block in enumerate(answer.output.message.content):
         list(builder.text(block.text))
-        if block.reasoning_content is not None and block.reasoning_content.reasoning_text is not None:
-            list(builder.reasoning(block.reasoning_content.reasoning_text.text))
+        if block.reasoning_content is not None:
+            _thought(builder, block.reasoning_content)
         if block.tool_use is not None:
             use = block.tool_use
             arguments = msgspec.json.encode(use.input).decode() if use.input else ""
@@ -338,6 +402,16 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
     builder.stop = _STOPS.get(answer.stop_reason)
     builder.usage = _usage(answer.usage)
     return _finished(builder.build(), _malformed(answer.stop_reason), unwrap=unwrap)
+
+
+def _thought(builder: codec.ReplyBuilder, block: _ReasoningBlock) -> None:
+    if block.reasoning_text is not None:
+        said = block.reasoning_text
+        list(builder.reasoning(said.text))
+        signed = {"signature": said.signature} if said.signature else {}
+        builder.thought({"reasoningText": {"text": said.text, **signed}})
+    elif block.redacted_content:
+        builder.thought({"redactedContent": block.redacted_content})
 
 
 def _malformed(reason: str) -> str:

@@ -280,6 +280,23 @@ async def test_case_74_no_tools_listed_no_tools_offered(stage: Stage, compat: st
     assert request.json["messages"] == [{"role": "user", "content": "hello"}]
 
 
+async def test_how_much_a_model_thinks_is_the_nodes_else_the_graphs(stage: Stage) -> None:
+    stage.agent(
+        """
+        model: fake:small
+        reasoning_effort: low
+        start: a
+        nodes:
+          a: {type: llm, prompt: one, next: b}
+          b: {type: llm, prompt: two, reasoning_effort: high, next: c}
+          c: {type: llm, prompt: three, thinking_budget: 30000, next: e}
+          e: {type: end}
+        """
+    )
+    await stage.run()
+    assert [request.json["reasoning_effort"] for request in stage.models.requests] == ["low", "high", "xhigh"]
+
+
 async def test_sampling_is_the_nodes_else_the_graphs(stage: Stage, compat: str) -> None:
     stage.agent(
         """

@@ -51,9 +51,19 @@ async def test_an_answer_can_be_asked_to_fit_a_schema(house: House) -> None:
     assert "response_format" not in house.stage.models.requests[-1].json
 
 
+@pytest.mark.parametrize("model", ["fake:model", "agent/clerk"])
+async def test_how_much_a_model_thinks_is_for_the_caller_to_say(house: House, model: str) -> None:
+    house.stage.plain(f"{LOOP}\nreasoning_effort: low", name="clerk")
+    house.stage.models.script(Reply(reasoning="Hm.", text="ok"))
+    reply = await house.post(PATH, asks(model, reasoning_effort="high"))
+    assert house.stage.models.requests[-1].json["reasoning_effort"] == "high"
+    assert reply["choices"][0]["message"]["content"] == "ok"
+    await house.post(PATH, asks(model, reasoning_effort="much"), 400)
+
+
 async def test_what_changes_nothing_is_taken_and_left_alone(house: House) -> None:
     house.stage.models.script("ok")
-    more = {"seed": 7, "user": "u", "metadata": {"a": "b"}, "store": False, "reasoning_effort": "low", "n": 1}
+    more = {"seed": 7, "user": "u", "metadata": {"a": "b"}, "store": False, "n": 1}
     more |= {"logit_bias": {}, "presence_penalty": 0.5, "service_tier": "auto", "logprobs": False, "stop": None}
     await house.post(PATH, asks(**more))
     assert not {"seed", "user", "metadata"} & set(house.stage.models.requests[-1].json)

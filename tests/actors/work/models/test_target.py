@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from callboard.actors.work.models.catalog import Catalog
@@ -16,7 +17,7 @@ def test_an_image_is_refused_where_the_settings_say_that_a_model_takes_none() ->
         client = ClientSettings(type="openai", name="openai", models=(ModelSettings(name="m", supports_vision=sees),))
         target = Catalog(Settings(clients=(client,)), {"OPENAI_API_KEY": "sk"}).target("openai:m")
         if sees:
-            assert target.complete(request, Settings()) == request
+            assert target.complete(request, Settings()) == msgspec.structs.replace(request, model="openai:m")
         else:
             with pytest.raises(Unsupported, match=r"'openai:m' takes no images"):
                 target.complete(request, Settings())

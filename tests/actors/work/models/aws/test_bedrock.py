@@ -24,6 +24,7 @@ from callboard.protocol.chat import (
     ReasoningDelta,
     TextDelta,
     TextPart,
+    Thought,
     TokenUsage,
     Tool,
     ToolCall,
@@ -228,6 +229,7 @@ WHOLE = answer(
 SAID = ChatReply(
     text="Grüße, you",
     reasoning="Hm",
+    thought=Thought(form="bedrock", data=[{"reasoningText": {"text": "Hm", "signature": "c2ln"}}]),
     tool_calls=(ToolCall(id="tooluse_a", name="add", arguments={"a": 1}), ToolCall(id="tooluse_b", name="now")),
     stop="tools",
     usage=TokenUsage(input_tokens=10, output_tokens=5, cached_tokens=2, cache_write_tokens=1),
