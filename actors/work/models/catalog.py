@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
@@ -18,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
-from ....protocol.settings import ClientSettings, ModelSettings, Settings
+from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from . import anthropic, openai, providers, weights
 from .allowance import Rules
 from .codec import Codec
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
 Task = Literal["embedding", "reranker"]
 """What a model of knowledge is for; the `type` of its entry in `config.yaml`."""
 
-_WHO_CAN: dict[Task, tuple[str, ...]] = {
-    "embedding": ("openai", "openai-compatible", "azure-openai", "ollama", "cohere", "gemini", "local"),
-    "reranker": ("openai-compatible", "cohere", "local"),
+_WHO_CAN: dict[Task, frozenset[str]] = {
+    "embedding": frozenset(CLIENT_TYPES) - {"claude", "anthropic"},
+    "reranker": frozenset({"openai-compatible", "cohere", "local"}),
 }
 """Types of clients, by what callboard can have their models do."""
 
@@ -192,8 +193,7 @@ class Catalog:
 
             door = self._vertex(client, key, model)
             codec = vertex_codec(target.name, door, cache, client.name)
-            if door.identity is not None:
-                target = msgspec.structs.replace(target, renew=door.identity.renew)
+            target = msgspec.structs.replace(target, renew=door.renew)
         else:
             codec = codec_of(client.type, own=api_base == openai.DEFAULT_BASE, cache=cache, base=api_base)
         return msgspec.structs.replace(
@@ -263,6 +263,18 @@ class Catalog:
         if client.type == "local":
             return access
         api_base, key = self._door(client, model)
+        if client.type == "vertexai":
+            door = self._vertex(client, key, model)
+            key = "" if door.identity is not None else key
+            access = msgspec.structs.replace(access, renew=door.renew, sign=door.sign, below=door.below)
+        elif client.type == "bedrock":
+            from .aws.bedrock import signed
+            from .aws.roles import RoleSigner
+
+            signer = self._signer(client, key, model)
+            if signer is not None:
+                renew = signer.role.renew if isinstance(signer, RoleSigner) else None
+                access, key = msgspec.structs.replace(access, renew=renew, sign=partial(signed, signer)), ""
         return msgspec.structs.replace(access, api_base=api_base, key=key)
 
     def _door(self, client: ClientSettings, model: str) -> tuple[str, str]:

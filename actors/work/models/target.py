@@ -11,7 +11,7 @@ from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage,
 from ....protocol.errors import Unsupported
 from ....protocol.settings import ClientSettings, ModelSettings, Settings
 from .allowance import Rules
-from .codec import Codec, with_preface
+from .codec import Codec, Sign, with_preface
 from .prices.price import Price
 from .reasoning import effort
 
@@ -115,6 +115,9 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         api_base: base URL, without a slash at its end; empty for a local model.
         key: empty where none is needed.
         price: finds what it costs.
+        renew: sees to credentials that expire, before every request; None where there are none.
+        sign: makes of a request what lets it in, where no key does.
+        below: the whole path of one that its language knows the end of.
     """
 
     id: str
@@ -124,3 +127,6 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     price: Price
     api_base: str = ""
     key: str = ""
+    renew: Callable[[], Awaitable[None]] | None = None
+    sign: Sign | None = None
+    below: Callable[[str], str] = str

@@ -5,6 +5,7 @@
     ollama               POST {base}/api/embed
     cohere               POST {base}/embed                              version 2
     gemini               POST {base}/models/{model}:batchEmbedContents
+    bedrock, vertexai    see `clouds`
 
 Where a provider would cut long texts silently, the request forbids it, so that `remote` can do it and say so.
 """
@@ -50,7 +51,8 @@ class Codec(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None = None
 
 
-def _decoded(body: bytes, type: type[T]) -> T:
+def decoded(body: bytes, type: type[T]) -> T:
+    """An answer; raises ModelError if it is not in the provider's format."""
     return read(msgspec.json.Decoder(type).decode, body)
 
 
@@ -77,7 +79,7 @@ def _to_openai(model: str, texts: Sequence[str], _query: bool) -> tuple[str, byt
 
 
 def _from_openai(body: bytes) -> Embedded:
-    answer = _decoded(body, _Embeddings)
+    answer = decoded(body, _Embeddings)
     data, usage = answer.data, answer.usage or _Prompt()
     if all(entry.index is not None for entry in data):
         data.sort(key=lambda entry: entry.index or 0)
@@ -110,7 +112,7 @@ def _to_ollama(model: str, texts: Sequence[str], _query: bool) -> tuple[str, byt
 
 
 def _from_ollama(body: bytes) -> Embedded:
-    answer = _decoded(body, _Several)
+    answer = decoded(body, _Several)
     return Embedded(answer.embeddings, answer.prompt_eval_count)
 
 
@@ -144,7 +146,7 @@ def _to_cohere(model: str, texts: Sequence[str], query: bool) -> tuple[str, byte
 
 
 def _from_cohere(body: bytes) -> Embedded:
-    answer = _decoded(body, _OfCohere)
+    answer = decoded(body, _OfCohere)
     units = answer.meta.billed_units if answer.meta else None
     return Embedded(answer.embeddings.float, units.input_tokens if units else None)
 
@@ -176,7 +178,7 @@ def _to_gemini(model: str, texts: Sequence[str], query: bool) -> tuple[str, byte
 
 
 def _from_gemini(body: bytes) -> Embedded:
-    answer = _decoded(body, _OfGemini)
+    answer = decoded(body, _OfGemini)
     rows = [entry.values for entry in answer.embeddings]
     return Embedded(rows, answer.usage.tokens if answer.usage else None)
 

@@ -1,15 +1,15 @@
 """Which embedder, or reranker, a model's id means.
 
 Ids are `client:model` as everywhere: a client of `config.yaml`, or a provider by its own name (`openai`, `ollama`,
-`cohere`, `gemini`), and three that need no provider: `local:static`, `local:minilm` and `local:words`. Like the
-gateway, one `Embedders` serves a whole process, and all users of a model share its connections, its engine
-and its limits.
+`cohere`, `gemini`, `bedrock`, `vertexai`), and three that need no provider: `local:static`, `local:minilm` and
+`local:words`. Like the gateway, one `Embedders` serves a whole process, and all users of a model share its connections,
+its engine and its limits.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -28,13 +28,14 @@ from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
 from ...models.target import Access
 from . import local
 from .cache import Cached, EmbeddingCache
-from .codecs import BY_TYPE, COMPATIBLE, of_azure
+from .codecs import BY_TYPE, COMPATIBLE, Codec, of_azure
 from .embedder import Embedder
-from .remote import ModelClient, OnRequest, OnUsage, Remote
+from .remote import ModelClient, OnHeaders, OnRequest, OnUsage, Remote, Send
 from .rerank import MiniLM, RemoteReranker, Reranker
 
 if TYPE_CHECKING:
     from ...models.client import Endpoint
+    from ...models.codec import Sign
 
 DEFAULT = local.STATIC
 """The model when none is chosen: it needs no key and no network."""
@@ -146,9 +147,11 @@ class Embedders:
         extra = access.client.extra
 
         @asynccontextmanager
-        async def connect() -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
+        async def connect() -> AsyncIterator[Send]:
+            if access.renew is not None:
+                await access.renew()
             with self._endpoints.lease(access.api_base, extra.proxy, extra.connect_timeout) as endpoint:
-                yield endpoint, headers
+                yield _sending(endpoint, access.id, headers, access.below, access.sign)
 
         return ModelClient(
             access.id,
@@ -161,8 +164,7 @@ class Embedders:
         )
 
     def _of_a_client(self, access: Access, batch: int | None) -> Remote:
-        client, model = access.client, access.model
-        codec = of_azure(azure(access.api_base, client)) if client.type == "azure-openai" else BY_TYPE[client.type]
+        model, codec = access.model, _codec(access)
         each, all_ = model.max_tokens_per_chunk, model.max_input_tokens
         return Remote(
             self._client(access, codec.headers(access.key)),
@@ -184,11 +186,11 @@ class Embedders:
         engines = self._engines
 
         @asynccontextmanager
-        async def connect() -> AsyncIterator[tuple[Endpoint, Mapping[str, str]]]:
+        async def connect() -> AsyncIterator[Send]:
             async with engines.lease(str(file)) as served:
                 headers = {**COMPATIBLE.headers(served.key), "connection": "close"}
                 with self._endpoints.lease(f"{served.url}/v1", "-", 10.0) as endpoint:
-                    yield endpoint, headers
+                    yield _sending(endpoint, access.id, headers)
 
         # One request at a time, and its tokens are not counted.
         client = ModelClient(access.id, connect, at_once=1, price=access.price, rng=self._rng)
@@ -200,3 +202,28 @@ class Embedders:
             batch=batch or 16,
             tokens=EMBEDDED_TOKENS,
         )
+
+
+def _codec(access: Access) -> Codec:
+    match access.client.type:
+        case "azure-openai":
+            return of_azure(azure(access.api_base, access.client))
+        case "bedrock":
+            from .clouds import of_bedrock
+
+            return of_bedrock(access.name)
+        case "vertexai":
+            from .clouds import of_vertex
+
+            return of_vertex(access.name)
+        case kind:
+            return BY_TYPE[kind]
+
+
+def _sending(
+    endpoint: Endpoint, id: str, headers: Mapping[str, str], below: Callable[[str], str] = str, sign: Sign | None = None
+) -> Send:
+    def send(path: str, body: bytes, on_headers: OnHeaders | None) -> Awaitable[bytes]:
+        return endpoint.post(id, headers, below(path), body, on_headers, sign)
+
+    return send

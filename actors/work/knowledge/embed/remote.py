@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,8 @@ from .codecs import Codec, Embedded
 from .embedder import normalised
 
 if TYPE_CHECKING:
-    from ...models.client import Endpoint
+    import httpx
+
     from .embedder import Vectors
 
 CHARACTERS = 200_000
@@ -130,9 +131,15 @@ class Remote:
 
     async def _ask(self, me: Emitter, texts: list[str], query: bool) -> Vectors:
         path, body = self._codec.encode(self._name, texts, query)
-        answer = await self._client.post(me, path, body, hopeless=_is_too_long)
+        beside: list[float] = []
+
+        def hear(headers: httpx.Headers) -> None:
+            count = headers.get(_TOKENS_OF_BEDROCK, "")
+            beside.extend([float(count)] if count.isdecimal() else [])
+
+        answer = await self._client.post(me, path, body, hopeless=_is_too_long, on_headers=hear)
         found, vectors = await trio.to_thread.run_sync(self._read, answer, len(texts), limiter=self._limiter)
-        self._client.count(me, found.tokens)
+        self._client.count(me, found.tokens if found.tokens is not None else next(iter(beside), None))
         dimension = vectors.shape[1]
         if self.dimension is None:
             self.dimension = dimension
@@ -214,8 +221,16 @@ OnUsage = Callable[[Emitter, str, TokenUsage, float | None], UsageUpdate | None]
 where there is no price). It may return the run's totals, to be announced as an event, and may raise `BudgetReached`,
 which the caller then gets."""
 
-Connect = Callable[[], AbstractAsyncContextManager[tuple["Endpoint", Mapping[str, str]]]]
-"""Lends where requests go, with the headers they carry, for one request."""
+OnHeaders = Callable[["httpx.Headers"], None]
+"""Gets those of a good answer."""
+
+Send = Callable[[str, bytes, OnHeaders | None], Awaitable[bytes]]
+"""Gets the answer to a request: path and body."""
+
+Connect = Callable[[], AbstractAsyncContextManager[Send]]
+"""Lends the way that requests go, for one of them."""
+
+_TOKENS_OF_BEDROCK = "x-amzn-bedrock-input-token-count"
 
 
 class ModelClient:
@@ -252,13 +267,20 @@ class ModelClient:
         self._rng = rng
 
     async def post(
-        self, me: Emitter, path: str, body: bytes, *, hopeless: Callable[[UpstreamError], bool] = lambda _: False
+        self,
+        me: Emitter,
+        path: str,
+        body: bytes,
+        *,
+        hopeless: Callable[[UpstreamError], bool] = lambda _: False,
+        on_headers: OnHeaders | None = None,
     ) -> bytes:
         """The answer to one request, which is tried again where that may help.
 
         Args:
             me: gets an event per wait.
             hopeless: which errors no other try would mend.
+            on_headers: gets those of the answer.
 
         Raises:
             CredentialsError, ModelError: it was refused.
@@ -270,9 +292,9 @@ class ModelClient:
             self._on_request(me, self.model, self._price)
 
         async def once(_: int) -> bytes:
-            async with self._slots, self._connect() as (endpoint, headers):
+            async with self._slots, self._connect() as send:
                 with trio.move_on_after(WITHIN):
-                    return await endpoint.post(self.model, headers, path, body)
+                    return await send(path, body, on_headers)
                 raise UpstreamError(f"{self.model} did not answer within {WITHIN:g} s")
 
         def on_wait(attempt: int, wait: float, error: ModelError) -> None:

@@ -88,11 +88,12 @@ class BedrockCodec:
             msgspec.json.encode({**request.extra, **body}),
             partial(_decoded, unwrap=unwrap),
             partial(BedrockReader, unwrap=unwrap),
-            None if self._signer is None else partial(_signed, self._signer),
+            None if self._signer is None else partial(signed, self._signer),
         )
 
 
-def _signed(signer: Signer | RoleSigner, url: httpx.URL, body: bytes) -> Mapping[str, str]:
+def signed(signer: Signer | RoleSigner, url: httpx.URL, body: bytes) -> Mapping[str, str]:
+    """The signature of a request."""
     fields = (("host", url.netloc.decode("ascii")), ("content-type", "application/json"))
     return signer.headers("POST", url.raw_path.decode("ascii"), fields, body)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import quote
 
 import msgspec
@@ -37,10 +37,19 @@ class Door(msgspec.Struct, frozen=True):
         project = self.identity.token.project if self.identity is not None else self.project
         return f"/projects/{quote(project, safe=':')}/locations/{self.location}{path}"
 
+    @property
+    def renew(self) -> Callable[[], Awaitable[None]] | None:
+        """See to a token; None where there is none."""
+        return None if self.identity is None else self.identity.renew
+
+    @property
+    def sign(self) -> codec.Sign | None:
+        """What a request carries; None where its headers are enough."""
+        return None if self.identity is None else self.identity.sign
+
     def out(self, outgoing: codec.Outgoing, path: str) -> codec.Outgoing:
         """A request at that path under the project, signed."""
-        sign = None if self.identity is None else self.identity.sign
-        return msgspec.structs.replace(outgoing, path=self.below(path), sign=sign)
+        return msgspec.structs.replace(outgoing, path=self.below(path), sign=self.sign)
 
     def headers(self, key: str) -> dict[str, str]:
         """The API key, if that is what lets us in."""

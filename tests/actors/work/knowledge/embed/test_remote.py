@@ -417,8 +417,8 @@ async def test_a_provider_that_refuses_any_length_is_given_up(provider: FakeMode
         ("cohere:embed-v4.0", CredentialsError, "set COHERE_API_KEY or CO_API_KEY"),
         ("gemini:text-embedding-004", CredentialsError, "set GEMINI_API_KEY or GOOGLE_API_KEY"),
         ("claude:sonnet", Unsupported, "have no model of type 'embedding'"),
-        ("bedrock:e", Unsupported, "have no model of type 'embedding'"),
-        ("vertexai:e", Unsupported, "have no model of type 'embedding'"),
+        ("bedrock:e", ConfigError, "client 'bedrock' has no `region`"),
+        ("vertexai:e", CredentialsError, "names /no/such.json, which is no file"),
         ("azure:e", CredentialsError, "set AZURE_API_KEY or AZURE_OPENAI_API_KEY"),
         ("opena:m", ConfigError, "unknown embedding model 'opena:m'.*did you mean 'openai:...'"),
         ("openai", ConfigError, "write 'openai:<model>'"),
@@ -428,7 +428,7 @@ async def test_a_provider_that_refuses_any_length_is_given_up(provider: FakeMode
 )
 async def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(model: str, error: Any, words: str) -> None:
     clients = (
-        ClientSettings(type="vertexai", name="vertexai"),
+        ClientSettings(type="vertexai", name="vertexai", adc_file="/no/such.json"),
         ClientSettings(type="azure-openai", name="azure", api_base="http://x"),
         ClientSettings(
             type="openai-compatible",
@@ -462,14 +462,13 @@ async def test_providers_are_known_by_their_names(model: str, variable: str, url
 
 
 async def test_a_server_that_never_answers_is_given_up(ears: Any, autojump_clock: trio.testing.MockClock) -> None:
-    class Stuck:
-        async def post(self, *_: object) -> bytes:
-            await trio.sleep_forever()
-            raise AssertionError
+    async def stuck(*_: object) -> bytes:
+        await trio.sleep_forever()
+        raise AssertionError
 
     @asynccontextmanager
     async def door() -> AsyncIterator[Any]:
-        yield Stuck(), {}
+        yield stuck
 
     client = ModelClient("fake:m", door, at_once=1, price=Price(lambda: FREE), rng=Impatient())
     with pytest.raises(UpstreamError, match=f"did not answer within {WITHIN:g} s, after 3 tries"):
