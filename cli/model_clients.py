@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..actors.work.models.catalog import Catalog
 from ..actors.work.models.providers import BUILT_IN, READY_MADE, base_of, key_variables
+from ..protocol.model_names import models_of
 from ..protocol.settings import ClientSettings
 from .model_prices import in_short
 
@@ -21,7 +22,7 @@ def usable(settings: Settings) -> list[dict[str, Any]]:
     Without a list in `config.yaml` a client takes any name; `key` is None where none is needed.
     """
     catalog = Catalog(settings, os.environ)
-    default = catalog.choice().model
+    default = models_of(catalog.choice().model)[0]
     return [
         {
             "client": client.name,

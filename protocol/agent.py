@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from .chat import ReasoningEffort, ThinkingBudget
 from .graph.model import NO_JOBS, NO_SKILLS, AtLeastOne, Count, Id, McpTools, Seconds, Variable
+from .model_names import Models
 from .no_effect import no_effect
 from .permissions import Permissions
 from .problems import Problem, errors_in
@@ -41,7 +42,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     dynamic_instructions: Annotated[
         bool, Meta(description="Take the instructions from the tool function `_instructions`.")
     ] = False
-    model: Annotated[str | None, Meta(description="`client:model`.")] = None
+    model: Models = None
     temperature: float | None = None
     top_p: float | None = None
     reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="How much the model thinks first.")] = None
@@ -80,7 +81,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     inject_spawn_instructions: bool = True
     inject_teammate_instructions: Annotated[bool, Meta(description="Explain the messaging tools.")] = True
     inject_user_instructions: Annotated[bool, Meta(description="Explain the tools that ask the user.")] = True
-    summarization_model: str | None = None
+    summarization_model: Models = None
     summarization_threshold: Annotated[Count, Meta(description="Bytes of a child's answer.")] = 4000
     escalation_timeout: Annotated[Seconds, Meta(description="Seconds a question may wait for its answer.")] = 300
     compression_threshold: Annotated[int | None, Meta(description="Tokens; 0 or less: never.")] = None

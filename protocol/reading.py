@@ -160,6 +160,8 @@ class Reading:
             return (node.value,)
         if extra.get("number_too") and isinstance(node, Scalar) and type(node.value) in (int, float):
             return node.text
+        if extra.get("joined") and isinstance(node, Sequence):
+            return self._joined(whole, node, path)
         if isinstance(wanted, inspect.UnionType):
             chosen = next((option for option in wanted.types if _fits(option, node)), None)
             return self._misfit(whole, node, path) if chosen is None else self._value(chosen, node, path)
@@ -181,6 +183,13 @@ class Reading:
         assert isinstance(wanted, inspect.DictType)
         values = {key: self._value(wanted.value_type, entry.value, (*path, key)) for key, entry in node.entries.items()}
         return {key: value for key, value in values.items() if value is not _BROKEN}
+
+    def _joined(self, wanted: inspect.Type, node: Sequence, path: Path) -> Any:
+        """The texts of a list as one, with commas."""
+        items = [self._value(_A_TEXT, item, (*path, i)) for i, item in enumerate(node.items)]
+        if not items:
+            return self._misfit(wanted, node, path)
+        return _BROKEN if any(item is _BROKEN for item in items) else ",".join(items)
 
     def _scalar(self, wanted: inspect.Type, node: Scalar, path: Path) -> Any:
         if isinstance(wanted, inspect.LiteralType) and node.value not in wanted.values:
@@ -235,6 +244,9 @@ def in_file_order(problems: Iterable[Problem], *, strict: bool = False) -> list[
 # --- what types say ---------------------------------------------------------------------------------------
 
 _BROKEN: Any = object()
+_A_TEXT = inspect.StrType(min_length=1)
+_TEXTS = frozenset({"one_or_many", "joined"})
+"""What the `Meta` of a text says that may be a list of texts."""
 
 
 @lru_cache(maxsize=64)
@@ -290,7 +302,7 @@ def wording(wanted: inspect.Type) -> str:
     """A type in words, for `expected`."""
     bare = wanted
     while isinstance(bare, inspect.Metadata):
-        if (bare.extra or {}).get("one_or_many"):
+        if not _TEXTS.isdisjoint(bare.extra or ()):
             return "text, or a list of texts"
         bare = bare.type
     if isinstance(bare, inspect.UnionType):

@@ -62,6 +62,10 @@ def _or_nothing(schema: Schema) -> Schema:
         return {**schema, "anyOf": [{"type": "string"}, *schema["anyOf"]]}
     if schema.pop("x-number-too", False):
         return {**schema, "type": ["string", "number", "null"]}
+    if schema.pop("x-joined", False):
+        names = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1}
+        described = {key: value for key, value in schema.items() if key != "type"}
+        return {**described, "anyOf": [{"type": "string"}, names, {"type": "null"}]}
     kind = schema.get("type")
     if "enum" in schema:
         return {**schema, "enum": [*schema["enum"], None]} | ({"type": _with_null(kind)} if kind else {})

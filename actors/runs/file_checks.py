@@ -17,6 +17,7 @@ from ...protocol.agent import Agent
 from ...protocol.errors import CallboardError, ConfigError, CredentialsError, InvalidFile
 from ...protocol.graph.model import AgentNode, Graph, RagNode
 from ...protocol.mcp.config import WHOLE, McpConfig, spelled_out
+from ...protocol.model_names import models_of
 from ...protocol.permissions import denies
 from ...protocol.problems import Problem, did_you_mean
 from ...protocol.settings import Settings
@@ -247,12 +248,15 @@ class KnownModels:
         self._catalog = Catalog(settings, os.environ)
 
     def why_not(self, model: str, task: Task | Literal["chat"] = "chat") -> str | None:
-        """How to mend it that no model for this task has this id; None if one has."""
-        try:
-            with suppress(CredentialsError):
-                self._catalog.named(model) if task == "chat" else self._catalog.access(model, task)
-        except CallboardError as error:
-            return f"{_SAID.sub('', str(error))}."
+        """How to mend it that no model for this task has this id, or one of these ids; None if all have."""
+        names = models_of(model) if task == "chat" else (model,)
+        for name in names:
+            try:
+                with suppress(CredentialsError):
+                    self._catalog.named(name) if task == "chat" else self._catalog.access(name, task)
+            except CallboardError as error:
+                which = f"'{name}': " if len(names) > 1 else ""
+                return f"{which}{_SAID.sub('', str(error))}."
         return None
 
 

@@ -253,8 +253,9 @@ class RunView:
             agent.requests += 1
         chat = _find(actor, (event.actor, "chat", event.id))
         change = self._begin("chat", event.id, data.model, event, actor) if chat is None else Change(chat)
-        if chat is not None:  # the next try
+        if chat is not None:  # the next try, perhaps of another model
             chat.hear_anew()
+            chat.name = data.model
             chat.waits, chat.tried = False, self._clock(event)
         self._tell(event, data)
         return change
@@ -283,7 +284,9 @@ class RunView:
                 chat.above.news = data
         return NOTHING if chat is None else Change(chat)
 
-    def _llm_waits(self, event: Event, data: ev.LlmRetry | ev.LlmWaiting, actor: ActorView | None) -> Change:
+    def _llm_waits(
+        self, event: Event, data: ev.LlmRetry | ev.LlmWaiting | ev.LlmFallback, actor: ActorView | None
+    ) -> Change:
         chat = _find(actor, (event.actor, "chat", event.id))
         if chat is not None:
             chat.hear_anew()
@@ -419,6 +422,7 @@ class RunView:
         ev.ActorFailed: _stopped,
         ev.LlmRetry: _llm_waits,
         ev.LlmWaiting: _llm_waits,
+        ev.LlmFallback: _llm_waits,
         ev.ToolDelta: _news,
         ev.ToolProgress: _news,
         ev.GraphFinished: _graph_finished,

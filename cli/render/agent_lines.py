@@ -25,6 +25,9 @@ from .brief import call_in_short, progress_in_short, waiting_in_short
 from .lines import Line, Teller, duration
 from .text import counted, uncoloured
 
+PASSED_OVER = timedelta(seconds=60)
+"""How long a line holds that says that a model is passed over."""
+
 _INTERRUPTED = "interrupted"
 _STOPS = {
     "todo_limit": "todos are still open, and it was told to go on as often as max_auto_continues says",
@@ -183,6 +186,17 @@ class AgentTeller(Teller):
     def _llm_retry(self, data: ev.LlmRetry, event: Event) -> Iterator[Line]:
         failed = f"{data.model}: try {data.attempt} failed, next in {duration(data.wait)}"
         yield self._timed(event, f"{failed} -- {self._short(data.error)}", style="warning")
+
+    def _llm_fallback(self, data: ev.LlmFallback, event: Event) -> Iterator[Line]:
+        """A line of its own for each that was asked; those that are passed over for a while are told of once."""
+        if not data.asked and not self._verbose:
+            known = self._passed_over.get(data.model)
+            self._passed_over[data.model] = event.ts + PASSED_OVER
+            if known is not None and event.ts < known:
+                return
+        failed = "did not answer" if data.asked else "is passed over"
+        text = f"{data.model} {failed}, {data.next} is asked -- {self._short(data.error)}"
+        yield self._timed(event, text, style="warning")
 
     def _llm_waiting(self, data: ev.LlmWaiting, event: Event) -> Iterator[Line]:
         """One line for all that wait for the same."""

@@ -143,6 +143,8 @@ def _detail(activity: Activity) -> str:
             return f"tries again in {wait:.1f}s -- {error}"
         case ev.LlmWaiting() as waiting:
             return waiting_in_short(waiting)
+        case ev.LlmFallback() as fallback:
+            return f"asks {fallback.next} -- {fallback.error}"
         case ev.LlmDelta():
             said = next((each.text[-TAIL:] for each in activity.below.values() if each.kind == "chat"), "")
             return said.rpartition("\n")[2] or said

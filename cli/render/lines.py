@@ -39,6 +39,7 @@ class Teller:
         self._mark = mark
         self._whole = whole
         self._change = NOTHING
+        self._passed_over: dict[str, datetime] = {}  # of each model, until when it is known that it is
         self._waits_told: dict[str, datetime] = {}  # of each model, until when it is known that requests wait
 
     def _tell(self, event: Event) -> Iterator[Line]:

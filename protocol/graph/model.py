@@ -18,6 +18,7 @@ from msgspec import Meta
 from ..chat import ReasoningEffort, ThinkingBudget
 from ..languages import Language
 from ..mcp.config import ToolMode
+from ..model_names import Models
 from ..no_effect import no_effect
 from ..permissions import Permissions
 from ..schema import by_tag, by_type, schema_of
@@ -143,7 +144,7 @@ class LlmNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     instructions: Annotated[str | None, Meta(description="The system prompt (template).")] = None
     tools: Annotated[tuple[str, ...], Meta(description="Exactly these tools; `mcp:<server>` for a server's.")] = ()
     mcp_tools: McpTools = {}
-    model: str | None = None
+    model: Models = None
     temperature: float | None = None
     top_p: float | None = None
     reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="How much models think first.")] = None
@@ -256,7 +257,7 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     version: Annotated[
         str, Meta(description="Version of the schema, not of your agent.", extra_json_schema={"enum": ["1.0"]})
     ] = "1.0"
-    model: Annotated[str | None, Meta(description="Default model of llm nodes, `client:model`.")] = None
+    model: Annotated[Models, Meta(description="Default model of llm nodes; of a list the first that answers.")] = None
     temperature: float | None = None
     top_p: float | None = None
     reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="How much models think first.")] = None

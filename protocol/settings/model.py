@@ -27,6 +27,7 @@ from msgspec import Meta
 from ..chat import ReasoningEffort, ThinkingBudget
 from ..languages import Language
 from ..mcp.config import PoolSettings, ToolMode
+from ..model_names import DefaultModels
 from ..permissions import Permissions
 from .api import ApiSettings
 
@@ -57,8 +58,6 @@ KEYS_OF_TYPES = {
     "project_id": ("vertexai",),
     "location": ("vertexai",),
     "adc_file": ("vertexai",),
-    "auth": ("claude", "anthropic", "gemini", "openai-compatible"),
-    "oauth": ("claude", "anthropic", "gemini", "openai-compatible"),
 }
 """Keys of clients that not every client has, and the types that have them."""
 
@@ -123,36 +122,6 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     connect_timeout: float = 10.0
 
 
-class OAuthSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How people sign in for a client, and where. What is left out is that of the client's type, if it has it.
-
-    Attributes:
-        client_id, client_secret: as whom we ask for tokens; `basic`: both go into a header, not into the body.
-        authorization_url, token_url, device_url, revocation_url: the addresses of the server.
-        issuer: its name; an answer that names another one is refused.
-        redirect_uri: where the browser is sent to with the code; on this machine, or elsewhere, to be pasted.
-        scopes: what is asked for; `resource`: what the token is for.
-        body: how requests for tokens are written.
-        params: more parameters of the authorization URL.
-        headers: what goes along with the token.
-    """
-
-    client_id: str = ""
-    client_secret: str = ""
-    basic: bool = False
-    authorization_url: str = ""
-    token_url: str = ""
-    device_url: str = ""
-    revocation_url: str = ""
-    issuer: str = ""
-    redirect_uri: str = ""
-    scopes: tuple[str, ...] = ()
-    resource: str = ""
-    body: Literal["form", "json"] = "form"
-    params: dict[str, str] = {}
-    headers: dict[str, str] = {}
-
-
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One provider. Without `models` any model name is accepted. Limits are those of each model that has none.
 
@@ -161,7 +130,6 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         access_key_id, secret_access_key, session_token: keys of AWS; `profile` is one of AWS's own files.
         region: of AWS.
         project_id, location: of Google Cloud; `adc_file` is a file of credentials for it.
-        auth: `oauth` where people sign in, and `oauth` how; else there is a key.
     """
 
     type: str
@@ -177,8 +145,6 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     project_id: str = ""
     location: str = ""
     adc_file: str = ""
-    auth: Literal["oauth"] | None = None
-    oauth: OAuthSettings | None = None
     models: tuple[ModelSettings, ...] = ()
     extra: Extra = Extra()
     cache: Cache | None = None
@@ -191,9 +157,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What `config.yaml` and `CALLBOARD_*` say together.
 
     Attributes:
-        model: `client:model`, empty for none; `model_from` says where it was chosen.
+        model: `client:model`, or several with commas, empty for none; `model_from` says where it was chosen.
         dry_run: no request goes to a model; the reply is what would have been sent.
         model_idle_timeout: seconds that a streamed reply may say nothing, once it has begun; 0 for any time.
+        fallback_cooldown: seconds that a model which did not answer is passed over, where others may answer.
         cache: whether providers keep what requests have in common: `auto`, `off`, or for `5m` or `1h`.
         user_agent: of every request to a model; `auto` for our name and version.
         max_output_tokens: bound of every reply, unless the request has its own.
@@ -219,7 +186,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         file: where this was read from.
     """
 
-    model: str = ""
+    model: DefaultModels = ""
     model_from: str = ""
     temperature: float | None = None
     top_p: float | None = None
@@ -230,6 +197,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dry_run: bool = False
     cache: Cache = "auto"
     model_idle_timeout: Annotated[float, Meta(ge=0)] = 120.0
+    fallback_cooldown: Annotated[float, Meta(ge=0)] = 60.0
     user_agent: str = ""
     clients: tuple[ClientSettings, ...] = ()
     permissions: Permissions = {}

@@ -94,6 +94,9 @@ def test_questions_warnings_and_retries_are_told(event: MakeEvent) -> None:
             event(ev.QuestionExpired(reason="timeout"), id="q2"),
             event(ev.Warned(code="dropped", message="lane b was dropped", node="end")),
             event(ev.LlmRetry(model="m", attempt=1, wait=0.5, error="429 slow down")),
+            event(ev.LlmFallback(model="a:x", next="b:y", error="503 down")),
+            event(ev.LlmFallback(model="a:x", next="b:y", error="failed 2 s ago", asked=False)),
+            event(ev.LlmFallback(model="a:x", next="b:y", error="failed 3 s ago", asked=False)),
             event(ev.NodeSkipped(node="b", reason="an end was reached")),
         ]
     )
@@ -103,6 +106,8 @@ def test_questions_warnings_and_retries_are_told(event: MakeEvent) -> None:
         "▸ 12:00:00 no answer in time",
         "warning: [end] lane b was dropped",
         "▸ 12:00:00 m: try 1 failed, next in 500ms -- 429 slow down",
+        "▸ 12:00:00 a:x did not answer, b:y is asked -- 503 down",
+        "▸ 12:00:00 a:x is passed over, b:y is asked -- failed 2 s ago",
         "▸ 12:00:00 b skipped: an end was reached",
     ]
 

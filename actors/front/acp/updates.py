@@ -91,7 +91,7 @@ class Updates:
                 yield self._chunk("agent_message_chunk", text, event)
             case ev.LlmReasoning(text=text) if speaks:
                 yield self._chunk("agent_thought_chunk", text, event)
-            case ev.LlmRequest() | ev.LlmRetry() if speaks:
+            case ev.LlmRequest() | ev.LlmRetry() | ev.LlmFallback() if speaks:
                 self._message = ""
             case ev.ToolStarted(tool=tool, arguments=arguments):
                 yield self._called(event.actor, tool, _decoded(arguments))

@@ -60,14 +60,14 @@ def check_model(caller: Caller, model: str | None, root: Root) -> None:
     scope for files and has to lie in a directory that the settings name, and the refusal is the same whether or not it
     is there.
     """
-    file = root.gateway.catalog.file_of(model) if model and model != root.settings.model else None
-    if file is None:
+    files = root.gateway.catalog.files_of(model) if model and model != root.settings.model else []
+    if not files:
         return
     if not caller.has("run:files"):
         raise Denied("a model that is a file needs the scope 'run:files'; GET /v1/models has the others")
-    path = Path(os.path.realpath(Path(file).expanduser()))
+    paths = [Path(os.path.realpath(Path(file).expanduser())) for file in files]
     allowed = [weights.directory(os.environ), *map(Path, root.settings.api.model_directories)]
-    if not any(path.is_relative_to(os.path.realpath(directory)) for directory in allowed):
+    if not all(any(path.is_relative_to(os.path.realpath(one)) for one in allowed) for path in paths):
         raise Denied(
             "a model that is a file has to lie in the directory of pulled models, or in one of `api.model_directories` "
             "of the server's config.yaml"

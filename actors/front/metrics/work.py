@@ -36,6 +36,7 @@ GRAPHS = ("graph", "workflow")
 _SEEN = frozenset(
     {ev.RunStarted, ev.RunFinished, ev.RunFailed, ev.RunCancelled, ev.ActorStopped, ev.ActorFailed}
     | {ev.LlmRequest, ev.LlmDelta, ev.LlmReasoning, ev.LlmRetry, ev.LlmWaiting, ev.LlmResponse, ev.LlmFailed}
+    | {ev.LlmFallback}
     | {ev.QuestionAsked, ev.QuestionAnswered, ev.QuestionExpired}
 )
 """What the views of runs need to see here."""
@@ -68,6 +69,7 @@ class Work:
         Gauge("llm_inflight", "Requests to models under way.", registry=registry).set_function(self._inflight)
         self._retries = counter("llm_retries", "Requests to models that are tried again.", "model")
         self._waiting = counter("llm_waits", "Requests to models that waited for their turn.", "model", "reason")
+        self._fallbacks = counter("llm_fallbacks", "Requests that went on to another model.", "model", "next")
         self._operations = histogram(f"{gen_ai}_duration_seconds", "Time to a model's whole answer.", OPERATION, model)
         self._firsts = histogram(
             f"{gen_ai}_time_to_first_chunk_seconds", "Time to the first piece of an answer.", OPERATION, model
@@ -146,6 +148,9 @@ class Work:
     def _llm_waiting(self, _: Event, data: ev.LlmWaiting, __: Change) -> None:
         self._waiting.labels(self._names.of("model", data.model), data.reason).inc()
 
+    def _llm_fallback(self, _: Event, data: ev.LlmFallback, __: Change) -> None:
+        self._fallbacks.labels(self._names.of("model", data.model), self._names.of("model", data.next)).inc()
+
     # --- tools, questions, MCP servers ------------------------------------------------------------------------
 
     def _tool_finished(self, _: Event, data: ev.ToolFinished, __: Change) -> None:
@@ -174,6 +179,7 @@ class Work:
         ev.LlmResponse: _llm_response,
         ev.LlmRetry: _llm_retry,
         ev.LlmWaiting: _llm_waiting,
+        ev.LlmFallback: _llm_fallback,
         ev.ToolFinished: _tool_finished,
         ev.QuestionAnswered: _question_closed,
         ev.QuestionExpired: _question_closed,

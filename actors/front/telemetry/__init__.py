@@ -8,7 +8,7 @@ would have to be carried through tasks.
     run.started, graph.started      invoke_agent NAME or invoke_workflow NAME
     agent.started                   invoke_agent NAME
     node.entered                    node ID
-    llm.request                     chat MODEL; its retries are events on it
+    llm.request                     chat MODEL; its retries and fallbacks are events on it
     tool.call.started               execute_tool NAME
     knowledge.retrieved             retrieval NAME
 

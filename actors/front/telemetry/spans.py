@@ -219,6 +219,13 @@ class RunSpans:
             attributes["callboard.error"] = self._content.text(data.error)
         chat.span.add_event("callboard.retry", attributes, _ns(event.ts))
 
+    def _fell_back(self, _: Activity, chat: Open, event: Event, data: ev.LlmFallback) -> None:
+        chat.told, chat.length = [], 0
+        attributes: Attributes = {"callboard.model": data.model, "callboard.next_model": data.next}
+        if self._content is not None:
+            attributes["callboard.error"] = self._content.text(data.error)
+        chat.span.add_event("callboard.fallback", attributes, _ns(event.ts))
+
     def _answered(self, about: Activity, chat: Open, _: Event, data: ev.LlmResponse) -> None:
         reason = FINISH_REASONS.get(data.stop, data.stop)
         answered = provider_and_model(data.model)[1]
@@ -302,6 +309,7 @@ class RunSpans:
         ev.LlmDelta: _piece,
         ev.LlmReasoning: _piece,
         ev.LlmRetry: _retried,
+        ev.LlmFallback: _fell_back,
         ev.LlmResponse: _answered,
         ev.ToolFinished: _tool_finished,
         ev.QuestionAsked: _question,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,7 +24,7 @@ from ....protocol.chat import (
     TokenUsage,
     parts_of,
 )
-from ....protocol.errors import CallboardError, UpstreamError
+from ....protocol.errors import CallboardError, ModelError, UpstreamError
 from .allowance import Remaining, remaining_in
 from .codec import is_text
 from .limiter import Waiting
@@ -62,6 +63,12 @@ class Emitter(Protocol):
         ...
 
 
+class Busy(UpstreamError):
+    """The provider allows no request now, and this one is not to wait, or not for so long."""
+
+    transient = False  # another try would have to wait as well
+
+
 @dataclass(eq=False, repr=False)  # its headers hold the key
 class Call:
     """One request to a model, with all of its tries.
@@ -72,6 +79,8 @@ class Call:
         request: what is asked, complete.
         stream: whether a stream is asked for.
         heard: whether the reply has begun to come in.
+        answered: whether the model has given a whole reply, and be it empty.
+        patience: seconds that it may wait for its turn.
         remaining: what the headers of a reply have said of the provider's limits.
     """
 
@@ -87,14 +96,21 @@ class Call:
     may_wait: bool
 
     def __post_init__(self) -> None:
-        wanted = self.on_delta is not None and self.may_stream if self.request.stream is None else self.request.stream
-        able = not self.target.model.no_stream and (self.target.codec.streams_tools or not self.request.tools)
-        self.stream = wanted and able
+        self.asks(self.target, self.request)
         self.heard = False
         self._asked = False
         self._began = 0.0
         self._refusal = ""
+
+    def asks(self, target: Target, request: ChatRequest, patience: float = math.inf) -> None:
+        """It is this model that is asked from now on."""
+        self.target = target
+        self.request = request
+        self.patience = patience
+        self.answered = False
         self.remaining: Remaining | None = None
+        wanted = self.on_delta is not None and self.may_stream if request.stream is None else request.stream
+        self.stream = wanted and not target.model.no_stream and (target.codec.streams_tools or not request.tools)
 
     def emit(self, data: events.EventData) -> None:
         self.me.emit(data, id=self.id)
@@ -119,11 +135,13 @@ class Call:
             return
         seconds = waiting.seconds or 0.0
         if not self.may_wait:
-            words = about or f"{self.target.id}: the provider allows no more requests now"
-            error = UpstreamError(f"{words}; the next may go out in {seconds:.1f} s", retry_after=seconds)
-            error.transient = False  # another try would have to wait as well
-            raise error
+            raise _busy(about, self.target.id, seconds)
         self.emit(events.LlmWaiting(model=self.target.id, wait=seconds, reason=waiting.why, error=about))
+
+    def busy(self, seconds: float) -> Busy:
+        """The error if it is not to wait that long."""
+        about, self._refusal = self._refusal, ""
+        return _busy(about, self.target.id, seconds)
 
     def is_refused(self, error: UpstreamError) -> None:
         """It gets in line again."""
@@ -156,8 +174,16 @@ class Call:
         if self.on_delta is not None:
             self.on_delta(delta)
 
-    def will_retry(self, attempt: int, wait: float, error: CallboardError) -> None:
+    def will_retry(self, attempt: int, wait: float, error: ModelError) -> None:
         self.emit(events.LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
+        self._begins_anew()
+
+    def falls_back(self, model: str, error: str, asked: bool, following: str) -> None:
+        """Another model is asked than the one that did not answer, or was passed over."""
+        self.emit(events.LlmFallback(model=model, next=following, error=error, asked=asked))
+        self._begins_anew()
+
+    def _begins_anew(self) -> None:
         if self.heard and self.on_delta is not None:
             self.on_delta(Restarted())
         self.heard = False
@@ -167,6 +193,7 @@ class Call:
             self.emit(events.LlmFailed(model=self.target.id, error=str(error), code=error.code))
 
     def ends(self, reply: ChatReply) -> None:
+        self.answered = True
         self.emit(
             events.LlmResponse(
                 model=reply.model,
@@ -189,6 +216,11 @@ class Call:
         if not self.request.tools:
             named = ", ".join(f"'{call.name}'" for call in reply.tool_calls)
             raise UpstreamError(f"{reply.model} said nothing and called tools that nobody offered: {named}"[:300])
+
+
+def _busy(about: str, model: str, seconds: float) -> Busy:
+    words = about or f"{model}: the provider allows no more requests now"
+    return Busy(f"{words}; the next may go out in {seconds:.1f} s", retry_after=seconds)
 
 
 def tokens_in(usage: TokenUsage) -> int:

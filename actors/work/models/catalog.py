@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
+from ....protocol.model_names import models_of
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from . import anthropic, openai, providers, weights
 from .allowance import Rules
@@ -30,10 +31,8 @@ from .prices.price import Prices
 from .target import Access, Choice, Target
 
 if TYPE_CHECKING:
-    from ....supervisors import Root
     from .aws.roles import RoleSigner
     from .aws.signing import Signer
-    from .signed_in import SignedIn, SignIns
     from .vertex.door import Door
 
 Task = Literal["embedding", "reranker"]
@@ -52,20 +51,16 @@ _DEFAULTS = {"openai": openai.DEFAULT_MODEL, "claude": anthropic.DEFAULT_MODEL, 
 class Catalog:
     """All models that settings and environment give.
 
-    Args:
-        root: keepers of tokens live under it; without it models that people sign in for can be named, and not asked.
-
     Attributes:
         prices: what they cost.
     """
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str], root: Root | None = None) -> None:
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._settings = settings
         self._environ = environ
-        self._root = root
-        self._sign_ins: SignIns | None = None
         self._clients = {client.name: client for client in settings.clients}
         self._targets: dict[str, Target] = {}
+        self._several: dict[str, tuple[Target, ...]] = {}
         self._adopted: dict[ClientSettings, str] = {}
         self._doors: dict[str, Door] = {}
         self.prices = Prices(environ, settings.file)
@@ -107,14 +102,19 @@ class Catalog:
 
     def _is_reached(self, client: ClientSettings) -> bool:
         own = client.api_base or client.region or client.project_id or client.location or client.adc_file
-        return bool(own or providers.signs_in(client) or self._key(client)[0])
+        return bool(own or self._key(client)[0])
 
     def _first_model(self, client: ClientSettings) -> str:
         listed = (model.name for model in client.models if model.type == "chat")
         return next(listed, _DEFAULTS.get(providers.BUILT_IN.get(client.type, ""), ""))
 
     def full(self, model: str) -> str:
-        """`model`, or the first model of the client if it is a client's bare name."""
+        """`model`, or the first model of the client if it is a client's bare name; of several, each."""
+        if "," in model:
+            return ",".join(map(self._whole, models_of(model)))
+        return self._whole(model)
+
+    def _whole(self, model: str) -> str:
         if ":" not in model:
             client = self._client(model)
             first = self._first_model(client) if client else ""
@@ -122,7 +122,17 @@ class Catalog:
                 return f"{model}:{first}"
         return model
 
-    # --- one model
+    # --- one model, or several
+
+    def targets(self, model: str) -> tuple[Target, ...]:
+        """The models of a text (`models_of`), in the order in which they are asked. Raises like `target`."""
+        targets = self._several.get(model)
+        if targets is None:
+            names = models_of(model)
+            if "" in names and len(names) > 1:
+                raise ConfigError(f"'{model}' lacks a model beside a comma: write `client:model,client:model`")
+            targets = self._several[model] = tuple(map(self.target, names))
+        return targets
 
     def target(self, model: str) -> Target:
         """The model with that id.
@@ -149,8 +159,11 @@ class Catalog:
             raise ConfigError(self._unknown(model))
         return client, self._entry(client, name)
 
-    def file_of(self, model: str) -> str | None:
-        """The path of the weights, if `model` names one; None for what the settings list, and for everything else."""
+    def files_of(self, model: str) -> list[str]:
+        """The paths of weights that `model` names, or each of several; none for what the settings list."""
+        return [file for name in models_of(model) if (file := self._file_of(name)) is not None]
+
+    def _file_of(self, model: str) -> str | None:
         try:
             client, entry = self.named(model)
         except (ConfigError, Unsupported):
@@ -179,7 +192,6 @@ class Catalog:
             return msgspec.structs.replace(target, engine=engine)
         api_base, key = self._door(client, model)
         codec: Codec
-        signed_in: SignedIn | None = None
         cache = entry.cache or client.cache or self._settings.cache
         if client.type == "azure-openai":
             from .azure import AzureCodec, azure
@@ -204,15 +216,12 @@ class Catalog:
             target = msgspec.structs.replace(target, renew=door.renew)
         else:
             codec = codec_of(client.type, own=api_base == openai.DEFAULT_BASE, cache=cache, base=api_base)
-            if providers.signs_in(client):
-                signed_in = self._signed_in(client, codec)
         return msgspec.structs.replace(
             target,
             model=entry,
             codec=codec,
             api_base=api_base,
             headers=codec.headers(key) | self._own_headers(),
-            signed_in=signed_in,
             proxy=client.extra.proxy,
             connect_timeout=client.extra.connect_timeout,
         )
@@ -236,19 +245,6 @@ class Catalog:
 
             door = self._doors[client.name] = door_of(client, key, self._environ, self._settings.file)
         return door
-
-    def _signed_in(self, client: ClientSettings, codec: Codec) -> SignedIn | None:
-        """The headers of a client that people sign in for."""
-        from .signed_in import SignedIn, SignIns, check_signed_in
-
-        check_signed_in(client, self._environ, self._settings.file)
-        if self._root is None:
-            return None
-        if self._sign_ins is None:
-            self._sign_ins = SignIns(self._root, self._environ, self._settings.file)
-        own = client.oauth.headers if client.oauth is not None else {}
-        unnamed = {name: value for name, value in codec.headers("").items() if value}  # without an empty key
-        return SignedIn(client.name, self._sign_ins.keeper(client), unnamed | self._own_headers() | own)
 
     def _refuse_adopted(self, client: ClientSettings, model: str) -> None:
         """What is in the environment is not for an address that some file names."""
@@ -286,11 +282,6 @@ class Catalog:
         access = Access(id=model, name=entry.real_name or name, model=entry, client=client, price=price)
         if client.type == "local":
             return access
-        if providers.signs_in(client):
-            raise Unsupported(
-                f"'{model}': models of knowledge need a key, and for client '{client.name}' people sign in (`auth`); "
-                "name another client"
-            )
         api_base, key = self._door(client, model)
         if client.type == "vertexai":
             door = self._vertex(client, key, model)
@@ -308,8 +299,6 @@ class Catalog:
 
     def _door(self, client: ClientSettings, model: str) -> tuple[str, str]:
         api_base = self._api_base(client)
-        if providers.signs_in(client):
-            return api_base, ""  # people sign in for it
         adopted = client.name in self._adopted.values()
         key, variables = (client.api_key, []) if adopted else self._key(client)
         if not key and (api_base in providers.WANT_KEYS or client.type in providers.WANT_KEYS_ANYWHERE):

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from ....protocol import events
 from ....protocol.chat import ChatReply, ChatRequest, TextDelta
-from ....protocol.errors import CallboardError, ConfigError, KeyRefused, Stalled, TimedOut, Unpriced, UpstreamError
+from ....protocol.errors import CallboardError, ConfigError, Stalled, TimedOut, Unpriced, UpstreamError
+from ....protocol.model_names import models_of
 from ....protocol.settings import Settings
 from ....supervisors import Retry
 from ...io.imports import imported
@@ -35,7 +37,7 @@ from .target import Choice, Target
 
 if TYPE_CHECKING:
     from ....supervisors.root import Root
-    from .signed_in import SignedIn
+    from .fallback import Down
 
 _NOTHING = nullcontext()
 
@@ -67,12 +69,13 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
     ) -> None:
         self._settings = settings
         self._environ = environ
-        self.catalog = Catalog(settings, environ, root)
+        self.catalog = Catalog(settings, environ)
         self._engines = engines
         self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
         self._endpoints = Endpoints(environ)
         self._gates = Gates(root, self._rng.random)
         self._calls = 0
+        self._down: Down | None = None
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -90,19 +93,24 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
     def check(self, model: str = "") -> str:
         """The full id of `model` (or of the default), if it can be asked: key, base URL and weights are there.
 
+        Where several models are named, all have to be there, and the text has the ids of all.
+
         Raises:
             ConfigError, CredentialsError, Unsupported: it can't; the text says what to do.
         """
+        model = model or self.choice().model
         if self._settings.dry_run:  # wants no key and no weights
-            self.catalog.named(model or self.choice().model)
-            return self.catalog.full(model or self.choice().model)
-        target = self.catalog.target(model or self.choice().model)
-        if target.engine is not None and self._engines is None:
-            raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
-        return target.id
+            for name in models_of(model):
+                self.catalog.named(name)
+            return self.catalog.full(model)
+        targets = self.catalog.targets(model)
+        for target in targets:
+            if target.engine is not None and self._engines is None:
+                raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
+        return ",".join(target.id for target in targets)
 
     def check_price(self, model: str = "") -> None:
-        """See that the cost of `model` (or of the default) will be known.
+        """See that the cost of `model` (or of the default) will be known, of several that of each.
 
         Raises:
             Unpriced: it won't; the text says what to do.
@@ -110,13 +118,14 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         """
         if self._settings.dry_run:
             return
-        target = self.catalog.target(model or self.choice().model)
-        if target.price.tariff is None:
-            raise Unpriced.of(target.id, self._settings.file)
+        for target in self.catalog.targets(model or self.choice().model):
+            if target.price.tariff is None:
+                raise Unpriced.of(target.id, self._settings.file)
 
     def window(self, model: str = "") -> int | None:
-        """Tokens that `model` (or the default) takes in, as far as the settings say."""
-        return self.catalog.named(model or self.choice().model)[1].max_input_tokens
+        """Tokens that `model` (or the default) takes in, as far as the settings say; of several the least."""
+        entries = [self.catalog.named(name)[1] for name in models_of(model or self.choice().model)]
+        return min((entry.max_input_tokens for entry in entries if entry.max_input_tokens is not None), default=None)
 
     async def chat(
         self,
@@ -136,7 +145,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
 
         Args:
             me: whom the events are about.
-            request: what to ask; its gaps are filled from the settings.
+            request: what to ask; its gaps are filled from the settings. Of several models see `fallback`.
             on_delta: gets the reply in pieces as well, in one piece if the model can't stream. With it a stream is
                 asked for, unless `request.stream` or the settings say no.
             on_usage: gets tokens and cost of every complete reply, also of one that is tried again.
@@ -158,21 +167,19 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             raise ValueError(f"attempts must be at least 1, not {retry.most}")
         if self._settings.dry_run:
             return self._dry(me, request, on_delta)
-        target = self.catalog.target(request.model or self.choice().model)
+        targets = self.catalog.targets(request.model or self.choice().model)
+        target, several = targets[0], len(targets) > 1
         self._calls += 1
-        asked, id = target.complete(request, self._settings), f"llm-{self._calls}"
+        asked, id = request if several else target.complete(request, self._settings), f"llm-{self._calls}"
         may_stream = self._settings.stream
         call = Call(me, id, self._calls, target, asked, on_delta, on_usage, need_text, may_stream, may_wait)
         try:
             with _NOTHING if deadline == math.inf else trio.move_on_at(deadline):  # a scope costs a kilobyte
-                return await retried(
-                    lambda attempt: self._try(call, attempt),
-                    retry,
-                    on_wait=call.will_retry,
-                    rand=self._rng.random,
-                    deadline=deadline,
-                )
-            raise TimedOut(f"{target.id} did not answer in time")
+                if several:
+                    return await self._several(call, targets, retry, deadline)
+                tries, rand = partial(self._try, call), self._rng.random
+                return await retried(tries, retry, on_wait=call.will_retry, rand=rand, deadline=deadline)
+            raise TimedOut(f"{call.target.id} did not answer in time")
         except CallboardError as error:
             call.gives_up(error)
             raise
@@ -188,12 +195,27 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             on_delta(TextDelta(reply.text))
         return reply
 
+    async def _several(self, call: Call, targets: Sequence[Target], retry: Retry, deadline: float) -> ChatReply:
+        from .fallback import Down, first_to_answer
+
+        if self._down is None:
+            self._down = Down(self._settings.fallback_cooldown)
+
+        def ask(retry: Retry) -> Awaitable[ChatReply]:
+            tries, rand = partial(self._try, call), self._rng.random
+            return retried(tries, retry, on_wait=call.will_retry, rand=rand, deadline=deadline)
+
+        return await first_to_answer(call, targets, call.request, self._settings, self._down, ask, retry)
+
     async def _try(self, call: Call, attempt: int) -> ChatReply:
         target = call.target
         gate = self._gates.get(target) or await self._open(target)
         reply: ChatReply | None = None
         while reply is None:
-            await gate.admit(call.ticket, call.me.path, call.tokens, call.waits)
+            if call.patience == math.inf:
+                await gate.admit(call.ticket, call.me.path, call.tokens, call.waits)
+            else:
+                await self._admitted(gate, call)
             refused: UpstreamError | None = None
             try:
                 if target.engine is None:
@@ -219,6 +241,11 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         call.ends(reply)
         return reply
 
+    async def _admitted(self, gate: Gate, call: Call) -> None:
+        from .fallback import admitted
+
+        await admitted(gate, call)
+
     async def _open(self, target: Target) -> Gate:
         """What a model needs when it is first asked: its limiter, and its price, which is looked up in a thread."""
         await target.price.looked_up()
@@ -234,24 +261,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
 
     async def _send(self, call: Call, api_base: str, headers: Mapping[str, str], attempt: int) -> ChatReply:
         await imported(".actors.work.models.client")
-        target = call.target
-        if target.signed_in is not None:
-            return await self._send_signed_in(call, target.signed_in, attempt)
-        if target.renew is not None:
-            await target.renew()
-        with self._endpoints.lease(api_base, target.proxy, target.connect_timeout) as endpoint:
+        if call.target.renew is not None:
+            await call.target.renew()
+        with self._endpoints.lease(api_base, call.target.proxy, call.target.connect_timeout) as endpoint:
             return await call.send(endpoint, headers, attempt)
-
-    async def _send_signed_in(self, call: Call, signed_in: SignedIn, attempt: int) -> ChatReply:
-        target, token = call.target, await signed_in.renew()
-        with self._endpoints.lease(target.api_base, target.proxy, target.connect_timeout) as endpoint:
-            try:
-                return await call.send(endpoint, signed_in.headers, attempt)
-            except KeyRefused as refused:
-                refusal = refused
-
-            def again() -> Coroutine[Any, Any, ChatReply]:
-                call.will_retry(attempt, 0.0, refusal)
-                return call.send(endpoint, signed_in.headers, attempt)
-
-            return await signed_in.once_more(token, refusal, again)

@@ -22,7 +22,16 @@ from wall_clock import jump
 
 from callboard.actors.front.metrics import MOST_NAMES, OTHER, Metrics
 from callboard.protocol.agent import Agent
-from callboard.protocol.events import ActorRestarted, Event, EventData, LlmFailed, LlmRequest, RunFinished, RunStarted
+from callboard.protocol.events import (
+    ActorRestarted,
+    Event,
+    EventData,
+    LlmFailed,
+    LlmFallback,
+    LlmRequest,
+    RunFinished,
+    RunStarted,
+)
 from callboard.protocol.kernel.questions import Question
 from callboard.protocol.settings.api import ApiLimits
 from callboard.supervisors import Actor, ChildSpec, Message, Supervisor
@@ -411,6 +420,13 @@ async def test_a_request_that_is_given_up_is_not_in_flight_while_its_actor_goes_
     assert values(metrics)["llm_inflight"] == 1
     told(metrics, LlmFailed(model="m", error="no", code="upstream"), id="call-1")
     assert values(metrics)["llm_inflight"] == 0
+
+
+async def test_requests_that_go_to_another_model_are_counted_by_both() -> None:
+    metrics = Metrics()
+    told(metrics, RunStarted(target="a", name="a", dialect="agent"))
+    told(metrics, LlmFallback(model="a:x", next="b:y", error="503"), id="call-1")
+    assert values(metrics)["llm_fallbacks_total model=a:x next=b:y"] == 1
 
 
 async def test_a_run_begun_before_anybody_counted_is_not_taken_from_those_under_way() -> None:

@@ -190,6 +190,25 @@ nodes:
     assert [(problem.code, problem.line) for problem in problems] == [("unknown_model", line) for line in lines]
 
 
+def test_validate_checks_every_model_of_a_list(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "config.yaml").write_text("name: a\nmodel: [openai:x, opnai:y, claude:z]\n")
+    (problem,) = callboard.validate(tmp_path / "a", config_dir=tmp_path)
+    assert (problem.code, problem.key, problem.line) == ("unknown_model", "model", 2)
+    assert (problem.hint or "").startswith("'opnai:y': models are named `client:model`; did you mean 'openai:...'?")
+    graph = """\
+name: g
+model: [openai:x, claude:y]
+start: a
+nodes:
+  a: {type: llm, prompt: p, model: [claude:y, oolama:z], next: e}
+  e: {type: end}
+"""
+    (tmp_path / "g.yaml").write_text(graph)
+    (problem,) = callboard.validate(tmp_path / "g.yaml", config_dir=tmp_path)
+    assert (problem.code, problem.key, problem.line) == ("unknown_model", "nodes.a.model", 5)
+
+
 def test_a_model_whose_key_is_missing_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert found_in(tmp_path / "a", "config.yaml", "name: a\nmodel: openai:gpt-4o\n") == []

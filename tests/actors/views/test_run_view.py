@@ -255,6 +255,17 @@ def test_a_request_that_is_tried_again_is_one_activity_and_what_was_heard_does_n
     assert chat.tokens == (3, 2, 0)
 
 
+def test_a_request_that_goes_to_another_model_is_one_activity_with_the_name_of_that() -> None:
+    view = RunView(text=100)
+    chat = view.see(told(1, ev.LlmRequest(model="a:x", messages=1), "/a", "c")).about
+    view.see(told(2, ev.LlmDelta(text="half"), "/a", "c"))
+    view.see(told(3, ev.LlmFallback(model="a:x", next="b:y", error="503"), "/a", "c"))
+    assert chat is not None
+    assert (chat.waits, chat.text, chat.name) == (True, "", "a:x")
+    again = view.see(told(4, ev.LlmRequest(model="b:y", messages=1), "/a", "c"))
+    assert (again.about, again.began, chat.waits, chat.name) == (chat, False, False, "b:y")
+
+
 def test_an_actor_does_what_it_began_last_and_has_not_ended() -> None:
     view, seen = RunView(), []
     for data, id in (

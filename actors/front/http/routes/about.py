@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Send
 
 from .....protocol.errors import NotFound
+from .....protocol.model_names import models_of
 from .....protocol.version import VERSION
 from .....supervisors import Actor
 from ....work.knowledge.base.model import BuildReport
@@ -100,7 +101,7 @@ async def roles(_: Call) -> Response:
 
 async def _models(call: Call) -> list[ModelTold]:
     root = call.api.root
-    default = root.gateway.choice().model
+    default = models_of(root.gateway.choice().model)[0]
     found = {default: ModelTold(id=default, owned_by=default.partition(":")[0], callboard={"default": True})}
     for client in root.settings.clients:
         for each in client.models:

@@ -197,6 +197,7 @@ const CHANGES = {
     doing(actor, "", null);
   },
   "llm.retry": (actor, data, event) => doing(actor, "waits to ask again", event.ts),
+  "llm.fallback": (actor, data, event) => doing(actor, data.next, event.ts),
   "llm.waiting": (actor, data, event) => doing(actor, `waits for ${data.model}`, event.ts),
   "tool.call.started": (actor, data, event) => {
     if (actor.kind === "actor") actor.kind = "tool";

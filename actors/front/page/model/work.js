@@ -88,7 +88,7 @@ const STEPS = {
   "llm.request": (work, data, event) => {
     const block = work.open.get(`text ${event.actor} ${event.id || ""}`);
     if (block)
-      Object.assign(block, { text: "", reasoning: "" }); // asked again: what came before does not count
+      Object.assign(block, { text: "", reasoning: "", model: data.model }); // asked again: what came before does not count
     else work.begin("text", event, { text: "", reasoning: "", model: data.model });
   },
   "llm.delta": (work, data, event) => said(work, "text", data, event),
@@ -104,6 +104,11 @@ const STEPS = {
     work.add("note", event, {
       level: "warning",
       text: `${data.model}: try ${data.attempt} failed, the next in ${data.wait.toFixed(1)} s. ${data.error}`,
+    }),
+  "llm.fallback": (work, data, event) =>
+    work.add("note", event, {
+      level: "warning",
+      text: `${data.model} ${data.asked === false ? "is passed over" : "did not answer"}, ${data.next} is asked. ${data.error}`,
     }),
   "llm.waiting": (work, data, event) => {
     if (data.error)

@@ -62,7 +62,8 @@ async def test_a_file_as_a_model_needs_a_scope_and_nothing_is_told_of_whether_it
 ) -> None:
     house, plain, _ = keys
     there, missing = [await told(house, plain, way, f"local:{path}") for path in ("/etc/passwd", "/etc/nothing")]
-    assert there == missing
+    behind = await told(house, plain, way, "fake:model,local:/etc/passwd")
+    assert there == missing == behind
     assert there[0] == 403
     assert "run:files" in there[1]
 
@@ -79,6 +80,7 @@ async def test_with_the_scope_it_has_to_lie_in_a_directory_of_the_settings(
         f"{weights}/out.gguf",
         f"{weights}x/a",
         "~/a.gguf",
+        f"{weights}/mine.gguf,local:/etc/passwd",
     )
     answers = {await told(house, trusted, way, f"local:{path}") for path in outside}
     assert len(answers) == 1

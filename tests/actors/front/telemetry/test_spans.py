@@ -134,6 +134,18 @@ async def test_retries_are_inside_of_one_span(stage: Stage, traced: Traced) -> N
     assert set(chat.events[0].attributes) == {"callboard.attempt", "callboard.wait"}
 
 
+async def test_a_model_that_answers_for_another_is_the_one_of_the_response(stage: Stage, traced: Traced) -> None:
+    stage.plain(f"{KID}\nmodel: [fake:model, fake:other]", name="kid")
+    stage.models.answer_with(lambda request: Reply(status=500) if request.json["model"] == "model" else "well")
+    with traced.of(stage.root):
+        assert (await stage.run("x", target="kid")).status == "done"
+    chat = traced.named("chat model")
+    assert chat.status.is_ok
+    assert chat.events[-1].name == "callboard.fallback"
+    assert chat.events[-1].attributes == {"callboard.model": "fake:model", "callboard.next_model": "fake:other"}
+    assert (chat.attributes["gen_ai.request.model"], chat.attributes["gen_ai.response.model"]) == ("model", "other")
+
+
 async def test_nodes_that_run_at_once_are_siblings_and_a_failure_is_told_where_it_was(
     stage: Stage, traced: Traced
 ) -> None:
