@@ -96,6 +96,20 @@ class CredentialsError(ConfigError):
     code = "credentials"
 
 
+class KeyRefused(CredentialsError):
+    """A provider did not take a key, or does not let its owner do this.
+
+    Attributes:
+        said: what the provider said, without our advice.
+        status: HTTP status, 401 or 403.
+    """
+
+    def __init__(self, message: str, *, said: str = "", status: int | None = None) -> None:
+        super().__init__(message)
+        self.said = said or message
+        self.status = status
+
+
 class SignInNeeded(CredentialsError):
     """There is no token, or it is good no more, and only a person can get another one."""
 

@@ -58,6 +58,8 @@ KEYS_OF_TYPES = {
     "project_id": ("vertexai",),
     "location": ("vertexai",),
     "adc_file": ("vertexai",),
+    "auth": ("claude", "anthropic", "gemini", "openai-compatible"),
+    "oauth": ("claude", "anthropic", "gemini", "openai-compatible"),
 }
 """Keys of clients that not every client has, and the types that have them."""
 
@@ -122,6 +124,36 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     connect_timeout: float = 10.0
 
 
+class OAuthSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How people sign in for a client, and where. What is left out is that of the client's type, if it has it.
+
+    Attributes:
+        client_id, client_secret: as whom we ask for tokens; `basic`: both go into a header, not into the body.
+        authorization_url, token_url, device_url, revocation_url: the addresses of the server.
+        issuer: its name; an answer that names another one is refused.
+        redirect_uri: where the browser is sent to with the code; on this machine, or elsewhere, to be pasted.
+        scopes: what is asked for; `resource`: what the token is for.
+        body: how requests for tokens are written.
+        params: more parameters of the authorization URL.
+        headers: what goes along with the token.
+    """
+
+    client_id: str = ""
+    client_secret: str = ""
+    basic: bool = False
+    authorization_url: str = ""
+    token_url: str = ""
+    device_url: str = ""
+    revocation_url: str = ""
+    issuer: str = ""
+    redirect_uri: str = ""
+    scopes: tuple[str, ...] = ()
+    resource: str = ""
+    body: Literal["form", "json"] = "form"
+    params: dict[str, str] = {}
+    headers: dict[str, str] = {}
+
+
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One provider. Without `models` any model name is accepted. Limits are those of each model that has none.
 
@@ -130,6 +162,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         access_key_id, secret_access_key, session_token: keys of AWS; `profile` is one of AWS's own files.
         region: of AWS.
         project_id, location: of Google Cloud; `adc_file` is a file of credentials for it.
+        auth: `oauth` where people sign in, and `oauth` how; else there is a key.
     """
 
     type: str
@@ -145,6 +178,8 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     project_id: str = ""
     location: str = ""
     adc_file: str = ""
+    auth: Literal["oauth"] | None = None
+    oauth: OAuthSettings | None = None
     models: tuple[ModelSettings, ...] = ()
     extra: Extra = Extra()
     cache: Cache | None = None

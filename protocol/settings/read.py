@@ -46,7 +46,6 @@ _NESTED = ("permissions", "visible_tools", "tool_roots", "mcp_pool", "document_l
 _NO_SCALARS = (*_OURS, *_NESTED, *_Aliases.__struct_fields__, "clients")
 _IGNORED = {
     "patch": "patches of requests are not applied yet",
-    "auth": "signing in is not possible yet; use `api_key`",
     "default_reasoning_effort": "",
 }
 """Keys of clients and models that Loki knows: accepted, with a warning where ignoring them can be felt."""
@@ -88,8 +87,7 @@ def json_schema() -> dict[str, Json]:
     client = components["ClientSettings"]
     client["properties"]["type"] = {"enum": [*CLIENT_TYPES]}
     components["ModelSettings"]["properties"]["type"] = {"enum": [*MODEL_TYPES], "default": "chat"}
-    for name in ("patch", "auth"):
-        client["properties"][name] = {"description": f"Loki's; {_IGNORED[name]}"}
+    client["properties"]["patch"] = {"description": f"Loki's; {_IGNORED['patch']}"}
     tops = (as_read(components.pop(top.__name__))["properties"] for top in (Settings, Kept, _Aliases))
     keys = {key: schema for top in tops for key, schema in top.items() if key not in _OURS}
     return {
@@ -143,6 +141,12 @@ class _Reading(Reading):
         for key, types in KEYS_OF_TYPES.items():
             if key in part.entries and client.type not in types:
                 part.key(key).warn("ignored_key", f"`{key}` is ignored: it is for clients of type {' or '.join(types)}")
+        if client.auth is not None and client.type in KEYS_OF_TYPES["auth"]:
+            if client.oauth is None or not client.oauth.client_id:
+                hint = "docs/models.md says where to get one"
+                part.key("auth").warn("no_client_id", "nobody can sign in without an `oauth.client_id`", hint=hint)
+            if client.api_key:
+                part.key("api_key").warn("ignored_key", "`api_key` is ignored: people sign in for this client (`auth`)")
         return msgspec.structs.replace(client, name=client.name or client.type)
 
     def _models(self, client: Cursor) -> Iterator[ModelSettings]:

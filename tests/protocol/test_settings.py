@@ -140,6 +140,9 @@ def test_an_empty_variable_counts_as_not_set() -> None:
             "unknown type 'rerank' of a model (expected one of chat, embedding, reranker",
         ),
         ("clients:\n  - type: openai\n  - type: openai\n", (3, 5), "two clients are called 'openai'"),
+        ("clients:\n  - type: gemini\n    auth: saml\n", (3, 11), "oauth"),
+        ("clients:\n  - type: gemini\n    oauth: {body: xml}\n", (3, 19), "form"),
+        ("clients:\n  - type: gemini\n    oauth: {scopes: a b}\n", (3, 21), "a list"),
         ("- a\n", (1, 1), "a mapping at the top level"),
         ("model: [\n", (2, 1), "YAML"),
     ],
@@ -157,7 +160,11 @@ def test_mistakes_are_errors_with_their_place(text: str, place: tuple[int, int],
         ("temperatur: 1\n", "unknown key 'temperatur'"),
         ("clients:\n  - type: openai\n    api_bas: x\n", "did you mean 'api_base'?"),
         ("clients:\n  - type: openai\n    extra: {prox: x}\n", "did you mean 'proxy'?"),
-        ("clients:\n  - type: claude\n    auth: oauth\n", "`auth` is ignored"),
+        ("clients:\n  - type: claude\n    auth: oauth\n", "nobody can sign in without an `oauth.client_id`"),
+        ("clients:\n  - {type: gemini, auth: oauth, oauth: {}}\n", "without an `oauth.client_id`"),
+        ("clients:\n  - {type: gemini, auth: oauth, api_key: k, oauth: {client_id: x}}\n", "`api_key` is ignored"),
+        ("clients:\n  - {type: openai, auth: oauth, name: x}\n", "for clients of type claude or anthropic or gemini"),
+        ("clients:\n  - {type: gemini, oauth: {client_idd: x}}\n", "did you mean 'client_id'?"),
         ("clients:\n  - type: openai\n    api_version: v1\n", "ignored: it is for clients of type azure-openai"),
         ("clients:\n  - type: openai\n    patch: {}\n", "patches of requests are not applied yet"),
         ("clients:\n  - type: openai\n    adc_file: x\n", "ignored: it is for clients of type vertexai"),
@@ -170,6 +177,30 @@ def test_what_does_no_harm_is_a_warning(text: str, words: str) -> None:
     assert problem.severity == "warning"
     assert problem.line > 0
     assert words in str(problem)
+
+
+def test_how_people_sign_in_is_read_with_its_references() -> None:
+    text = """
+clients:
+  - type: claude
+    name: company
+    api_base: https://models.example/v1
+    auth: oauth
+    oauth:
+      client_id: ${ID}
+      client_secret: '{{SECRET}}'
+      authorization_url: https://id.example/authorize
+      token_url: https://id.example/token
+      scopes: [models, "${SCOPE}"]
+      params: {audience: "${ID}"}
+      headers: {x-team: blue}
+"""
+    settings, problems = read_settings(text, "config.yaml", {"ID": "me", "SECRET": "s", "SCOPE": "offline"})
+    assert problems == []
+    oauth = settings.clients[0].oauth
+    assert oauth is not None
+    assert (oauth.client_id, oauth.client_secret, oauth.scopes) == ("me", "s", ("models", "offline"))
+    assert (oauth.params, oauth.headers) == ({"audience": "me"}, {"x-team": "blue"})
 
 
 def test_models_for_knowledge_are_read_and_no_reason_to_warn() -> None:

@@ -24,7 +24,7 @@ from ....protocol.chat import (
     TokenUsage,
     parts_of,
 )
-from ....protocol.errors import CallboardError, ModelError, UpstreamError
+from ....protocol.errors import CallboardError, UpstreamError
 from .allowance import Remaining, remaining_in
 from .codec import is_text
 from .limiter import Waiting
@@ -174,7 +174,7 @@ class Call:
         if self.on_delta is not None:
             self.on_delta(delta)
 
-    def will_retry(self, attempt: int, wait: float, error: ModelError) -> None:
+    def will_retry(self, attempt: int, wait: float, error: CallboardError) -> None:
         self.emit(events.LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
         self._begins_anew()
 

@@ -31,8 +31,10 @@ from .prices.price import Prices
 from .target import Access, Choice, Target
 
 if TYPE_CHECKING:
+    from ....supervisors import Root
     from .aws.roles import RoleSigner
     from .aws.signing import Signer
+    from .signed_in import SignedIn, SignIns
     from .vertex.door import Door
 
 Task = Literal["embedding", "reranker"]
@@ -51,13 +53,18 @@ _DEFAULTS = {"openai": openai.DEFAULT_MODEL, "claude": anthropic.DEFAULT_MODEL, 
 class Catalog:
     """All models that settings and environment give.
 
+    Args:
+        root: keepers of tokens live under it; without it models that people sign in for can be named, and not asked.
+
     Attributes:
         prices: what they cost.
     """
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, environ: Mapping[str, str], root: Root | None = None) -> None:
         self._settings = settings
         self._environ = environ
+        self._root = root
+        self._sign_ins: SignIns | None = None
         self._clients = {client.name: client for client in settings.clients}
         self._targets: dict[str, Target] = {}
         self._several: dict[str, tuple[Target, ...]] = {}
@@ -102,7 +109,7 @@ class Catalog:
 
     def _is_reached(self, client: ClientSettings) -> bool:
         own = client.api_base or client.region or client.project_id or client.location or client.adc_file
-        return bool(own or self._key(client)[0])
+        return bool(own or providers.signs_in(client) or self._key(client)[0])
 
     def _first_model(self, client: ClientSettings) -> str:
         listed = (model.name for model in client.models if model.type == "chat")
@@ -192,6 +199,7 @@ class Catalog:
             return msgspec.structs.replace(target, engine=engine)
         api_base, key = self._door(client, model)
         codec: Codec
+        signed_in: SignedIn | None = None
         cache = entry.cache or client.cache or self._settings.cache
         if client.type == "azure-openai":
             from .azure import AzureCodec, azure
@@ -216,12 +224,15 @@ class Catalog:
             target = msgspec.structs.replace(target, renew=door.renew)
         else:
             codec = codec_of(client.type, own=api_base == openai.DEFAULT_BASE, cache=cache, base=api_base)
+            if providers.signs_in(client):
+                signed_in = self._signed_in(client, codec)
         return msgspec.structs.replace(
             target,
             model=entry,
             codec=codec,
             api_base=api_base,
             headers=codec.headers(key) | self._own_headers(),
+            signed_in=signed_in,
             proxy=client.extra.proxy,
             connect_timeout=client.extra.connect_timeout,
         )
@@ -245,6 +256,19 @@ class Catalog:
 
             door = self._doors[client.name] = door_of(client, key, self._environ, self._settings.file)
         return door
+
+    def _signed_in(self, client: ClientSettings, codec: Codec) -> SignedIn | None:
+        """The headers of a client that people sign in for."""
+        from .signed_in import SignedIn, SignIns, check_signed_in
+
+        check_signed_in(client, self._environ, self._settings.file)
+        if self._root is None:
+            return None
+        if self._sign_ins is None:
+            self._sign_ins = SignIns(self._root, self._environ, self._settings.file)
+        own = client.oauth.headers if client.oauth is not None else {}
+        unnamed = {name: value for name, value in codec.headers("").items() if value}  # without an empty key
+        return SignedIn(client.name, self._sign_ins.keeper(client), unnamed | self._own_headers() | own)
 
     def _refuse_adopted(self, client: ClientSettings, model: str) -> None:
         """What is in the environment is not for an address that some file names."""
@@ -282,6 +306,11 @@ class Catalog:
         access = Access(id=model, name=entry.real_name or name, model=entry, client=client, price=price)
         if client.type == "local":
             return access
+        if providers.signs_in(client):
+            raise Unsupported(
+                f"'{model}': models of knowledge need a key, and for client '{client.name}' people sign in (`auth`); "
+                "name another client"
+            )
         api_base, key = self._door(client, model)
         if client.type == "vertexai":
             door = self._vertex(client, key, model)
@@ -299,6 +328,8 @@ class Catalog:
 
     def _door(self, client: ClientSettings, model: str) -> tuple[str, str]:
         api_base = self._api_base(client)
+        if providers.signs_in(client):
+            return api_base, ""  # people sign in for it
         adopted = client.name in self._adopted.values()
         key, variables = (client.api_key, []) if adopted else self._key(client)
         if not key and (api_base in providers.WANT_KEYS or client.type in providers.WANT_KEYS_ANYWHERE):

@@ -15,7 +15,7 @@ import httpx
 import trio
 
 from ....protocol.chat import ChatReply, ChatRequest, Delta, TextDelta
-from ....protocol.errors import AccountEmpty, CredentialsError, ModelError, Stalled, UpstreamError
+from ....protocol.errors import AccountEmpty, KeyRefused, ModelError, Stalled, UpstreamError
 from ...io.http.http1 import unpacked, unpacker_of
 from ...io.http.refusal import message_in, retry_after
 from ...io.http.transport import Exchange, TrioTransport
@@ -227,12 +227,13 @@ def refused(id: str, response: httpx.Response, body: bytes, *, signed: bool = Fa
     if status in (401, 403):
         client = id.partition(":")[0]
         if signed:
-            raise CredentialsError(f"{text}; check the credentials of client '{client}', and what they may do")
+            advice = f"check the credentials of client '{client}', and what they may do"
+            raise KeyRefused(f"{text}; {advice}", said=text, status=status)
         variable = f"{client.upper().replace('-', '_')}_API_KEY"
         where = f"of client '{client}' (`api_key` in config.yaml, or {variable})"
         if "@" in client:  # `Catalog.adopt`: a file describes it
             where = "in the file that describes the client"
-        raise CredentialsError(f"{text}; check the API key {where}")
+        raise KeyRefused(f"{text}; check the API key {where}", said=text, status=status)
     if status == 429 and (b"insufficient_quota" in body or b"API calls / month" in body):  # OpenAI, Cohere
         raise AccountEmpty(text)  # no wait mends an empty account
     if status in _TRANSIENT or status >= 500:

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
 from ....protocol import events
 from ....protocol.chat import ChatReply, ChatRequest, TextDelta
-from ....protocol.errors import CallboardError, ConfigError, Stalled, TimedOut, Unpriced, UpstreamError
+from ....protocol.errors import CallboardError, ConfigError, KeyRefused, Stalled, TimedOut, Unpriced, UpstreamError
 from ....protocol.model_names import models_of
 from ....protocol.settings import Settings
 from ....supervisors import Retry
@@ -38,6 +38,7 @@ from .target import Choice, Target
 if TYPE_CHECKING:
     from ....supervisors.root import Root
     from .fallback import Down
+    from .signed_in import SignedIn
 
 _NOTHING = nullcontext()
 
@@ -69,7 +70,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
     ) -> None:
         self._settings = settings
         self._environ = environ
-        self.catalog = Catalog(settings, environ)
+        self.catalog = Catalog(settings, environ, root)
         self._engines = engines
         self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
         self._endpoints = Endpoints(environ)
@@ -261,7 +262,24 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
 
     async def _send(self, call: Call, api_base: str, headers: Mapping[str, str], attempt: int) -> ChatReply:
         await imported(".actors.work.models.client")
-        if call.target.renew is not None:
-            await call.target.renew()
-        with self._endpoints.lease(api_base, call.target.proxy, call.target.connect_timeout) as endpoint:
+        target = call.target
+        if target.signed_in is not None:
+            return await self._send_signed_in(call, target.signed_in, attempt)
+        if target.renew is not None:
+            await target.renew()
+        with self._endpoints.lease(api_base, target.proxy, target.connect_timeout) as endpoint:
             return await call.send(endpoint, headers, attempt)
+
+    async def _send_signed_in(self, call: Call, signed_in: SignedIn, attempt: int) -> ChatReply:
+        target, token = call.target, await signed_in.renew()
+        with self._endpoints.lease(target.api_base, target.proxy, target.connect_timeout) as endpoint:
+            try:
+                return await call.send(endpoint, signed_in.headers, attempt)
+            except KeyRefused as refused:
+                refusal = refused
+
+            def again() -> Coroutine[Any, Any, ChatReply]:
+                call.will_retry(attempt, 0.0, refusal)
+                return call.send(endpoint, signed_in.headers, attempt)
+
+            return await signed_in.once_more(token, refusal, again)

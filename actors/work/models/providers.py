@@ -21,6 +21,7 @@ import msgspec
 from ....protocol.errors import GraphMistake
 from ....protocol.problems import did_you_mean
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, Settings
+from ....protocol.settings.model import KEYS_OF_TYPES
 from . import anthropic, gemini, ollama, openai
 
 READY_MADE = {
@@ -106,6 +107,11 @@ def key_variables(client: ClientSettings) -> list[str]:
     if kind in _MORE_VARIABLES:
         variables.append(_MORE_VARIABLES[kind])
     return list(dict.fromkeys(variables))
+
+
+def signs_in(client: ClientSettings) -> bool:
+    """Whether people sign in for a client, and there is no key."""
+    return client.auth is not None and client.type in KEYS_OF_TYPES["auth"]
 
 
 def variable_of(client: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,6 +15,9 @@ from .allowance import Rules
 from .codec import Codec, Sign, with_preface
 from .prices.price import Price
 from .reasoning import effort
+
+if TYPE_CHECKING:
+    from .signed_in import SignedIn
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -41,6 +45,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         rules: how much may be sent.
         idle_timeout: seconds that a stream may say nothing.
         renew: sees to keys that expire, before every request; None where there are none.
+        signed_in: has such a token, and another one for a request that was refused; None where there is none.
         price: finds what it costs, once it is first asked.
     """
 
@@ -56,6 +61,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules = Rules()
     idle_timeout: float = math.inf
     renew: Callable[[], Awaitable[None]] | None = None
+    signed_in: SignedIn | None = None
     price: Price
 
     def cost(self, usage: TokenUsage) -> float | None:

@@ -19,7 +19,15 @@ from callboard.actors.io.http.refusal import retry_after
 from callboard.actors.work.models import client as client_module
 from callboard.actors.work.models.gateway import Gateway
 from callboard.protocol.chat import ChatRequest, Restarted, TextDelta, TokenUsage, Tool, UserTurn
-from callboard.protocol.errors import BudgetReached, ConfigError, CredentialsError, ModelError, TimedOut, UpstreamError
+from callboard.protocol.errors import (
+    BudgetReached,
+    ConfigError,
+    CredentialsError,
+    KeyRefused,
+    ModelError,
+    TimedOut,
+    UpstreamError,
+)
 from callboard.protocol.events import EventData, LlmDelta, LlmRequest, LlmResponse, LlmRetry, LlmWaiting, UsageUpdate
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 
@@ -114,8 +122,8 @@ async def test_the_number_of_tries_is_exact(
         (400, ModelError, "bad request"),
         (404, ModelError, "bad request"),
         (422, ModelError, "bad request"),
-        (401, CredentialsError, "check the API key"),
-        (403, CredentialsError, "check the API key"),
+        (401, KeyRefused, "check the API key"),
+        (403, KeyRefused, "check the API key"),
         (302, ModelError, "correct `api_base`"),
     ],
 )
