@@ -1,101 +1,15 @@
-"""Signatures for AWS, against those that AWS has published, and where credentials are looked for."""
+"""Where credentials of AWS are looked for."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from callboard.actors.work.models.aws.keys import bedrock_at, keys_of, region_of
-from callboard.actors.work.models.aws.signing import Keys, Signer
+from callboard.actors.work.models.aws.signing import Keys
 from callboard.protocol.errors import ConfigError, CredentialsError
 from callboard.protocol.settings import ClientSettings
-
-SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
-KEYS = Keys("AKIDEXAMPLE", SECRET)
-NOW = datetime(2015, 8, 30, 12, 36, tzinfo=UTC)
-HOST = ("Host", "example.amazonaws.com")
-FORM = ("Content-Type", "application/x-www-form-urlencoded")
-
-# --- signatures -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "query", "more", "body", "signature"),
-    [
-        ("GET", "/", (), (), b"", "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"),
-        ("GET", "//./foo/../", (), (), b"", "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"),
-        ("POST", "/", (), (), b"", "5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"),
-        ("GET", "/\u1234", (), (), b"", "8318018e0b0f223aa2bbf98705b62bb787dc9c0e678f255a891fd03141be5d85"),
-        (
-            "GET",
-            "/",
-            (("Param2", "value2"), ("Param1", "value1")),
-            (),
-            b"",
-            "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500",
-        ),
-        (
-            "GET",
-            "/",
-            (),
-            (("My-Header1", " value1"), ("My-Header2", ' "a   b   c"')),
-            b"",
-            "acc3ed3afb60bb290fc8d2dd0098b9911fcaa05412b367055dee359757a9c736",
-        ),
-        (
-            "POST",
-            "/",
-            (),
-            (FORM,),
-            b"Param1=value1",
-            "ff11897932ad3f4e8b18135d722051e5ac45fc38421b1da7b9d196a0fe09473a",
-        ),
-    ],
-    ids=["vanilla", "path", "post", "utf8", "query", "trim", "form"],
-)
-def test_signatures_are_those_of_the_published_suite(
-    method: str,
-    path: str,
-    query: tuple[tuple[str, str], ...],
-    more: tuple[tuple[str, str], ...],
-    body: bytes,
-    signature: str,
-) -> None:
-    signer = Signer(KEYS, "us-east-1", "service")
-    headers = signer.headers(method, path, (HOST, *more), body, query=query, now=NOW)
-    assert headers["authorization"].endswith(f"Signature={signature}")
-    assert "Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request" in headers["authorization"]
-    assert headers["x-amz-date"] == "20150830T123600Z"
-
-
-def test_the_example_of_the_manual_is_signed_as_there() -> None:
-    headers = Signer(KEYS, "us-east-1", "iam").headers(
-        "GET",
-        "/",
-        (("Host", "iam.amazonaws.com"), ("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")),
-        b"",
-        query=(("Action", "ListUsers"), ("Version", "2010-05-08")),
-        now=NOW,
-    )
-    assert headers["authorization"] == (
-        "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/iam/aws4_request, "
-        "SignedHeaders=content-type;host;x-amz-date, "
-        "Signature=5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7"
-    )
-
-
-def test_the_token_of_a_session_is_sent_and_signed() -> None:
-    signer = Signer(Keys("AKIDEXAMPLE", SECRET, "token"), "us-east-1", "service")
-    headers = signer.headers("GET", "/", (HOST,), b"", now=NOW)
-    assert headers["x-amz-security-token"] == "token"
-    assert "SignedHeaders=host;x-amz-date;x-amz-security-token" in headers["authorization"]
-
-
-def test_no_secret_is_shown() -> None:
-    assert SECRET not in repr(Signer(Keys("AKIDEXAMPLE", SECRET, "token"), "r", "s"))
-
 
 # --- credentials ------------------------------------------------------------------------------------------
 
