@@ -213,7 +213,7 @@ class Catalog:
             from .aws.roles import RoleSigner
 
             signer = self._signer(client, key, model)
-            codec = BedrockCodec(signer)
+            codec = BedrockCodec(signer, cache=cache)
             if isinstance(signer, RoleSigner):
                 target = msgspec.structs.replace(target, renew=signer.role.renew)
         elif client.type == "vertexai":

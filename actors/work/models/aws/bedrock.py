@@ -26,10 +26,13 @@ import msgspec
 
 from .....protocol import chat
 from .....protocol.errors import ModelError, UpstreamError
+from .....protocol.settings.model import Cache
 from .. import codec
 from ..anthropic import offer, unwrapped
 from ..reasoning import claude, effort, families, woven
+from .cache import mark
 from .event_stream import EventStreamParser, Message
+from .wire import STOPS, Delta, Reasoning, ReasoningBlock, decode_answer, decode_event, decode_failure, usage_of
 
 if TYPE_CHECKING:
     import httpx
@@ -57,8 +60,9 @@ class BedrockCodec:
 
     streams_tools = True
 
-    def __init__(self, signer: Signer | RoleSigner | None) -> None:
+    def __init__(self, signer: Signer | RoleSigner | None, *, cache: Cache = "auto") -> None:
         self._signer = signer
+        self._cache = cache
 
     def headers(self, key: str) -> dict[str, str]:
         """A bearer token; what is signed has none."""
@@ -82,6 +86,7 @@ class BedrockCodec:
             toolConfig=_tools(tools, choice, request.messages),
             additionalModelRequestFields=_more_fields(request, model, thinks) or None,
         )
+        mark(body, self._cache, request, model)
         path = f"/model/{quote(model, safe='')}/{'converse-stream' if stream else 'converse'}"
         return codec.Outgoing(
             path,
@@ -134,7 +139,7 @@ class BedrockReader(codec.StreamReader):
         headers = message.headers
         if headers.get(":message-type", "event") != "event":
             self._fail(headers, message.payload)
-        event = codec.read(_decode_event, message.payload)
+        event = codec.read(decode_event, message.payload)
         match headers.get(":event-type"):
             case "contentBlockStart" if event.start is not None and event.start.tool_use is not None:
                 use = event.start.tool_use
@@ -143,19 +148,19 @@ class BedrockReader(codec.StreamReader):
                 yield from self._more(event.content_block_index, event.delta)
             case "messageStop":
                 self.ended = True
-                self.builder.stop = _STOPS.get(event.stop_reason)
+                self.builder.stop = STOPS.get(event.stop_reason)
                 self._malformed = _malformed(event.stop_reason)
             case "metadata":
-                self.builder.usage = _usage(event.usage)
+                self.builder.usage = usage_of(event.usage)
 
-    def _more(self, index: int, delta: _Delta) -> Iterator[chat.Delta]:
+    def _more(self, index: int, delta: Delta) -> Iterator[chat.Delta]:
         yield from self.builder.text(delta.text)
         if delta.reasoning_content is not None:
             yield from self._thought(index, delta.reasoning_content)
         if delta.tool_use is not None and delta.tool_use.input:
             yield from self.builder.call(index, arguments=delta.tool_use.input)
 
-    def _thought(self, index: int, more: _Reasoning) -> Iterator[chat.Delta]:
+    def _thought(self, index: int, more: Reasoning) -> Iterator[chat.Delta]:
         if more.redacted_content:
             self.builder.thought({"redactedContent": more.redacted_content})
             return
@@ -295,100 +300,9 @@ def _spec(tool: chat.Tool) -> Json:
 
 # --- in ---------------------------------------------------------------------------------------------------
 
-_STOPS: dict[str, chat.StopReason] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tools",
-    "guardrail_intervened": "refused",
-    "content_filtered": "refused",
-}
-
-
-class _Camel(msgspec.Struct, rename="camel"):
-    pass
-
-
-class _Use(_Camel):
-    tool_use_id: str = ""
-    name: str = ""
-    input: Json = None
-
-
-class _Reasoning(_Camel):
-    text: str = ""
-    signature: str = ""
-    redacted_content: str = ""
-
-
-class _ReasoningBlock(_Camel):
-    reasoning_text: _Reasoning | None = None
-    redacted_content: str = ""
-
-
-class _Block(_Camel):
-    text: str = ""
-    tool_use: _Use | None = None
-    reasoning_content: _ReasoningBlock | None = None
-
-
-class _Message(_Camel):
-    content: list[_Block] = []
-
-
-class _Output(_Camel):
-    message: _Message | None = None
-
-
-class _Usage(_Camel):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_write_input_tokens: int | None = None
-
-
-class _Answer(_Camel):
-    output: _Output | None = None
-    stop_reason: str = ""
-    usage: _Usage | None = None
-
-
-class _Start(_Camel):
-    tool_use: _Use | None = None
-
-
-class _Arguments(_Camel):
-    input: str = ""
-
-
-class _Delta(_Camel):
-    text: str = ""
-    tool_use: _Arguments | None = None
-    reasoning_content: _Reasoning | None = None
-
-
-class _Event(_Camel):
-    """Any event of a stream."""
-
-    content_block_index: int = 0
-    start: _Start | None = None
-    delta: _Delta | None = None
-    stop_reason: str = ""
-    usage: _Usage | None = None
-
-
-class _Failure(msgspec.Struct):
-    message: str = ""
-
-
-_decode_answer = msgspec.json.Decoder(_Answer).decode
-_decode_event = msgspec.json.Decoder(_Event).decode
-_decode_failure = msgspec.json.Decoder(_Failure).decode
-
 
 def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
-    answer = codec.read(_decode_answer, body)
+    answer = codec.read(decode_answer, body)
     if answer.output is None or answer.output.message is None:
         raise ModelError("the answer has no message")
     builder = codec.ReplyBuilder(FORM)
@@ -400,12 +314,12 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
             use = block.tool_use
             arguments = msgspec.json.encode(use.input).decode() if use.input else ""
             list(builder.call(index, id=use.tool_use_id, name=use.name, arguments=arguments))
-    builder.stop = _STOPS.get(answer.stop_reason)
-    builder.usage = _usage(answer.usage)
+    builder.stop = STOPS.get(answer.stop_reason)
+    builder.usage = usage_of(answer.usage)
     return _finished(builder.build(), _malformed(answer.stop_reason), unwrap=unwrap)
 
 
-def _thought(builder: codec.ReplyBuilder, block: _ReasoningBlock) -> None:
+def _thought(builder: codec.ReplyBuilder, block: ReasoningBlock) -> None:
     if block.reasoning_text is not None:
         said = block.reasoning_text
         list(builder.reasoning(said.text))
@@ -429,19 +343,6 @@ def _finished(reply: chat.ChatReply, malformed: str, *, unwrap: bool) -> chat.Ch
 
 def _said_by(payload: bytes) -> str:
     try:
-        return codec.read(_decode_failure, payload).message
+        return codec.read(decode_failure, payload).message
     except ModelError:
         return payload[:200].decode("utf-8", errors="replace")
-
-
-def _usage(usage: _Usage | None) -> chat.TokenUsage:
-    """Cached tokens are counted apart from `inputTokens` here; ours are part of them."""
-    if usage is None:
-        return chat.TokenUsage()
-    cached, written = usage.cache_read_input_tokens or 0, usage.cache_write_input_tokens or 0
-    return chat.TokenUsage(
-        input_tokens=(usage.input_tokens or 0) + cached + written,
-        output_tokens=usage.output_tokens or 0,
-        cached_tokens=cached,
-        cache_write_tokens=written,
-    )
