@@ -10,7 +10,7 @@ Real sockets on loopback, in the test's own nursery: nothing of the product is r
 
 Scripted replies are used in the order in which requests arrive; afterwards, and always when `answer_with` was
 given a function, that function decides (by default it answers "ok"). Which format is spoken depends on the
-path alone, without its query: it ends with `/chat/completions`, `/messages` or `/api/chat`.
+path alone, without its query: it ends with `/chat/completions`, `/responses`, `/messages` or `/api/chat`.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Request:
     @property
     def prompt(self) -> str:
         """Text of the last user message, whichever the format."""
-        for message in reversed(self.json["messages"]):
-            if message["role"] == "user":
+        for message in reversed(self.json.get("messages") or self.json["input"]):
+            if message.get("role") == "user":
                 content = message["content"]
                 if isinstance(content, str):
                     return content
@@ -91,9 +91,11 @@ class Request:
     @property
     def system(self) -> str:
         """The system prompt; "" if there is none."""
-        given = self.json.get("system")
+        given = self.json.get("system", self.json.get("instructions"))
         if given is not None:
             return given if isinstance(given, str) else "\n".join(part["text"] for part in given)
+        if "input" in self.json:
+            return ""
         first = self.json["messages"][0]
         return str(first["content"]) if first["role"] == "system" else ""
 
@@ -105,8 +107,8 @@ class Request:
     @property
     def results(self) -> list[str]:
         """The texts of all tool results in the history, in order."""
-        found = []
-        for message in self.json["messages"]:
+        found = [item["output"] for item in self.json.get("input", ()) if item.get("type") == "function_call_output"]
+        for message in self.json.get("messages", ()):
             if message["role"] == "tool":
                 found.append(message["content"])
             elif isinstance(message["content"], list):
@@ -325,6 +327,8 @@ def body_of(request: Request, reply: Reply) -> Iterator[bytes]:
         yield _error(path, reply)
     elif path.endswith("/chat/completions"):
         yield from _openai_stream(request, reply) if _wants_stream(request) else [_openai(request, reply)]
+    elif path.endswith("/responses"):
+        yield from _responses_stream(request, reply) if _wants_stream(request) else [_responses(request, reply)]
     elif path.endswith("/messages"):
         yield from _anthropic_stream(request, reply) if _wants_stream(request) else [_anthropic(request, reply)]
     elif path.endswith("/api/chat"):
@@ -401,6 +405,78 @@ def _openai_stream(request: Request, reply: Reply) -> Iterator[bytes]:
     if (request.json.get("stream_options") or {}).get("include_usage"):
         yield b"data: " + _dump({**head, "choices": [], "usage": _openai_usage(reply)}) + b"\n\n"
     yield b"data: [DONE]\n\n"
+
+
+# --- OpenAI: POST /v1/responses
+
+
+def _response_items(reply: Reply) -> list[dict[str, Json]]:
+    items: list[dict[str, Json]] = []
+    if reply.reasoning or reply.sealed:
+        summary = [{"type": "summary_text", "text": reply.reasoning}] if reply.reasoning else []
+        items.append({"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": reply.sealed or None})
+    if reply.text:
+        content = [{"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}]
+        items.append({"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": content})
+    for index, (name, arguments) in enumerate(reply.calls):
+        call = {"id": f"fc_{index}", "type": "function_call", "status": "completed", "call_id": f"call_{index}"}
+        items.append({**call, "name": name, "arguments": _arguments(arguments)})
+    return items
+
+
+def _response(request: Request, reply: Reply, items: list[Json], status: str) -> Json:
+    usage = {
+        "input_tokens": reply.input_tokens,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": reply.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 2 if reply.reasoning or reply.sealed else 0},
+        "total_tokens": reply.input_tokens + reply.output_tokens,
+    }
+    head = {"id": "resp_1", "object": "response", "created_at": 1, "status": status, "error": None, "store": False}
+    head |= {"incomplete_details": None, "model": request.json["model"], "output": items}
+    return {**head, "usage": usage if status != "in_progress" else None}
+
+
+def _responses(request: Request, reply: Reply) -> bytes:
+    return _dump(_response(request, reply, _response_items(reply), "completed"))
+
+
+def _responses_stream(request: Request, reply: Reply) -> Iterator[bytes]:
+    number = iter(range(100_000))
+
+    def event(kind: str, **data: Json) -> bytes:
+        body = {"type": f"response.{kind}", "sequence_number": next(number), **data}
+        return b"event: response.%b\ndata: %b\n\n" % (kind.encode(), _dump(body))
+
+    items = _response_items(reply)
+    yield event("created", response=_response(request, reply, [], "in_progress"))
+    yield event("in_progress", response=_response(request, reply, [], "in_progress"))
+    for index, item in enumerate(items):
+        at = {"item_id": item["id"], "output_index": index}
+        if item["type"] == "reasoning":
+            yield event("output_item.added", output_index=index, item={**item, "summary": []})
+            if item["summary"]:
+                part = {**at, "summary_index": 0}
+                yield event("reasoning_summary_part.added", **part, part={"type": "summary_text", "text": ""})
+                for piece in _pieces(reply.reasoning, reply.piece):
+                    yield event("reasoning_summary_text.delta", **part, delta=piece)
+                yield event("reasoning_summary_text.done", **part, text=reply.reasoning)
+                yield event("reasoning_summary_part.done", **part, part=item["summary"][0])
+        elif item["type"] == "message":
+            yield event("output_item.added", output_index=index, item={**item, "status": "in_progress", "content": []})
+            part = {**at, "content_index": 0}
+            yield event("content_part.added", **part, part={**item["content"][0], "text": ""})
+            for piece in _pieces(reply.text, reply.piece):
+                yield event("output_text.delta", **part, delta=piece, logprobs=[])
+            yield event("output_text.done", **part, text=reply.text, logprobs=[])
+            yield event("content_part.done", **part, part=item["content"][0])
+        else:
+            yield event("output_item.added", output_index=index, item={**item, "arguments": ""})
+            for piece in _pieces(item["arguments"], reply.piece):
+                yield event("function_call_arguments.delta", **at, delta=piece)
+            yield event("function_call_arguments.done", **at, arguments=item["arguments"])
+        yield event("output_item.done", output_index=index, item=item)
+    yield event("completed", response=_response(request, reply, items, "completed"))
 
 
 # --- Anthropic: POST /v1/messages

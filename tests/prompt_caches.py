@@ -109,7 +109,9 @@ class OpenAiCache:
     _known: dict[str, list[str]] = field(default_factory=dict)
 
     def usage(self, request: Json) -> Json:
-        whole = json.dumps([request.get("tools", []), request["messages"]])
+        whole = json.dumps(
+            [request.get("tools", []), request.get("instructions"), request.get("messages", request.get("input"))]
+        )
         earlier = self._known.setdefault(request.get("prompt_cache_key", ""), [])
         alike = max((in_common(whole, other) for other in earlier), default=0) // 4
         read = alike // STEP * STEP if alike >= LEAST else 0

@@ -55,6 +55,8 @@ KEYS_OF_TYPES = {
     "session_token": ("bedrock",),
     "region": ("bedrock",),
     "profile": ("bedrock",),
+    "api": ("openai", "openai-compatible", "azure-openai"),
+    "reasoning_summary": ("openai", "openai-compatible", "azure-openai"),
     "project_id": ("vertexai",),
     "location": ("vertexai",),
     "adc_file": ("vertexai",),
@@ -65,6 +67,12 @@ KEYS_OF_TYPES = {
 
 Cache = Literal["auto", "off", "5m", "1h"]
 """Whether a provider is to keep what the next request has in common with this one, and for how long."""
+
+Interface = Literal["chat", "responses"]
+"""Which interface of OpenAI's: its Chat Completions or its Responses API."""
+
+ReasoningSummary = Literal["auto", "concise", "detailed", "off"]
+"""What a model of the Responses API is to show of what it thinks."""
 
 MODEL_TYPES = ("chat", "embedding", "reranker")
 """What models are for."""
@@ -85,6 +93,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         idle_timeout: `model_idle_timeout` of this model.
         reasoning_effort, thinking_budget: how much it thinks before it answers, as a level or in tokens.
         cache: `cache` of this model.
+        api: which interface of OpenAI's it is asked by; None for the one it needs.
+        reasoning_summary: what it shows of its thinking in the Responses API.
         max_batch_size, max_tokens_per_chunk: of an embedding model: texts in a request, and tokens in a text.
         default_chunk_size: of an embedding model: the size of chunks where none is given, in characters.
     """
@@ -111,6 +121,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     idle_timeout: Annotated[float, Meta(ge=0)] | None = None
     reasoning_effort: ReasoningEffort | None = None
     thinking_budget: ThinkingBudget | None = None
+    api: Interface | None = None
+    reasoning_summary: ReasoningSummary | None = None
     cache: Cache | None = None
     max_batch_size: int | None = None
     max_tokens_per_chunk: int | None = None
@@ -159,6 +171,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     Attributes:
         api_version: of the interface; for Azure.
+        api, reasoning_summary: of models that do not say it.
         access_key_id, secret_access_key, session_token: keys of AWS; `profile` is one of AWS's own files.
         region: of AWS.
         project_id, location: of Google Cloud; `adc_file` is a file of credentials for it.
@@ -182,6 +195,8 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     oauth: OAuthSettings | None = None
     models: tuple[ModelSettings, ...] = ()
     extra: Extra = Extra()
+    api: Interface | None = None
+    reasoning_summary: ReasoningSummary | None = None
     cache: Cache | None = None
     max_concurrency: int | None = None
     requests_per_minute: Annotated[float, Meta(gt=0)] | None = None

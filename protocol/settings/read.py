@@ -141,6 +141,11 @@ class _Reading(Reading):
         for key, types in KEYS_OF_TYPES.items():
             if key in part.entries and client.type not in types:
                 part.key(key).warn("ignored_key", f"`{key}` is ignored: it is for clients of type {' or '.join(types)}")
+            listed = part.get("models")
+            for item in listed.items if listed is not None and listed.is_list else ():
+                if isinstance(item.node, Mapping) and key in item.entries and client.type not in types:
+                    of = f"models of clients of type {' or '.join(types)}"
+                    item.key(key).warn("ignored_key", f"`{key}` is ignored: it is for {of}")
         if client.auth is not None and client.type in KEYS_OF_TYPES["auth"]:
             if client.oauth is None or not client.oauth.client_id:
                 hint = "docs/models.md says where to get one"

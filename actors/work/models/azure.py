@@ -2,9 +2,11 @@
 
     POST https://{resource}.openai.azure.com/openai/deployments/{deployment}/chat/completions?api-version=...
     POST https://{resource}.openai.azure.com/openai/v1/chat/completions
+    POST https://{resource}.openai.azure.com/openai/v1/responses
 
 `api_base` says which: one that ends with `/openai/v1` means the second. A model is a deployment, by the name that its
-owner gave it; only the first kind of URL has it in the path, both have it in the body.
+owner gave it; only the first kind of URL has it in the path, both have it in the body. The Responses API is at the
+second kind alone, where it is the default for deployments that have the name of a model that needs it.
 
 Dated versions differ in what they take. The last stable one, 2024-10-21, and all before it know neither
 `max_completion_tokens` nor `stream_options`, by Azure's own specification; both came with 2024-09-01-preview. A stream
@@ -23,9 +25,12 @@ import msgspec
 
 from ....protocol import chat
 from ....protocol.errors import ConfigError
-from ....protocol.settings import ClientSettings
+from ....protocol.settings import ClientSettings, ModelSettings
+from ....protocol.settings.model import ReasoningSummary
 from . import codec
+from .codecs import interface, summary
 from .openai import OpenAiCodec
+from .responses import ResponsesCodec
 
 DEFAULT_VERSION = "2024-12-01-preview"
 """Loki's. `/openai/v1` needs none."""
@@ -47,10 +52,15 @@ class Azure(msgspec.Struct, frozen=True):
     version: str
     counts_streams: bool
 
+    @property
+    def is_v1(self) -> bool:
+        """Whether it is the kind of URL without dates."""
+        return self.base.endswith(_V1)
+
     def path(self, deployment: str, what: str) -> str:
         """The path of `chat/completions` or `embeddings`, below `base`."""
         query = f"?api-version={quote(self.version)}" if self.version else ""
-        if self.base.endswith(_V1):
+        if self.is_v1:
             return f"/{what}{query}"
         return f"/openai/deployments/{quote(deployment, safe='')}/{what}{query}"
 
@@ -96,3 +106,35 @@ class AzureCodec(OpenAiCodec):
         """The request as a chat completion of the deployment `model`."""
         outgoing = super().encode(request, model, stream=stream)
         return msgspec.structs.replace(outgoing, path=self._place.path(model, "chat/completions"))
+
+
+class AzureResponsesCodec(ResponsesCodec):
+    """Translates for the Responses API of a resource of Azure's."""
+
+    def __init__(self, place: Azure, summary: ReasoningSummary) -> None:
+        super().__init__(own=True, cache="off", summary=summary)
+        self._place = place
+
+    def headers(self, key: str) -> dict[str, str]:
+        """The key, in Azure's header."""
+        return {"api-key": key} if key else {}
+
+    def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
+        """The request as items for the deployment `model`."""
+        outgoing = super().encode(request, model, stream=stream)
+        return msgspec.structs.replace(outgoing, path=self._place.path(model, "responses"))
+
+
+def azure_codec(place: Azure, client: ClientSettings, model: ModelSettings, name: str) -> codec.Codec:
+    """The codec for a deployment called `name`.
+
+    Raises:
+        ConfigError: the Responses API is asked for where it is not.
+    """
+    if interface(client, model, name, own=place.is_v1) == "chat":
+        return AzureCodec(place)
+    if not place.is_v1:
+        raise ConfigError(
+            f"`api: responses` of client '{client.name}' needs an `api_base` that ends with {_V1}, not '{place.base}'"
+        )
+    return AzureResponsesCodec(place, summary(client, model))

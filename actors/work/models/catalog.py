@@ -202,10 +202,10 @@ class Catalog:
         signed_in: SignedIn | None = None
         cache = entry.cache or client.cache or self._settings.cache
         if client.type == "azure-openai":
-            from .azure import AzureCodec, azure
+            from .azure import azure, azure_codec
 
             place = azure(api_base, client)
-            codec = AzureCodec(place)
+            codec = azure_codec(place, client, entry, target.name)
             if not place.counts_streams:
                 entry = msgspec.structs.replace(entry, no_stream=True)
         elif client.type == "bedrock":
@@ -223,7 +223,7 @@ class Catalog:
             codec = vertex_codec(target.name, door, cache, client.name)
             target = msgspec.structs.replace(target, renew=door.renew)
         else:
-            codec = codec_of(client.type, own=api_base == openai.DEFAULT_BASE, cache=cache, base=api_base)
+            codec = codec_of(client, entry, target.name, api_base, cache)
             if providers.signs_in(client):
                 signed_in = self._signed_in(client, codec)
         return msgspec.structs.replace(

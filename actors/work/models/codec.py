@@ -120,6 +120,12 @@ class ReplyBuilder:
         if id or name or arguments:
             yield chat.ToolCallDelta(index, id, name, arguments)
 
+    def within(self, block: dict[str, Json], text: int) -> None:
+        """The last `text` characters belong into that block."""
+        if self._woven is None:
+            self._woven = Weaver(text=sum(map(len, self._text)), calls=len(self._calls))
+        self._woven.within(block, text)
+
     def build(self) -> chat.ChatReply:
         """The whole reply so far."""
         calls = [self._calls[index] for index in sorted(self._calls)]

@@ -7,7 +7,7 @@ wants `max_completion_tokens`, the others know `max_tokens`.
 
 How much a model thinks is `reasoning_effort`; OpenRouter and DeepSeek have words of their own, told by the base URL.
 What it has thought OpenAI never shows here. Others do, in one of three fields, and get the same field back: DeepSeek
-refuses a history in which calls come without it.
+refuses a history in which calls come without it. OpenAI's other interface is in `responses`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class OpenAiCodec:
             **{self._limit_key: request.max_tokens},
         )
         if codec.caches(self._cache, request):
-            body["prompt_cache_key"] = _prefix(request)
+            body["prompt_cache_key"] = prefix(request)
         if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return codec.Outgoing(
@@ -146,7 +146,7 @@ def _messages(turns: Sequence[chat.Turn], model: str) -> Iterator[Json]:
             yield {"role": "user", "content": shown}
 
 
-def _prefix(request: chat.ChatRequest) -> str:
+def prefix(request: chat.ChatRequest) -> str:
     """A name of what never changes in a conversation; requests with the same one are sent where it is cached."""
     names = [tool.name for tool in request.tools]
     return hashlib.blake2b("\n".join([request.system, *names]).encode(), digest_size=8).hexdigest()

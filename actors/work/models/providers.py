@@ -162,6 +162,8 @@ def client_of(
         api_base=elsewhere or own.api_base,
         api_key=api_key or "",
         api_version=own.api_version,
+        api=own.api,
+        reasoning_summary=own.reasoning_summary,
         region=own.region,
         project_id=own.project_id,
         location=own.location,

@@ -136,6 +136,11 @@ def openai_samples(name: str, effort: str | None) -> bool:
     return effort is None and unasked == "answers"
 
 
+def openai_thinks(name: str) -> bool:
+    """Whether one of OpenAI's own models can think."""
+    return next((unasked for start, unasked in _SERIES if name.startswith(start)), "never") != "never"
+
+
 _RESPONSES_ONLY = re.compile(
     r"gpt-\d(?:\.\d+)?-(?:pro|codex|cyber)|gpt-5\.(?:[4-9]|\d\d)|gpt-[6-9]|gpt-daybreak|o\d(?:-mini)?-(?:pro|deep-research)"
     r"|codex-|computer-use"

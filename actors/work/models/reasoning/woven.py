@@ -41,9 +41,17 @@ class Weaver:
         """A block of thinking."""
         self.data.append(block)
 
+    def within(self, block: dict[str, Json], text: int) -> None:
+        """The last `text` characters belong into that block."""
+        place = next((at for at in range(len(self.data) - 1, -1, -1) if isinstance(self.data[at], int)), None)
+        if place is None or self.data[place] < text:
+            return
+        before = self.data[place] - text
+        self.data[place : place + 1] = [*([before] if before else ()), {**block, TEXT: text}]
+
     def text(self, piece: str) -> None:
         """More text of the reply."""
-        if isinstance(self.data[-1], int):
+        if self.data and isinstance(self.data[-1], int):
             self.data[-1] += len(piece)
         else:
             self.data.append(len(piece))

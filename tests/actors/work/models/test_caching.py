@@ -44,6 +44,8 @@ def anthropic(cache: AnthropicCache) -> Callable[[Request], Reply]:
     def answer(request: Request) -> Reply:
         text, call = next_reply(request)
         content: list[Any] = [{"type": "text", "text": text}] if text else []
+        if "thinking" in request.json:
+            content.insert(0, {"type": "thinking", "thinking": "I look. " * 30, "signature": f"sig{text}"})
         if call is not None:
             content.append({"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["arguments"]})
         stop = "end_turn" if call is None else "tool_use"
@@ -66,6 +68,22 @@ def openai(cache: OpenAiCache) -> Callable[[Request], Reply]:
             "usage": cache.usage(request.json),
         }
         return Reply(raw=json.dumps(body).encode())
+
+    return answer
+
+
+def responses(cache: OpenAiCache) -> Callable[[Request], Reply]:
+    def answer(request: Request) -> Reply:
+        said = sum(item.get("type") == "function_call" for item in request.json["input"])
+        items: list[Any] = [{"type": "reasoning", "id": f"rs_{said}", "summary": [], "encrypted_content": "gAAA" * 60}]
+        if said == TURNS - 1:
+            items.append({"type": "message", "content": [{"type": "output_text", "text": "All are on their way."}]})
+        else:
+            call = {"call_id": f"call_{said}", "name": f"look_{said % TOOLS}", "arguments": json.dumps({"order": said})}
+            items.append({"type": "function_call", **call})
+        counts = cache.usage(request.json)
+        usage = {"input_tokens": counts["prompt_tokens"], "input_tokens_details": counts["prompt_tokens_details"]}
+        return Reply(raw=json.dumps({"status": "completed", "output": items, "usage": usage}).encode())
 
     return answer
 
@@ -108,6 +126,31 @@ async def test_forty_turns_with_twelve_tools_are_read_from_openais_cache(
     assert counts.fresh + 0.1 * counts.read <= 0.35 * counts.all, "at the prices of gpt-5"
     print(f"{counts.read / counts.all:.1%} read")
     assert len({request.json["prompt_cache_key"] for request in fake_model.requests}) == 1
+
+
+async def test_a_conversation_of_the_responses_api_that_thinks_is_read_from_the_cache(
+    fake_model: FakeModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = OpenAiCache()
+    fake_model.answer_with(responses(cache))
+    monkeypatch.setattr("callboard.actors.work.models.openai.DEFAULT_BASE", fake_model.openai_base)
+    await conversation(fake_model, tmp_path, "openai", model="fake:gpt-5.5", reasoning_effort="low")
+    counts = cache.counts
+    assert counts.read / counts.all >= 0.85
+    assert {request.path for request in fake_model.requests} == {"/v1/responses"}
+    assert len({request.json["prompt_cache_key"] for request in fake_model.requests}) == 1
+    print(f"{counts.read / counts.all:.1%} read")
+
+
+async def test_thinking_that_is_kept_is_read_from_anthropics_cache(fake_model: FakeModels, tmp_path: Path) -> None:
+    cache = AnthropicCache()
+    fake_model.answer_with(anthropic(cache))
+    await conversation(fake_model, tmp_path, "claude", model="fake:claude-haiku-4-5", reasoning_effort="low")
+    counts = cache.counts
+    assert counts.read / counts.all >= 0.85
+    said = [each["content"] for each in fake_model.requests[-1].json["messages"] if each["role"] == "assistant"]
+    assert [content[0]["type"] for content in said] == ["thinking"] * (TURNS - 1)
+    print(f"{counts.read / counts.all:.1%} read, {counts.written / counts.all:.1%} written")
 
 
 async def test_a_cache_that_is_off_marks_nothing_and_reads_nothing(fake_model: FakeModels, tmp_path: Path) -> None:
