@@ -16,6 +16,7 @@ import trio
 
 from ...protocol.chat import ChatRequest, Delta, UserTurn
 from ...protocol.errors import CallboardError, ConfigError, TimedOut
+from ...protocol.model_names import models_of
 from ...protocol.settings import ClientSettings, ModelSettings, Settings
 from ..work.models import providers
 from ..work.models.catalog import Catalog
@@ -99,7 +100,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 def all_models(settings: Settings, catalog: Catalog) -> list[str]:
     """Every model that config.yaml lists, and the one that is used if none is named, which comes first."""
     listed = [f"{client.name}:{model.name}" for client in settings.clients for model in client.models]
-    return list(dict.fromkeys([catalog.choice().model, *listed]))
+    return list(dict.fromkeys([*models_of(catalog.choice().model), *listed]))
 
 
 def check(model: str, settings: Settings, catalog: Catalog, environ: Mapping[str, str]) -> Checked:
@@ -201,6 +202,8 @@ def _named(model: str, settings: Settings, catalog: Catalog) -> tuple[ClientSett
 
 def _key(client: ClientSettings, environ: Mapping[str, str], settings: Settings) -> str:
     """Where the key is from. Raises ConfigError or CredentialsError where a file of credentials can't be used."""
+    if providers.signs_in(client):
+        return "signed in"
     if client.api_key:
         return f"`api_key` in {settings.file}"
     if client.access_key_id:

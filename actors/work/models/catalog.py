@@ -28,7 +28,7 @@ from .codecs import codec_of
 from .engines import require_engine
 from .local import LocalCodec
 from .prices.price import Prices
-from .target import Access, Choice, Target
+from .target import Access, Choice, Target, TokenBearer
 
 if TYPE_CHECKING:
     from ....supervisors import Root
@@ -199,7 +199,7 @@ class Catalog:
             return msgspec.structs.replace(target, engine=engine)
         api_base, key = self._door(client, model)
         codec: Codec
-        signed_in: SignedIn | None = None
+        signed_in: TokenBearer | None = None
         cache = entry.cache or client.cache or self._settings.cache
         if client.type == "azure-openai":
             from .azure import azure, azure_codec
@@ -221,7 +221,7 @@ class Catalog:
 
             door = self._vertex(client, key, model)
             codec = vertex_codec(target.name, door, cache, client.name)
-            target = msgspec.structs.replace(target, renew=door.renew)
+            signed_in = door.bearer(self._own_headers())
         else:
             codec = codec_of(client, entry, target.name, api_base, cache)
             if providers.signs_in(client):

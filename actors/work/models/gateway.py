@@ -33,12 +33,11 @@ from .endpoints import Endpoints
 from .engines import LocalEngines
 from .limiter import Gate, Gates, too_many
 from .retrying import BACKOFF, retried
-from .target import Choice, Target
+from .target import Choice, Target, TokenBearer
 
 if TYPE_CHECKING:
     from ....supervisors.root import Root
     from .fallback import Down
-    from .signed_in import SignedIn
 
 _NOTHING = nullcontext()
 
@@ -270,7 +269,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         with self._endpoints.lease(api_base, target.proxy, target.connect_timeout) as endpoint:
             return await call.send(endpoint, headers, attempt)
 
-    async def _send_signed_in(self, call: Call, signed_in: SignedIn, attempt: int) -> ChatReply:
+    async def _send_signed_in(self, call: Call, signed_in: TokenBearer, attempt: int) -> ChatReply:
         target, token = call.target, await signed_in.renew()
         with self._endpoints.lease(target.api_base, target.proxy, target.connect_timeout) as endpoint:
             try:

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from ....protocol.chat import AssistantTurn, ChatRequest, ImagePart, TokenUsage, Turn, parts_of
-from ....protocol.errors import Unsupported
+from ....protocol.errors import KeyRefused, Unsupported
 from ....protocol.settings import ClientSettings, ModelSettings, Settings
 from .allowance import Rules
 from .codec import Codec, Sign, with_preface
 from .prices.price import Price
 from .reasoning import effort
 
-if TYPE_CHECKING:
-    from .signed_in import SignedIn
+T = TypeVar("T")
+
+
+class TokenBearer(Protocol):
+    """What requests carry that expires.
+
+    Attributes:
+        headers: what the next request carries, up to date after `renew`.
+    """
+
+    headers: dict[str, str]
+
+    async def renew(self) -> Any:
+        """See to a token that is good for a while, and return it."""
+        ...
+
+    async def once_more(self, token: Any, refused: KeyRefused, send: Callable[[], Awaitable[T]]) -> T:
+        """The reply to a request that was refused with that token, if it is not with another one."""
+        ...
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -61,7 +78,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules = Rules()
     idle_timeout: float = math.inf
     renew: Callable[[], Awaitable[None]] | None = None
-    signed_in: SignedIn | None = None
+    signed_in: TokenBearer | None = None
     price: Price
 
     def cost(self, usage: TokenUsage) -> float | None:

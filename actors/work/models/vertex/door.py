@@ -9,7 +9,7 @@ import msgspec
 
 from .....protocol.settings import ClientSettings
 from .. import codec
-from .identity import Identity
+from .identity import Bearer, Identity
 from .place import EVERYWHERE, checked_location, project_of, source_of
 
 
@@ -46,6 +46,10 @@ class Door(msgspec.Struct, frozen=True):
     def sign(self) -> codec.Sign | None:
         """What a request carries; None where its headers are enough."""
         return None if self.identity is None else self.identity.sign
+
+    def bearer(self, headers: Mapping[str, str]) -> Bearer | None:
+        """The token with what requests carry besides; None where there is none."""
+        return None if self.identity is None else Bearer(self.identity, headers)
 
     def out(self, outgoing: codec.Outgoing, path: str) -> codec.Outgoing:
         """A request at that path under the project, signed."""

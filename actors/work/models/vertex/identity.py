@@ -7,13 +7,13 @@ changes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import trio
 
-from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
+from .....protocol.errors import ConfigError, CredentialsError, KeyRefused, UpstreamError
 from .....protocol.json_values import UNREADABLE
 from ....io.imports import imported
 from ..renewed import Renewed
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from ....io.http.brief import Brief
     from .login import Login
+
+T = TypeVar("T")
 
 EARLY = 225.0
 """Seconds before its end after which a token is renewed. Metadata servers give out the same one until then."""
@@ -111,6 +113,11 @@ class Identity:
         headers = {"authorization": f"Bearer {token.access}"}
         return {**headers, "x-goog-user-project": token.billed} if token.billed else headers
 
+    async def other_than(self, token: Token) -> None:
+        """See to another token, since that one was refused. Raises as `renew`."""
+        self._renewed.refused(token)
+        await self.renew()
+
     async def _ask(self) -> tuple[Token, float]:
         if isinstance(self._source, Machine):
             access, life, project, billed = await self._of_machine(self._source)
@@ -165,3 +172,27 @@ class Identity:
         if answer.status != 200 or answer.headers.get("metadata-flavor") != "Google":
             raise CredentialsError(f"{text}: this is no metadata server of Google's")
         return answer
+
+
+class Bearer:
+    """A `TokenBearer`: the token is in the signature of each request, and `headers` are what it carries besides."""
+
+    def __init__(self, identity: Identity, headers: Mapping[str, str]) -> None:
+        self.headers = dict(headers)
+        self._identity = identity
+
+    async def renew(self) -> Token:
+        """See to a token. Raises as `Identity.renew`."""
+        await self._identity.renew()
+        return self._identity.token
+
+    async def once_more(self, token: Token, refused: KeyRefused, send: Callable[[], Awaitable[T]]) -> T:
+        """The reply to a request that was refused with that token, if it is not with another one.
+
+        Raises:
+            KeyRefused: it is, or the account may not do this.
+        """
+        if refused.status != 401:
+            raise refused
+        await self._identity.other_than(token)
+        return await send()

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import FakeModels, Reply
+import trio
+from fake_models import FakeModels, Reply, Request
 from gateways import Silent, reaching
 from small_google import Google, answer, events, gemini, service_account
 
@@ -144,6 +145,39 @@ async def test_errors_are_told_in_googles_words(
     assert "VERTEXAI_API_KEY" not in str(caught.value)
 
 
+async def test_a_token_that_is_refused_is_replaced_once_by_one_request_for_all(
+    fake_model: FakeModels, tmp_path: Path
+) -> None:
+    google = Google(fake_model)
+    good = google.answer
+
+    def revoking(request: Request) -> Reply:
+        if request.headers.get("authorization") == "Bearer ya29.1":
+            return answer({"error": {"code": 401, "message": "invalid authentication credentials"}}, 401)
+        return good(request)
+
+    fake_model.answer_with(revoking)
+    async with reaching(settings(fake_model, service_account(tmp_path, fake_model.url))) as gateway:
+        texts: list[str] = []
+
+        async def one() -> None:
+            texts.append((await ask(gateway, "gemini-2.5-flash"))[0].text)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(one)
+        assert texts == ["ok"] * 20
+        assert google.tokens == 2
+        fake_model.answer_with(
+            lambda request: (
+                good(request) if request.path == "/token" else answer({"error": {"code": 401, "message": "no"}}, 401)
+            )
+        )
+        with pytest.raises(CredentialsError, match=r"no \(HTTP 401\); check the credentials of client 'vertexai'"):
+            await ask(gateway, "gemini-2.5-flash")
+        assert google.tokens == 3
+
+
 # --- Claude -----------------------------------------------------------------------------------------------
 
 
@@ -260,7 +294,7 @@ def test_a_client_needs_no_entry_where_there_are_credentials(tmp_path: Path) -> 
     environ = {"GOOGLE_APPLICATION_CREDENTIALS": str(key), "GOOGLE_CLOUD_LOCATION": "us-east5"}
     target = Catalog(Settings(), environ).target("vertexai:claude-sonnet-4-5@20250929")
     assert target.api_base == "https://us-east5-aiplatform.googleapis.com/v1"
-    assert target.renew is not None
+    assert target.signed_in is not None
     with pytest.raises(CredentialsError, match="run `gcloud auth application-default login`"):
         Catalog(Settings(), {"HOME": str(tmp_path / "none"), "NO_GCE_CHECK": "true"}).target("vertexai:gemini-2.5-pro")
 
