@@ -310,6 +310,13 @@ def complete_server(ctx: click.Context, _parameter: click.Parameter, incomplete:
     return sorted(name for name in load_mcp(base).servers if name.startswith(incomplete))
 
 
+def complete_sign_in(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Where one can sign in: clients of config.yaml."""
+    from .auth_clients import names_of_clients
+
+    return sorted(name for name in names_of_clients(ctx.params.get("config_dir")) if name.startswith(incomplete))
+
+
 def _is_agent(path: Path) -> bool:
     return (path / "graph.yaml").is_file() or (path / "config.yaml").is_file()
 

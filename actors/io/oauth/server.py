@@ -83,6 +83,15 @@ def check_url(url: str, what: str) -> None:
         raise ConfigError(f"{what} is '{url}': tokens are only sent by https, or to this machine itself")
 
 
+def is_on_loopback(url: str) -> bool:
+    """Whether we can listen at a URL: it is plain HTTP, on this machine."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "http" and is_loopback(parts.hostname or "")
+    except ValueError:
+        return False
+
+
 def is_loopback(host: str) -> bool:
     """Whether a host's name, or its address, is this machine."""
     try:

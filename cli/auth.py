@@ -1,0 +1,71 @@
+"""`callboard auth`: sign in where a person has to: clients of models (`auth: oauth` in config.yaml)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from . import options
+
+
+@click.group("auth", short_help="Sign in to providers of models.")
+def command() -> None:
+    """Signs in where a person has to, by OAuth. Tokens are kept in the state directory, and refreshed by themselves.
+
+    \b
+    callboard auth login my-gemini       a client of config.yaml with `auth: oauth`
+    callboard auth status
+    callboard auth logout my-gemini
+    """
+
+
+@command.command("login", short_help="Sign in.")
+@click.argument("name", metavar="[CLIENT]", required=False, shell_complete=options.complete_sign_in)
+@click.option("--no-browser", is_flag=True, help="Open no browser here; the address is printed.")
+@click.option("--device", is_flag=True, help="Sign in on any device, by a code; where the provider has that.")
+@click.option("--scope", "scopes", metavar="SCOPE", multiple=True, help="Ask for this, too; may be repeated.")
+@options.no_input
+@options.config_dir
+def login(**given: Any) -> int:
+    """Signs in to CLIENT, a client of config.yaml with `auth: oauth`; without CLIENT, to the only one.
+
+    The browser is sent to a page of the provider, and comes back to a port of this machine. Where it can't, because it
+    runs elsewhere, paste the address at which it has ended, or the code that the page shows.
+
+    Exit code 3 if the provider, or you, said no; 5 if nobody is there, or nobody signed in within five minutes.
+    """
+    from .auth_clients import sign_in_to
+
+    return sign_in_to(**given)
+
+
+@command.command("status", short_help="Where you are signed in, and for how long.")
+@click.argument("names", metavar="[CLIENT]...", nargs=-1, shell_complete=options.complete_sign_in)
+@options.output_and_config
+def status(names: tuple[str, ...], as_json: bool, config_dir: str | None) -> int:
+    """Lists where one can sign in, whether somebody has, for what and for how long. No token is shown.
+
+    Whether a token is still good, only the provider knows: callboard models check --live CLIENT:MODEL.
+
+    Exit code 3 if a CLIENT that is named is not signed in.
+    """
+    import sys
+
+    from .auth_clients import as_table, rows
+    from .render.text import json_object
+
+    found = rows(names, config_dir)
+    text = json_object(sign_ins=found) if as_json else as_table(found)
+    sys.stdout.write(text or "no client of config.yaml has `auth: oauth`\n")
+    return 3 if names and not all(row["signed_in"] for row in found) else 0
+
+
+@command.command("logout", short_help="Forget a sign-in, and revoke its token.")
+@click.argument("name", metavar="CLIENT", shell_complete=options.complete_sign_in)
+@options.config_dir
+def logout(name: str, config_dir: str | None) -> str:
+    """Forgets the token of CLIENT, and tells the provider that it is not needed any more."""
+    from .auth_clients import sign_out_of
+
+    return sign_out_of(name, config_dir)

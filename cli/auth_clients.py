@@ -1,0 +1,250 @@
+"""What `callboard auth login`, `status` and `logout` do with the clients of config.yaml that people sign in for."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import webbrowser
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ..actors.io.directories import config_dir as configured
+from ..actors.io.oauth.authorization import authorization
+from ..actors.io.oauth.endpoint import TokenEndpoint
+from ..actors.io.oauth.http import AuthHttp
+from ..actors.io.oauth.loopback import listening
+from ..actors.io.oauth.person import code_from
+from ..actors.io.oauth.server import is_on_loopback
+from ..actors.io.settings import load_settings
+from ..actors.work.models.providers import signs_in
+from ..actors.work.models.signed_in import auth_server_of, remedy_of, token_file_of
+from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError, UsageError
+from ..protocol.problems import did_you_mean
+from .frame import act, person_at_terminal
+from .render.lines import duration
+from .render.plain import choose
+from .render.text import columns, safe
+
+if TYPE_CHECKING:
+    from .. import Root
+    from ..actors.io.oauth.token import Token
+    from ..protocol.settings import ClientSettings, Settings
+    from ..supervisors import Actor
+
+
+def sign_in_to(
+    *, name: str | None, no_browser: bool, device: bool, scopes: tuple[str, ...], no_input: bool, config_dir: str | None
+) -> int:
+    """Has a person sign in; returns the exit code. The arguments are the flags of `callboard auth login`.
+
+    Raises:
+        UsageError: there is no client of that name.
+        ConfigError: it is not one that people sign in for, or its entry lacks something.
+        OAuthRefused: the person, or the authorization server, said no.
+        NobodyToAsk: nobody is there, or nobody did it in time.
+        UpstreamError: the authorization server can't be reached.
+    """
+    settings = _settings(config_dir)
+    client = _client(name, settings)
+    signing_in = _SigningIn(client, settings.file, scopes, person_at_terminal(no_input=no_input))
+
+    async def by_hand(me: Actor, _root: Root) -> str:
+        by_device = device or not signing_in.server.authorization_url
+        token = await (signing_in.elsewhere(asked=device) if by_device else signing_in.here(me, no_browser=no_browser))
+        await token_file_of(client.name, os.environ).put(token, signing_in.server)
+        return f"signed in to {signing_in.who}{_for(token.scopes)}\n"
+
+    progress = choose(sys.stderr, quiet=True, verbose=False, prompting=signing_in.person, by_hand=True)
+    sys.stdout.write(act(by_hand, config_dir=config_dir, progress=progress, person=signing_in.person))
+    return 0
+
+
+class _SigningIn:
+    """One person who signs in to one client."""
+
+    def __init__(self, client: ClientSettings, file: str, scopes: tuple[str, ...], person: bool) -> None:
+        import msgspec
+
+        server = auth_server_of(client, file)
+        more = (each for text in scopes for each in text.split())
+        self.server = msgspec.structs.replace(server, scopes=tuple(dict.fromkeys((*server.scopes, *more))))
+        self.who = f"client '{safe(client.name)}'"
+        self.person = person
+        self._endpoint = TokenEndpoint(self.server, AuthHttp(os.environ, client.extra.proxy))
+
+    async def here(self, me: Actor, *, no_browser: bool) -> Token:
+        """Through a browser."""
+        server = self.server
+        comes_back = is_on_loopback(server.redirect_uri)
+        async with listening(server.redirect_uri) if comes_back else nullcontext() as redirect:
+            request = authorization(server, server.redirect_uri if redirect is None else redirect.uri)
+            opened = not no_browser and await _opened(request.url)
+            if not self.person and (redirect is None or not (opened or no_browser)):
+                raise NobodyToAsk(
+                    f"a person has to sign in to {self.who}, and there is neither a browser nor a terminal here: run "
+                    "this command where there is one"
+                )
+            where = "The browser should show a page; if it does not, open" if opened else "Open"
+            _tell(f"{where} this address to sign in to {self.who}:\n\n{request.url}\n\n")
+            if redirect is not None and not self.person:
+                code = await redirect.answer(request)
+            else:
+                text = "Paste the code that the page shows, or the address that it ends at:"
+                if redirect is not None:
+                    text = f"Waiting for the browser at {redirect.uri}; if it runs elsewhere, paste where it ended:"
+                code = await code_from(me, request, redirect, text)
+            return await self._endpoint.exchange(request, code)
+
+    async def elsewhere(self, *, asked: bool) -> Token:
+        """On another device. `asked`: that is what the flags say."""
+        if not self.person and not asked:
+            raise NobodyToAsk(f"a person has to sign in to {self.who}, and there is no terminal here; see --device")
+        grant = await self._endpoint.device()
+        page = grant.complete_uri or grant.verification_uri
+        _tell(
+            f"Open this address on any device to sign in to {self.who}:\n\n{page}\n\nThe code is {grant.user_code}; "
+            f"it is good for {duration(grant.lifetime)}.\n"
+        )
+        return await self._endpoint.device_token(grant)
+
+
+def rows(names: tuple[str, ...], config_dir: str | None) -> list[dict[str, Any]]:
+    """Of each client that people sign in for: whether somebody has, and for how long. Without names, of all.
+
+    Raises:
+        UsageError: there is no client of such a name.
+        ConfigError: it is not one that people sign in for.
+    """
+    settings = _settings(config_dir)
+    wanted = [_client(name, settings) for name in names] or [each for each in settings.clients if signs_in(each)]
+    return [_row(client, settings.file) for client in wanted]
+
+
+def in_words(row: dict[str, Any]) -> str:
+    """What `status` says of a row."""
+    if row["error"]:
+        return str(row["error"])
+    sign_in = remedy_of(row["name"])
+    if not row["signed_in"]:
+        return f"not signed in; {sign_in}"
+    if row["refreshes"] or row["seconds_left"] is None:
+        return "signed in"
+    return f"signed in for {duration(row['seconds_left'])}" if row["seconds_left"] > 0 else f"expired; {sign_in}"
+
+
+def as_table(found: list[dict[str, Any]]) -> str:
+    """The rows as text."""
+    told = [[row["name"], in_words(row), " ".join(row["scopes"]), row["issuer"] or ""] for row in found]
+    return "".join(f"{safe(line).rstrip()}\n" for line in columns(told))
+
+
+def sign_out_of(name: str, config_dir: str | None) -> str:
+    """Forgets a token, and tells who gave it out.
+
+    Raises:
+        UsageError: there is neither a client of that name nor a token for one.
+        ConfigError: the token can't be removed.
+    """
+    settings, file = _settings(config_dir), token_file_of(name, os.environ)
+    client = next((each for each in settings.clients if each.name == name), None)
+    if (client is None or not signs_in(client)) and not file.path.is_symlink() and not file.path.exists():
+        _client(name, settings)
+    who = f"client '{safe(name)}'"
+
+    async def forget() -> str:
+        token, endpoint = None, None
+        async with file.locked():
+            try:
+                if client is not None and signs_in(client):
+                    server = auth_server_of(client, settings.file)
+                    token = await trio.to_thread.run_sync(file.read, server)
+                    endpoint = TokenEndpoint(server, AuthHttp(os.environ, client.extra.proxy))
+            except ConfigError:
+                pass  # a file that can't be read, or an entry that is broken, can be forgotten all the same
+            there = await trio.to_thread.run_sync(file.remove)
+        if endpoint is not None and token is not None:
+            await endpoint.revoke(token)
+        return f"signed out of {who}\n" if there else f"nobody was signed in to {who}\n"
+
+    try:
+        return trio.run(forget)
+    except (OAuthRefused, UpstreamError) as error:
+        return f"signed out of {who}; its token could not be revoked: {safe(str(error))}\n"
+
+
+def names_of_clients(config_dir: str | None) -> list[str]:
+    """The clients that people sign in for, to complete their names."""
+    try:
+        return [client.name for client in _settings(config_dir).clients if signs_in(client)]
+    except CallboardError:
+        return []  # the command itself says so
+
+
+def _settings(config_dir: str | None) -> Settings:
+    return load_settings(configured(config_dir, os.environ)[0])[0]
+
+
+def _client(name: str | None, settings: Settings) -> ClientSettings:
+    """The client of that name, or the only one that people sign in for."""
+    can = [client for client in settings.clients if signs_in(client)]
+    there_are = f"there are: {', '.join(client.name for client in can)}" if can else f"{settings.file} has none"
+    if name is None:
+        if len(can) == 1:
+            return can[0]
+        raise UsageError(f"name the client to sign in to (`auth: oauth`); {there_are}")
+    client = next((each for each in settings.clients if each.name == name), None)
+    if client is None:
+        hint = did_you_mean(name, [each.name for each in can]) or f"of those that people sign in for, {there_are}"
+        raise UsageError(f"there is no client '{name}' in {settings.file}; {hint}")
+    if not signs_in(client):
+        raise ConfigError(f"client '{name}' in {settings.file} has no `auth: oauth`: it is asked with a key")
+    return client
+
+
+def _row(client: ClientSettings, file: str) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": client.name,
+        "type": client.type,
+        "signed_in": False,
+        "expires": None,
+        "seconds_left": None,
+        "refreshes": False,
+        "scopes": [],
+        "issuer": None,
+        "error": None,
+    }
+    try:
+        server = auth_server_of(client, file)
+        token = token_file_of(client.name, os.environ).read(server)
+    except ConfigError as error:
+        return row | {"error": str(error)}
+    row["issuer"] = server.issuer or server.token_url
+    if token is None:
+        return row
+    return row | {
+        "signed_in": True,
+        "expires": None if token.expires is None else datetime.fromtimestamp(token.expires, UTC).isoformat(),
+        "seconds_left": None if token.lifetime is None else token.left(time.time()),
+        "refreshes": bool(token.refresh_token),
+        "scopes": list(token.scopes),
+    }
+
+
+def _for(scopes: tuple[str, ...]) -> str:
+    return f" for {safe(' '.join(scopes))}" if scopes else ""
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(safe(text))
+    sys.stderr.flush()
+
+
+async def _opened(url: str) -> bool:
+    """Have a browser open a page, where there is one that has a window of its own."""
+    if sys.platform == "linux" and not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))):
+        return False
+    return await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
