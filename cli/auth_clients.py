@@ -24,8 +24,8 @@ from ..actors.work.models.providers import signs_in
 from ..actors.work.models.signed_in import auth_server_of, remedy_of, token_file_of
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError, UsageError
 from ..protocol.problems import did_you_mean
+from .control.figures import age
 from .frame import act, person_at_terminal
-from .render.lines import duration
 from .render.plain import choose
 from .render.text import columns, safe
 
@@ -107,7 +107,7 @@ class _SigningIn:
         page = grant.complete_uri or grant.verification_uri
         _tell(
             f"Open this address on any device to sign in to {self.who}:\n\n{page}\n\nThe code is {grant.user_code}; "
-            f"it is good for {duration(grant.lifetime)}.\n"
+            f"it is good for {age(grant.lifetime)}.\n"
         )
         return await self._endpoint.device_token(grant)
 
@@ -133,7 +133,7 @@ def in_words(row: dict[str, Any]) -> str:
         return f"not signed in; {sign_in}"
     if row["refreshes"] or row["seconds_left"] is None:
         return "signed in"
-    return f"signed in for {duration(row['seconds_left'])}" if row["seconds_left"] > 0 else f"expired; {sign_in}"
+    return f"signed in for {age(row['seconds_left'])}" if row["seconds_left"] > 0 else f"expired; {sign_in}"
 
 
 def as_table(found: list[dict[str, Any]]) -> str:
@@ -166,14 +166,14 @@ def sign_out_of(name: str, config_dir: str | None) -> str:
             except ConfigError:
                 pass  # a file that can't be read, or an entry that is broken, can be forgotten all the same
             there = await trio.to_thread.run_sync(file.remove)
-        if endpoint is not None and token is not None:
-            await endpoint.revoke(token)
+        try:
+            if endpoint is not None and token is not None:
+                await endpoint.revoke(token)
+        except (OAuthRefused, UpstreamError, ConfigError) as error:
+            return f"signed out of {who}; its token could not be revoked: {safe(str(error))}\n"
         return f"signed out of {who}\n" if there else f"nobody was signed in to {who}\n"
 
-    try:
-        return trio.run(forget)
-    except (OAuthRefused, UpstreamError) as error:
-        return f"signed out of {who}; its token could not be revoked: {safe(str(error))}\n"
+    return trio.run(forget)
 
 
 def names_of_clients(config_dir: str | None) -> list[str]:

@@ -67,6 +67,7 @@ class Redactor:
 def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     """The keys of the providers: those that the settings name, and what else the environment calls an API key."""
     named = [client.api_key for client in settings.clients if client.api_key]
+    named += [client.oauth.client_secret for client in settings.clients if client.oauth is not None]
     return [*named, *(value for name, value in environ.items() if name.endswith("_API_KEY") and " " not in value)]
 
 

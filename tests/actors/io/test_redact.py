@@ -47,11 +47,12 @@ def test_words_are_left_alone() -> None:
 
 
 def test_keys_of_the_configuration_and_the_environment_are_known() -> None:
-    settings, _ = read_settings("clients: [{type: openai, api_key: '${K}'}]", "config.yaml", {"K": "configured-key"})
+    clients = "[{type: openai, api_key: '${K}'}, {type: gemini, oauth: {client_id: public, client_secret: of-client}}]"
+    settings, _ = read_settings(f"clients: {clients}", "config.yaml", {"K": "configured-key"})
     environ = {"GROQ_API_KEY": "from-the-environment", "HOME": "/home/somebody", "SHORT_API_KEY": "abc"}
     redactor = Redactor(secrets_of(settings, environ))
-    assert redactor.text("configured-key from-the-environment /home/somebody abc") == (
-        "[redacted] [redacted] /home/somebody abc"
+    assert redactor.text("configured-key of-client from-the-environment public /home/somebody abc") == (
+        "[redacted] [redacted] [redacted] public /home/somebody abc"
     )
 
 
