@@ -2,7 +2,8 @@
 
 `CALLBOARD_LOG` holds a level (`warning`, `info`, `debug`, `trace`), or several parted by commas, some of them
 for one logger and those below it: `info,callboard.graph=trace`. Off, only warnings are shown. `debug` has the
-keys and size of the state at every step, `trace` the whole state, which may hold secrets.
+keys and size of the state at every step, and requests to models without their keys; `trace` has the whole state, which
+may hold secrets.
 
 Everything below `cli` logs through the standard library. structlog renders; it is imported only when
 `CALLBOARD_LOG` is set, since it costs more time than the rest of a short run.

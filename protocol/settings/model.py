@@ -30,6 +30,7 @@ from ..mcp.config import PoolSettings, ToolMode
 from ..model_names import DefaultModels
 from ..permissions import Permissions
 from .api import ApiSettings
+from .patches import ClientPatch, Patch, Patterns
 
 Json = Any
 
@@ -96,6 +97,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         api: which interface of OpenAI's it is asked by; None for the one it needs.
         reasoning_summary: what it shows of its thinking in the Responses API.
         max_batch_size, max_tokens_per_chunk: of an embedding model: texts in a request, and tokens in a text.
+        patch: of every request to it.
         default_chunk_size: of an embedding model: the size of chunks where none is given, in characters.
     """
 
@@ -127,6 +129,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_batch_size: int | None = None
     max_tokens_per_chunk: int | None = None
     default_chunk_size: int | None = None
+    patch: Patch | None = None
 
 
 class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -173,6 +176,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         api_version: of the interface; for Azure.
         api, reasoning_summary: of models that do not say it.
         access_key_id, secret_access_key, session_token: keys of AWS; `profile` is one of AWS's own files.
+        patch: of requests to its models, after those of the models themselves.
         region: of AWS.
         project_id, location: of Google Cloud; `adc_file` is a file of credentials for it.
         auth: `oauth` where people sign in, and `oauth` how; else there is a key.
@@ -194,6 +198,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     auth: Literal["oauth"] | None = None
     oauth: OAuthSettings | None = None
     models: tuple[ModelSettings, ...] = ()
+    patch: ClientPatch | None = None
     extra: Extra = Extra()
     api: Interface | None = None
     reasoning_summary: ReasoningSummary | None = None
@@ -232,6 +237,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         rag_template: how a prompt is put together with what was found for it.
         document_loaders: commands that make text of documents, by the ending or the name that they are for.
         api: what a server goes by; see `api`.
+        patches: those of the environment, by client (as in names of variables) and kind of request.
         other: the remaining known keys, as plain values.
         file: where this was read from.
     """
@@ -271,6 +277,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rag_template: str = ""
     document_loaders: dict[str, str] = {}
     api: ApiSettings = ApiSettings()
+    patches: dict[tuple[str, str], Patterns] = {}
     other: dict[str, Json] = {}
     file: str = "config.yaml"
 

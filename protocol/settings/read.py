@@ -15,7 +15,7 @@ from ..reading import Reading, fields_of, in_file_order
 from ..references import REFERENCE, expanded
 from ..schema import as_read
 from ..source import parse_mapping
-from ..tree import Entry, Mapping, Node, Path, Scalar, is_null
+from ..tree import Entry, Mapping, Node, Path, Scalar, Sequence, is_null
 from .api_checks import api_problems
 from .keys import KEPT, Kept, bare, from_text
 from .model import (
@@ -26,6 +26,7 @@ from .model import (
     ModelSettings,
     Settings,
 )
+from .patches import Patterns, check_client_patch, check_patch, of_variable, variables
 
 Json = Any
 
@@ -37,7 +38,7 @@ class _Aliases(msgspec.Struct, frozen=True):
     mapping_mcp_servers: dict[str, str | tuple[str, ...]] = {}
 
 
-_OURS = ("model_from", "other", "file")
+_OURS = ("model_from", "other", "file", "patches")
 """Fields of `Settings` that are no keys of the file."""
 
 _NESTED = ("permissions", "visible_tools", "tool_roots", "mcp_pool", "document_loaders", "api")
@@ -45,7 +46,6 @@ _NESTED = ("permissions", "visible_tools", "tool_roots", "mcp_pool", "document_l
 
 _NO_SCALARS = (*_OURS, *_NESTED, *_Aliases.__struct_fields__, "clients")
 _IGNORED = {
-    "patch": "patches of requests are not applied yet",
     "default_reasoning_effort": "",
 }
 """Keys of clients and models that Loki knows: accepted, with a warning where ignoring them can be felt."""
@@ -75,6 +75,7 @@ def read_settings(text: str, file: str, environ: Dict[str, str]) -> tuple[Settin
         settings,
         **{key: value for key, value in overrides.items() if key not in KEPT},
         model_from=model_from,
+        patches=_patches(environ, reading.problems),
         other={key: value for key in KEPT if (value := overrides.get(key, kept[key])) is not None},
         file=file,
     )
@@ -87,7 +88,6 @@ def json_schema() -> dict[str, Json]:
     client = components["ClientSettings"]
     client["properties"]["type"] = {"enum": [*CLIENT_TYPES]}
     components["ModelSettings"]["properties"]["type"] = {"enum": [*MODEL_TYPES], "default": "chat"}
-    client["properties"]["patch"] = {"description": f"Loki's; {_IGNORED['patch']}"}
     tops = (as_read(components.pop(top.__name__))["properties"] for top in (Settings, Kept, _Aliases))
     keys = {key: schema for top in tops for key, schema in top.items() if key not in _OURS}
     return {
@@ -133,6 +133,7 @@ class _Reading(Reading):
         models = tuple(self._models(part))
         client = self.fill(ClientSettings, self._known(part), part.path, what="a client", given={"models": models})
         at = part["type"]
+        check_client_patch(part.get("patch"))
         if client.type not in CLIENT_TYPES:
             if not at.is_broken:
                 hint = did_you_mean(client.type, CLIENT_TYPES)
@@ -165,6 +166,7 @@ class _Reading(Reading):
                 item.error("missing_key", "this model has no `name`", expected="`name: ...`")
             else:
                 model = self.fill(ModelSettings, self._known(item), item.path, what="a model")
+                check_patch(item.get("patch"))
                 if model.type in MODEL_TYPES:
                     yield model
                     continue
@@ -190,6 +192,8 @@ class _Reading(Reading):
 
     def taken_as(self, wanted: inspect.Type, extra: Dict[str, Any], node: Node, path: Path) -> Node:  # noqa: ARG002
         """The scalar with its references replaced; what was a number is a text where one is wanted."""
+        if isinstance(wanted, inspect.AnyType) and not isinstance(node, Scalar):
+            return self._expanded_below(node, path)
         if not isinstance(node, Scalar) or is_null(node):
             return node
         kind, value = bare(wanted), node.value
@@ -202,6 +206,19 @@ class _Reading(Reading):
         elif isinstance(kind, inspect.FloatType) and type(value) is int:
             value = float(value)
         return Scalar(value, node.text, node.line, node.column)
+
+    def _expanded_below(self, node: Node, path: Path) -> Node:
+        """Any value with its references replaced, however deep they stand."""
+        if isinstance(node, Mapping):
+            entries = {
+                key: msgspec.structs.replace(entry, value=self._expanded_below(entry.value, (*path, key)))
+                for key, entry in node.entries.items()
+            }
+            return Mapping(entries, node.line, node.column)
+        if isinstance(node, Sequence):
+            items = [self._expanded_below(item, (*path, i)) for i, item in enumerate(node.items)]
+            return Sequence(items, node.line, node.column)
+        return self.taken_as(inspect.AnyType(), {}, node, path)
 
     def _expanded(self, node: Node, text: str, path: Path) -> str:
         def unset(reference: str, name: str) -> None:
@@ -245,6 +262,17 @@ def _overrides(environ: Dict[str, str], problems: list[Problem]) -> dict[str, Js
                 message = f"{name} is {text!r}"
                 problems.append(msgspec.structs.replace(problem, key=name, message=message, hint=None))
     return values
+
+
+def _patches(environ: Dict[str, str], problems: list[Problem]) -> dict[tuple[str, str], Patterns]:
+    """The patches that variables hold; ours go before Loki's."""
+    found: dict[tuple[str, str], Patterns] = {}
+    for name, client, api in variables(environ):
+        if (client, api) not in found:
+            reading = _Reading(f"{name} in the environment", environ)
+            found[client, api] = of_variable(name, environ[name], reading)
+            problems += reading.problems
+    return found
 
 
 def _nested(root: Mapping, file: str, problems: list[Problem]) -> dict[str, Any]:

@@ -36,7 +36,6 @@ GRAPH_KEYS = {"nodes", "start"}
 AGENT_KEYS = {"instructions", "dynamic_instructions", "variables", "documents", "conversation_starters", "global_tools"}
 LATER = {
     "steps": "macros are not there yet",
-    "patch": "patches of requests are not there yet",
     "services": "it is a file for docker compose",
     "api": "it is a plan of Loki's, not a file of its",
     "mcp_pool": "it is a plan of Loki's, not a file of its",

@@ -21,6 +21,7 @@ import msgspec
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
 from ....protocol.model_names import models_of
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
+from ....protocol.settings.patches import Api
 from . import anthropic, openai, providers, weights
 from .allowance import Rules
 from .codec import Codec
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ....supervisors import Root
     from .aws.roles import RoleSigner
     from .aws.signing import Signer
+    from .patching import Patched
     from .signed_in import SignedIn, SignIns
     from .vertex.door import Door
 
@@ -193,10 +195,11 @@ class Catalog:
             idle_timeout=_idle_timeout(entry.idle_timeout, self._settings.model_idle_timeout),
             price=self.prices.of(client, entry, providers.base_of(client, self._environ)),
         )
+        patched = self._patched(client, entry, "chat_completions")
         if client.type == "local":
             require_engine()
             engine = str(weights.located(target.name, self._environ))
-            return msgspec.structs.replace(target, engine=engine)
+            return msgspec.structs.replace(target, engine=engine, codec=_patching(target.codec, patched))
         api_base, key = self._door(client, model)
         codec: Codec
         signed_in: TokenBearer | None = None
@@ -225,17 +228,28 @@ class Catalog:
         else:
             codec = codec_of(client, entry, target.name, api_base, cache)
             if providers.signs_in(client):
-                signed_in = self._signed_in(client, codec)
+                signed_in = self._signed_in(client, _patching(codec, patched))
+        headers = codec.headers(key) | self._own_headers()
         return msgspec.structs.replace(
             target,
             model=entry,
-            codec=codec,
-            api_base=api_base,
-            headers=codec.headers(key) | self._own_headers(),
+            codec=_patching(codec, patched),
+            api_base=api_base if patched is None else patched.base or api_base,
+            headers=headers if patched is None else patched.headers(headers),
             signed_in=signed_in,
             proxy=client.extra.proxy,
             connect_timeout=client.extra.connect_timeout,
         )
+
+    def _patched(self, client: ClientSettings, entry: ModelSettings, api: Api) -> Patched | None:
+        if entry.patch is None and client.patch is None and not self._settings.patches:
+            return None
+        from .patching import patched
+
+        known = (
+            client.name not in self._adopted.values()
+        )  # else it is of a file, and none of the environment's business
+        return patched(self._settings, client, entry, api, by_environment=known)
 
     def _signer(self, client: ClientSettings, key: str, model: str) -> Signer | RoleSigner | None:
         """Signs for AWS, unless there is a key that needs no signature; keys of the client itself win over that."""
@@ -400,6 +414,14 @@ class Catalog:
         near = get_close_matches(name, names, n=1)
         hint = f"did you mean '{near[0]}:...'?" if near else f"clients are: {', '.join(names)}"
         return f"unknown chat model '{model}': models are named `client:model`; {hint}"
+
+
+def _patching(codec: Codec, patched: Patched | None) -> Codec:
+    if patched is None:
+        return codec
+    from .patching import PatchedCodec
+
+    return PatchedCodec(codec, patched)
 
 
 def _idle_timeout(*choices: float | None) -> float:

@@ -7,6 +7,7 @@ base URL and proxy.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import NoReturn
@@ -22,6 +23,8 @@ from ...io.http.transport import Exchange, TrioTransport
 from .codec import Sign
 from .pages import NoPage
 from .target import Target
+
+log = logging.getLogger("callboard.models")
 
 READ_TIMEOUT = 600.0
 """Seconds without a byte after which an answer is given up: a model may think for long before the first."""
@@ -161,6 +164,10 @@ class Endpoint:
         }
         if sign is not None:
             fields |= sign(url, body)
+        if log.isEnabledFor(logging.DEBUG):
+            from .as_sent import show
+
+            show(id, url, fields, body)
         head = [(name.encode("ascii"), value.encode("ascii")) for name, value in fields.items()]
         try:
             response = await self._transport.send("POST", url, head, body, self._timeouts)

@@ -1,0 +1,39 @@
+"""A request to a provider as it goes out, in a line of the log, without its secrets."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+
+import httpx
+
+from ...io.redact import PUT, Redactor
+
+log = logging.getLogger("callboard.models")
+
+MOST = 20_000
+"""Characters of a body that are shown."""
+
+_SECRET = re.compile(r"auth|key|token|secret|cookie|credential|signature|password", re.IGNORECASE)
+_OPEN = frozenset({"x-amz-content-sha256", "x-api-key-version"})
+
+
+def show(model: str, url: httpx.URL, headers: Mapping[str, str], body: bytes) -> None:
+    """Write it to the log (`CALLBOARD_LOG=models=debug`).
+
+    The value of a header that is called like a secret is left out, also where it stands in the body or the URL, and so
+    is what looks like one.
+    """
+    redactor = Redactor()
+    for name, value in headers.items():
+        if _SECRET.search(name) and name not in _OPEN:
+            redactor.add(value, value.rpartition(" ")[2])
+    shown = " ".join(
+        f"{name}: {PUT if _SECRET.search(name) and name not in _OPEN else redactor.text(value)};"
+        for name, value in headers.items()
+    )
+    text = redactor.text(body.decode("utf-8", "replace"))
+    if len(text) > MOST:
+        text = f"{text[: MOST // 2]} [... {len(text) - MOST} characters left out ...] {text[-MOST // 2 :]}"
+    log.debug("request to %s: POST %s | %s | %s", model, redactor.text(str(url)), shown, text)

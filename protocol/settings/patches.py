@@ -1,0 +1,167 @@
+"""Patches: what is changed in requests to providers, for what callboard has no setting of its own.
+
+    clients:
+      - type: openai
+        models:
+          - name: o4-mini
+            patch: {body: {temperature: null}}          # of the model: always
+        patch:
+          chat_completions:                             # of the client: the first pattern that fits a model's name
+            'gpt-4.*': {body: {frequency_penalty: 0.2}}
+            '.*': {url: https://eu.example/v1/chat/completions, headers: {x-team: blue}}
+
+A variable `CALLBOARD_PATCH_OPENAI_CHAT_COMPLETIONS` (or Loki's `LOKI_PATCH_...`) holds such a mapping of patterns as
+JSON, and stands in for the client's own. `actors/work/models/patching` applies them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from collections.abc import Mapping as Dict
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ..source import parse_mapping
+from ..tree import Entry, Mapping, dotted
+
+if TYPE_CHECKING:
+    from ..cursor import Cursor
+    from ..reading import Reading
+
+Json = Any
+
+Api = Literal["chat_completions", "embeddings", "rerank"]
+"""What a request is for."""
+
+
+class Patch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Changes of a request.
+
+    Attributes:
+        url: the whole URL, where it goes in place of its own.
+        body: merged into its JSON, key by key; null removes a key.
+        headers: set beside its own; null removes one.
+    """
+
+    url: str = ""
+    body: dict[str, Json] = {}
+    headers: dict[str, str | None] = {}
+
+
+Patterns = dict[str, Patch]
+"""By patterns of models' names; the first that fits holds."""
+
+
+class ClientPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The patches of a client, by what a request is for."""
+
+    chat_completions: Patterns = {}
+    embeddings: Patterns = {}
+    rerank: Patterns = {}
+
+
+# --- what is wrong with them
+
+LONGEST_PATTERN = 1_000
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e]*")
+_FRAMING = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
+
+
+def check_client_patch(part: Cursor | None) -> None:
+    """Report what is wrong with the patches of a client, beyond the types of their values."""
+    given = [] if part is None else [found for api in ClientPatch.__struct_fields__ if (found := part.get(api))]
+    for patterns in given:
+        for pattern in patterns.entries:
+            if why := _why_no_pattern(pattern):
+                hint = "it is matched against the whole name of a model: `gpt-4.*`, `a|b`."
+                patterns.key(pattern).error(
+                    "bad_pattern", f"`{pattern[:80]}` is no regular expression: {why}", hint=hint
+                )
+            check_patch(patterns.get(pattern))
+
+
+def check_patch(part: Cursor | None) -> None:
+    """Report what is wrong with one patch. Values that refer to the environment are looked at where they are used."""
+    url = None if part is None else part.get("url")
+    if url is not None and url.text is not None and "{" not in url.text and (why := why_no_url(url.text)):
+        url.error("bad_url", f"`{dotted(url.path)}` {why}", expected="the whole URL of a request, https://...")
+    headers = None if part is None else part.get("headers")
+    if headers is None:
+        return
+    for name in headers.entries:
+        at = headers.key(name)
+        if _TOKEN.fullmatch(name) is None:
+            at.error("bad_header", f"`{name[:80]}` is no name of a header", expected="letters, digits and dashes")
+        elif name.lower() in _FRAMING:
+            at.error("bad_header", f"`{name}` says how a request is sent, and can't be patched", hint="remove it.")
+        elif (text := headers[name].text) is not None and (why := why_no_header(text)):
+            headers[name].error("bad_header", f"the value of `{name}` {why}", expected="one line of ASCII")
+
+
+def why_no_url(url: str) -> str:
+    """Why a request can't go there; empty if it can."""
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        return f"is no URL: {error}"
+    if not known or re.search(r"[\s\x00-\x1f\x7f\\]", url):
+        return f"is '{url[:80]}', not a URL that begins with http:// or https://"
+    if parts.username is not None or parts.password is not None:
+        return "has a name or a password, which belongs into a header"
+    return "has a part behind #, which is never sent" if parts.fragment else ""
+
+
+def why_no_header(value: str) -> str:
+    """Why a header can't have this value; empty if it can."""
+    return "" if _VALUE.fullmatch(value) else "has a line break, or what is not ASCII"
+
+
+def _why_no_pattern(pattern: str) -> str:
+    if len(pattern) > LONGEST_PATTERN:
+        return f"it has more than {LONGEST_PATTERN} characters"
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        return str(error)
+    return ""
+
+
+# --- patches of the environment
+
+_VARIABLE = re.compile(r"(CALLBOARD|LOKI)_PATCH_(\w+?)_(CHAT_COMPLETIONS|EMBEDDINGS|RERANK)")
+
+
+def variables(environ: Dict[str, str]) -> Iterator[tuple[str, str, Api]]:
+    """The variables that hold patches, with client and kind of each; ours before Loki's."""
+    for name in sorted(environ):
+        match = _VARIABLE.fullmatch(name)
+        if match is not None and environ[name].strip():
+            api: Any = match[3].lower()
+            yield name, match[2], api
+
+
+def client_in_variables(client: str) -> str:
+    """How a client is called in the names of variables."""
+    return re.sub(r"[^A-Z0-9]", "_", client.upper())
+
+
+def of_variable(name: str, text: str, reading: Reading) -> Patterns:
+    """The patches that a variable holds; what is wrong with them is among the problems of `reading`."""
+    from ..cursor import Cursor
+
+    root, problems = parse_mapping(text, reading.file)
+    reading.problems += problems
+    if root is None:
+        return {}
+    api = next(api for api in ClientPatch.__struct_fields__ if name.endswith(api.upper()))
+    whole = Mapping({api: Entry(root, 0, 0)}, 0, 0)
+    patch = reading.fill(ClientPatch, whole, what="patches")
+    check_client_patch(Cursor(reading, whole))
+    found: Patterns = getattr(patch, api)
+    return found
