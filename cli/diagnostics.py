@@ -187,8 +187,12 @@ def _health(problems: Sequence[Problem]) -> str:
 
 def _keys(settings: Settings) -> dict[str, bool | str]:
     """Whether each key is set in the environment; `config.yaml` for one that a client has there, which comes first."""
+    from ..actors.work.models.providers import signs_in
+
     found: dict[str, bool | str] = {name: bool(os.environ.get(name)) for name in _KEYS}
     for client in settings.clients:
+        if signs_in(client):
+            continue
         name = re.sub(r"[^A-Z0-9]", "_", (client.name or client.type).upper()) + "_API_KEY"
         found[name] = "config.yaml" if client.api_key else bool(os.environ.get(name))
     return found

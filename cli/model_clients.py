@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..actors.work.models.catalog import Catalog
-from ..actors.work.models.providers import BUILT_IN, READY_MADE, base_of, key_variables
+from ..actors.work.models.providers import BUILT_IN, READY_MADE, base_of, key_variables, signs_in
 from ..protocol.model_names import models_of
 from ..protocol.settings import ClientSettings
 from .model_prices import in_short
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def usable(settings: Settings) -> list[dict[str, Any]]:
     """The clients that `config.yaml` has and those that the environment has a key for, with their models.
 
-    Without a list in `config.yaml` a client takes any name; `key` is None where none is needed.
+    Without a list in `config.yaml` a client takes any name; `key` is None where none is needed, `signed_in` where
+    nobody signs in.
     """
     catalog = Catalog(settings, os.environ)
     default = models_of(catalog.choice().model)[0]
@@ -32,6 +33,7 @@ def usable(settings: Settings) -> list[dict[str, Any]]:
                 for each in client.models
             ],
             "key": _has_key(client, key_variables(client)),
+            "signed_in": _signed_in(client, settings) if signs_in(client) else None,
             "default": default if default.partition(":")[0] == client.name else None,
         }
         for client in usable_clients(settings)
@@ -49,8 +51,14 @@ def usable_clients(settings: Settings) -> list[ClientSettings]:
     return known
 
 
+def _signed_in(client: ClientSettings, settings: Settings) -> bool:
+    from ..actors.work.models.signed_in import is_signed_in
+
+    return is_signed_in(client, os.environ, settings.file)
+
+
 def _has_key(client: ClientSettings, variables: list[str]) -> bool | None:
-    if client.type in ("ollama", "local"):
+    if client.type in ("ollama", "local") or signs_in(client):
         return None
     return bool(client.api_key or client.access_key_id) or any(os.environ.get(name) for name in variables)
 

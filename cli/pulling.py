@@ -62,6 +62,7 @@ def list_models(settings: Settings, *, as_json: bool) -> str:
 
 def _client(client: Mapping[str, Any]) -> str:
     key = {None: "", True: " (key set)", False: " (no key)"}[client["key"]]
+    key = {None: key, True: " (signed in)", False: " (not signed in)"}[client["signed_in"]]
     from .model_prices import in_words
 
     listed = (f"{each['id']} ({in_words(each)})" for each in client["models"])

@@ -305,7 +305,10 @@ async def test_a_run_before_and_after_signing_in(place: Place, nursery: trio.Nur
     code, out, err = await place.run("ask", "-m", "lab:m", "hello")
     assert (code, out) == (3, "")
     assert "callboard: client 'lab': nobody is signed in; sign in: callboard auth login lab\n" in err
+    assert "lab (not signed in): lab:m" in (await place.run("models", "list"))[1]
     await place.sign_in(nursery)
+    assert "lab (signed in): lab:m" in (await place.run("models", "list"))[1]
+    assert "LAB_API_KEY" not in (await place.run("doctor"))[1]
     place.server.expire_all()
     code, out, err = await place.run("ask", "-m", "lab:m", "hello")
     assert (code, out) == (0, "hello back\n")

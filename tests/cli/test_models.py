@@ -95,6 +95,7 @@ def test_the_list_names_the_models_of_clients_and_whether_there_is_a_key(
             {"id": "lab:big", "type": "chat", "priced": False, "input_price": None, "output_price": None},
         ],
         "key": False,
+        "signed_in": None,
         "default": "lab:big",
     }
 

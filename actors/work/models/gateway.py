@@ -22,7 +22,16 @@ import trio
 
 from ....protocol import events
 from ....protocol.chat import ChatReply, ChatRequest, TextDelta
-from ....protocol.errors import CallboardError, ConfigError, KeyRefused, Stalled, TimedOut, Unpriced, UpstreamError
+from ....protocol.errors import (
+    CallboardError,
+    ConfigError,
+    CredentialsError,
+    KeyRefused,
+    Stalled,
+    TimedOut,
+    Unpriced,
+    UpstreamError,
+)
 from ....protocol.model_names import models_of
 from ....protocol.settings import Settings
 from ....supervisors import Retry
@@ -278,7 +287,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
                 refusal = refused
 
             def again() -> Coroutine[Any, Any, ChatReply]:
-                call.will_retry(attempt, 0.0, refusal)
+                call.will_retry(attempt, 0.0, CredentialsError(refusal.said))
                 return call.send(endpoint, signed_in.headers, attempt)
 
             return await signed_in.once_more(token, refusal, again)

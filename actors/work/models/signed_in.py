@@ -84,6 +84,15 @@ def token_file_of(client: str, environ: Mapping[str, str]) -> TokenFile:
     return TokenFile(state_dir(environ) / "oauth" / "models", client)
 
 
+def is_signed_in(client: ClientSettings, environ: Mapping[str, str], file: str) -> bool:
+    """Whether somebody has signed in for a client, as far as its files say. Reads its token's file."""
+    try:
+        check_signed_in(client, environ, file)
+    except ConfigError:
+        return False
+    return True
+
+
 def check_signed_in(client: ClientSettings, environ: Mapping[str, str], file: str) -> None:
     """See that there is a token, before a run begins. Reads its file.
 
