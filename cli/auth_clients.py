@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import webbrowser
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from ..actors.work.models.providers import signs_in
 from ..actors.work.models.signed_in import auth_server_of, remedy_of, token_file_of
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError, UsageError
 from ..protocol.problems import did_you_mean
+from .browser import has_browser, open_browser
 from .control.figures import age
 from .frame import act, person_at_terminal
 from .render.plain import choose
@@ -82,7 +82,7 @@ class _SigningIn:
         comes_back = is_on_loopback(server.redirect_uri)
         async with listening(server.redirect_uri) if comes_back else nullcontext() as redirect:
             request = authorization(server, server.redirect_uri if redirect is None else redirect.uri)
-            opened = not no_browser and await _opened(request.url)
+            opened = not no_browser and has_browser()
             if not self.person and (redirect is None or not (opened or no_browser)):
                 raise NobodyToAsk(
                     f"a person has to sign in to {self.who}, and there is neither a browser nor a terminal here: run "
@@ -90,6 +90,8 @@ class _SigningIn:
                 )
             where = "The browser should show a page; if it does not, open" if opened else "Open"
             _tell(f"{where} this address to sign in to {self.who}:\n\n{request.url}\n\n")
+            if opened:
+                open_browser(me, request.url)
             if redirect is not None and not self.person:
                 code = await redirect.answer(request)
             else:
@@ -131,6 +133,8 @@ def in_words(row: dict[str, Any]) -> str:
     sign_in = remedy_of(row["name"])
     if not row["signed_in"]:
         return f"not signed in; {sign_in}"
+    if row.get("wanted"):
+        return f"signed in; more is wanted ({' '.join(row['wanted'])}); {sign_in}"
     if row["refreshes"] or row["seconds_left"] is None:
         return "signed in"
     return f"signed in for {age(row['seconds_left'])}" if row["seconds_left"] > 0 else f"expired; {sign_in}"
@@ -241,10 +245,3 @@ def _for(scopes: tuple[str, ...]) -> str:
 def _tell(text: str) -> None:
     sys.stderr.write(safe(text))
     sys.stderr.flush()
-
-
-async def _opened(url: str) -> bool:
-    """Have a browser open a page, where there is one that has a window of its own."""
-    if sys.platform == "linux" and not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))):
-        return False
-    return await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)

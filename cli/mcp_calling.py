@@ -63,10 +63,10 @@ def call_tool(
         entry, context = root.mcp.config.get(server), _context(root, yes, allow)
         tell_if_off(root)
         with me.stream.listen(hear), root.mcp.scope(run=me.stream.run, agent=me.path) as scope:
-            found = await _tool(me, scope, server, tool)
+            view = View(talk=Talk(scope=scope, context=context), server=entry)
+            found = await view.admitted(me, lambda: _tool(me, scope, server, tool))
             show = f"callboard mcp tools {shlex.quote(server)} -o json"
             check(given, found.input_schema, show)
-            view = View(talk=Talk(scope=scope, context=context), server=entry)
             return await play(me, direct_tool(view, found), given, context.permissions)
 
     quiet = not (verbose or redrawable(sys.stderr))

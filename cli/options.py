@@ -311,10 +311,13 @@ def complete_server(ctx: click.Context, _parameter: click.Parameter, incomplete:
 
 
 def complete_sign_in(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Where one can sign in: clients of config.yaml."""
+    """Where one can sign in: clients of config.yaml, and servers of mcp.json as `mcp:NAME`."""
     from .auth_clients import names_of_clients
+    from .auth_servers import names_of_servers
 
-    return sorted(name for name in names_of_clients(ctx.params.get("config_dir")) if name.startswith(incomplete))
+    config_dir = ctx.params.get("config_dir")
+    names = [*names_of_clients(config_dir), *names_of_servers(config_dir)]
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
 def _is_agent(path: Path) -> bool:

@@ -108,6 +108,11 @@ class Desk:
         """Every question that has no answer yet, oldest first."""
         return tuple(pending.question for pending in self._open.values())
 
+    @property
+    def attended(self) -> bool:
+        """Whether a front end is there, so that a person may see what is asked."""
+        return bool(self._front_ends)
+
     def new_id(self) -> str:
         """An id for a question, unique under this root."""
         return f"q{next(self._ids)}"

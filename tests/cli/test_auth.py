@@ -21,6 +21,8 @@ from screen import Screen
 COMMAND = [sys.executable, "-m", "callboard.cli"]
 ADDRESS = r"(http://127\.0\.0\.1:\d+/authorize\?\S+)\s"
 
+NOBODY = "no client of config.yaml has `auth: oauth`, and no MCP server can be signed in to\n"
+
 Callboard = Callable[..., "tuple[int, str, str]"]
 
 
@@ -273,7 +275,7 @@ async def test_status_says_what_to_do(place: Place, nursery: trio.Nursery) -> No
 async def test_a_client_that_left_config_yaml_can_be_signed_out(place: Place, nursery: trio.Nursery) -> None:
     await place.sign_in(nursery)
     (place.folder / "config" / "config.yaml").write_text("{}")
-    assert (await place.run("auth", "status"))[1] == "no client of config.yaml has `auth: oauth`\n"
+    assert (await place.run("auth", "status"))[1] == NOBODY
     assert (await place.run("auth", "logout", "lab"))[1] == "signed out of client 'lab'\n"
     assert place.files() == []
 

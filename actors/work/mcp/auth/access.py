@@ -46,14 +46,21 @@ class Access:
     Attributes:
         name: of the server.
         why: why there is no token, where that is known better than the server says it.
+        store, environ: what a sign-in needs.
+        turn: held by the one who has a person sign in.
+        sign_ins: how often one did.
+        declined: whether it came to nothing, so that nobody is asked again.
     """
 
     def __init__(self, name: str, store: Store, keepers: Keepers, environ: Mapping[str, str]) -> None:
         self.name = name
         self.why = ""
         self.store = store
+        self.environ = environ
+        self.turn = trio.Lock()
+        self.sign_ins = 0
+        self.declined = False
         self._keepers = keepers
-        self._environ = environ
         self._login: Login | None = None
         self._keeper: Keeper | None = None
         self._looked = False
@@ -89,6 +96,11 @@ class Access:
             await trio.to_thread.run_sync(self.store.want, scopes)
         return None
 
+    def admitted(self) -> None:
+        """A person has just signed in."""
+        self.sign_ins += 1
+        self.declined = self._looked = False
+
     async def _look(self) -> None:
         """Read anew who has signed in."""
         self._looked = True
@@ -98,7 +110,7 @@ class Access:
         elif self._login is None or login.server != self._login.server:
             from .http import GuardedAuthHttp
 
-            endpoint = TokenEndpoint(login.server, GuardedAuthHttp(self._environ, private=login.private))
+            endpoint = TokenEndpoint(login.server, GuardedAuthHttp(self.environ, private=login.private))
             who = f"MCP server '{self.name}'"
             self._keeper = self._keepers.keeper(endpoint, self.store.tokens, who=who, remedy=remedy(self.name))
         self._login = login

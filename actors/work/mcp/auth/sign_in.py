@@ -13,13 +13,14 @@ that the server wants; and always those that were granted before, and those that
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import TypeAlias
 
 import httpx
 import msgspec
 import trio
 
-from .....protocol.errors import ConfigError, McpLost, OAuthRefused, UsageError
+from .....protocol.errors import ConfigError, McpLost, OAuthRefused, UpstreamError, UsageError
 from .....protocol.jsonrpc import encode_request
 from .....protocol.mcp.config import OAuth, Server
 from .....protocol.mcp.model import HANDSHAKE
@@ -113,20 +114,28 @@ async def sign_in(
     return token
 
 
-async def sign_out(store: Store, environ: Mapping[str, str]) -> bool:
-    """Forget the token, and tell who gave it out; whether there was one.
+async def sign_out(store: Store, environ: Mapping[str, str]) -> tuple[bool, str]:
+    """Forget the token, and tell who gave it out.
+
+    Returns:
+        Whether there was one; and why it could not be revoked, empty if it was.
 
     Raises:
         ConfigError: it can't be forgotten.
-        OAuthRefused, UpstreamError: it is forgotten, but could not be revoked.
     """
+    login, token = None, None
     async with store.tokens.locked():
-        login = await trio.to_thread.run_sync(store.read)
-        token = None if login is None else await trio.to_thread.run_sync(store.token, login)
+        with suppress(ConfigError):  # a file that can't be read can be forgotten all the same
+            login = await trio.to_thread.run_sync(store.read)
+            token = None if login is None else await trio.to_thread.run_sync(store.token, login)
         there = await trio.to_thread.run_sync(store.remove)
-    if login is not None and token is not None:
+    if login is None or token is None:
+        return there, ""
+    try:
         await TokenEndpoint(login.server, GuardedAuthHttp(environ, private=login.private)).revoke(token)
-    return there
+    except (ConfigError, UpstreamError) as error:
+        return there, str(error)
+    return there, ""
 
 
 async def probe(server: Server, environ: Mapping[str, str]) -> Wanted:

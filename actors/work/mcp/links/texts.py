@@ -159,8 +159,8 @@ def _unauthorized(server: Server, text: str, response: httpx.Response, why: str)
         return McpUnauthorized(f"{text}; {_credentials(server, response)}", response.status_code)
     scopes = lacking(response)
     if scopes is not None:
-        named = f" {' '.join(scopes)[:NAMED]}" if scopes else ""
-        text = f"{text}; it wants a token with more scopes{named and f':{named}'}: {remedy(server.name)}"
+        named = f" ({' '.join(scopes)[:NAMED]})" if scopes else ""
+        text = f"{text}; it wants a token with more scopes{named}; sign in again: {remedy(server.name)}"
         return McpSignInNeeded(text, response.status_code, scopes)
     if response.status_code == 403:
         return McpUnauthorized(f"{text}; whoever has signed in, or its token, may not do that", 403)

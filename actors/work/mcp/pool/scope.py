@@ -32,6 +32,7 @@ from .catalog import Catalog
 from .leases import Key
 
 if TYPE_CHECKING:
+    from ..auth.access import Access
     from ..client.client import McpClient
     from .opening import Live
     from .servers import McpServers
@@ -188,6 +189,17 @@ class Scope(AbstractContextManager["Scope"]):
         lease, live = await self._lease(server, me)
         self._keep(lease)
         return live
+
+    def way_in(self, server: str) -> tuple[Server, Access] | None:
+        """The server and its tokens, if a person may be asked to sign in; None if none is there, or should be asked.
+
+        In a process that serves, the people who are asked are its callers, whose accounts are not for others.
+        """
+        key = self._key(server)
+        if self._leases.serving or not self._leases.owner.questions.attended:
+            return None
+        access = self._servers.accesses.of(key.server)
+        return None if access is None else (key.server, access)
 
     def give_back(self, keys: set[Key] | None) -> None:
         """Return the leases that are only kept, of these keys or all; also those of the conversations."""

@@ -6,16 +6,17 @@ events of the call's actor, and what the server asks meanwhile is answered on th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 import trio
 
 from .....protocol.chat import ChatReply, ChatRequest
-from .....protocol.errors import ConfigError, McpError, ToolFailed, UsageError
+from .....protocol.errors import ConfigError, McpError, McpSignInNeeded, ToolFailed, UsageError
 from .....protocol.events import ToolProgress, Warned
 from .....protocol.jsonrpc import METHOD_NOT_FOUND
 from .....protocol.mcp.config import Server
@@ -38,7 +39,12 @@ if TYPE_CHECKING:
 UNREACHABLE = (McpError, ConfigError, UsageError)
 """Why a server can't be asked: it, its entry, or that it has none any more."""
 
+T = TypeVar("T")
+
 _LONGEST_MESSAGE = 500
+
+SIGN_INS = 2
+"""Times that a person is asked to sign in for one call: a server may want more scopes, and again more."""
 
 MOST_SAMPLES = 100
 """Times that a server may ask our model during one call, whose time stands still meanwhile."""
@@ -118,7 +124,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         Raises:
             McpError, ConfigError, UsageError: it can't be asked.
         """
-        catalog = await self.talk.scope.catalog(self.server.name, me)
+        catalog = await self.admitted(me, lambda: self.talk.scope.catalog(self.server.name, me))
         self._tell_strangers(me, [tool.name for tool in catalog.tools])
         return [tool for tool in catalog.tools if self.admits(tool.name)]
 
@@ -159,10 +165,31 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
         try:
             with clock.scope:  # whose time begins when the server is there: its start has a limit of its own
-                return await self.talk.scope.call(server.name, tool, arguments, caller, on_open=clock.start)
+                scope = self.talk.scope
+                return await self.admitted(
+                    me, lambda: scope.call(server.name, tool, arguments, caller, on_open=clock.start), clock
+                )
         except UNREACHABLE as error:
             raise ToolFailed(str(error)) from error
         raise ToolFailed(f"Tool call '{shown}' did not end within {clock.seconds:g} s and was ended")
+
+    async def admitted(self, me: Actor, attempt: Callable[[], Awaitable[T]], clock: Clock | None = None) -> T:
+        """What the attempt gives, for which a person may have to sign in; `clock` stands still meanwhile."""
+        for _ in range(SIGN_INS):
+            way = self.talk.scope.way_in(self.server.name)
+            seen = 0 if way is None else way[1].sign_ins
+            try:
+                return await attempt()
+            except McpSignInNeeded as needed:
+                if way is None:
+                    raise
+                from .sign_in import signed_in
+
+                runs = clock is not None and clock.scope.deadline < math.inf
+                with clock.stopped() if clock is not None and runs else nullcontext():
+                    if not await signed_in(me, *way, needed, seen):
+                        raise
+        return await attempt()
 
 
 class CallHost:

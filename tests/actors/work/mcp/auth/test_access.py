@@ -144,7 +144,9 @@ async def test_what_a_tool_needs_more_is_named_and_asked_for_next_time(town: Tow
     async with house(tmp_path, town.entry()) as one:
         scope = one.scope()
         assert await one.call(scope, "docs", "read") == "read: done"
-        with pytest.raises(McpSignInNeeded, match=r"more scopes: files:write: callboard auth login mcp:docs") as caught:
+        with pytest.raises(
+            McpSignInNeeded, match=r"more scopes \(files:write\); sign in again: callboard auth login mcp:docs"
+        ) as caught:
             await one.call(scope, "docs", "write")
         assert caught.value.scopes == ("files:write",)
         assert town.auth.refreshes == 0, "a refresh can't widen a token"

@@ -126,10 +126,27 @@ async def test_the_redirect_address_is_the_registered_one(town: Town, tmp_path: 
 async def test_signing_out_forgets_and_revokes(town: Town, tmp_path: Path) -> None:
     store = town.store(tmp_path)
     token = await sign_in(town.entry(), store, {}, town.person)
-    assert await sign_out(store, {})
+    assert await sign_out(store, {}) == (True, "")
     assert not town.auth.is_good(token.access_token)
     assert store.read() is None
-    assert not await sign_out(store, {})
+    assert await sign_out(store, {}) == (False, "")
+
+
+async def test_what_can_t_be_revoked_or_read_is_forgotten_all_the_same(town: Town, tmp_path: Path) -> None:
+    store = town.store(tmp_path)
+    await sign_in(town.entry(), store, {}, town.person)
+
+    async def down(request: Any) -> tuple[int, Any]:
+        return 503, {}
+
+    town.auth.pages["/revoke"] = down
+    there, why = await sign_out(store, {})
+    assert there
+    assert "503" in why
+    await sign_in(town.entry(), store, {}, town.person)
+    store.tokens.path.chmod(0o644)
+    assert await sign_out(store, {}) == (True, "")
+    assert not store.tokens.path.exists()
 
 
 # --- servers that are not as the specification has it

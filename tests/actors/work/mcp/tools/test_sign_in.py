@@ -1,0 +1,199 @@
+"""A person is asked to sign in, in the middle of a run: once for all agents, and only where it is their own process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from auth_server import visit
+from family_stage import Person, context_of
+from mcp_house import House
+from mcp_protected import Town, protected_town
+
+from callboard.actors.work.mcp.auth.sign_in import sign_in
+from callboard.actors.work.mcp.tools.view import Talk, View
+from callboard.protocol.errors import McpSignInNeeded, ToolFailed
+from callboard.protocol.kernel.questions import Question
+from callboard.supervisors import Root
+
+
+class AtTheBrowser(Person):
+    """Opens the page that a question names, and says yes there; `pastes` where it ends, or says `says` instead."""
+
+    def __init__(self, town: Town, nursery: trio.Nursery, root: Root, *, pastes: bool = False, says: str = "") -> None:
+        super().__init__()
+        self._town = town
+        self._nursery = nursery
+        self._root = root
+        self._pastes = pastes
+        self._says = says
+
+    def asked(self, question: Question) -> None:
+        super().asked(question)
+        url = next(line for line in question.text.splitlines() if line.startswith("http"))
+        if self._says:
+            self._nursery.start_soon(self._answer, question.id, self._says)
+        elif self._pastes and question.problem is None:
+            self._nursery.start_soon(self._answer, question.id, "https://elsewhere.example/?code=x&state=y")
+        elif self._pastes:
+            self._nursery.start_soon(self._answer, question.id, self._town.auth.redirect(url))
+        else:
+            self._nursery.start_soon(visit, self._town.auth.redirect(url))
+
+    async def _answer(self, question: str, text: str) -> None:
+        self._root.questions.answer(question, text, "terminal")
+
+
+@pytest.fixture
+async def town(nursery: trio.Nursery) -> Town:
+    return await protected_town(nursery)
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    async with Root() as root:
+        house = House(root, tmp_path)
+        house.environ["XDG_STATE_HOME"] = str(tmp_path)
+        with root.bus.listen(house.events.append):
+            yield house
+
+
+def view(house: House, town: Town, agent: str = "/agent") -> View:
+    return View(talk=Talk(scope=house.scope(agent), context=context_of({})), server=town.entry())
+
+
+async def said(view: View, house: House, tool: str) -> str:
+    result = await view.call(house.root.actor, tool, {}, f"docs__{tool}")
+    text: str = result["content"][0]["text"]
+    return text
+
+
+@pytest.mark.parametrize("pastes", [False, True])
+async def test_the_person_signs_in_and_the_call_is_made(
+    town: Town, house: House, nursery: trio.Nursery, pastes: bool
+) -> None:
+    house.build(town.entry())
+    person = AtTheBrowser(town, nursery, house.root, pastes=pastes)
+    with house.root.questions.attach(person):
+        assert await said(view(house, town), house, "read") == "read: done"
+    first, *others = person.shown
+    assert first.people
+    assert first.secret
+    assert "MCP server 'docs' wants you to sign in. Open this page" in first.text
+    assert [question.problem for question in others] == (
+        ["this URL belongs to another attempt to sign in (its `state` differs)"] if pastes else []
+    )
+    assert house.root.questions.open == ()
+
+
+async def test_fifty_agents_are_one_question(town: Town, house: House, nursery: trio.Nursery) -> None:
+    house.build(town.entry())
+    person = AtTheBrowser(town, nursery, house.root)
+    done: list[str] = []
+
+    async def agent(number: int) -> None:
+        done.append(await said(view(house, town, f"/agent-{number}"), house, "read"))
+
+    with house.root.questions.attach(person):
+        async with trio.open_nursery() as agents:
+            for number in range(50):
+                agents.start_soon(agent, number)
+    assert (len(done), len(person.shown), len(town.registered)) == (50, 1, 1)
+
+
+async def test_more_scopes_are_asked_for_by_name_together_with_those_there_are(
+    town: Town, house: House, nursery: trio.Nursery, tmp_path: Path
+) -> None:
+    town.needs = {"write": {"files:write"}, "delete": {"files:delete"}}
+    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+    house.build(town.entry())
+    person = AtTheBrowser(town, nursery, house.root)
+    one = view(house, town)
+    with house.root.questions.attach(person):
+        assert await said(one, house, "read") == "read: done"
+        assert person.shown == []
+        assert await said(one, house, "write") == "write: done"
+        assert "for what was not granted yet: files:write." in person.shown[-1].text
+        assert "scope=read+files%3Awrite&" in person.shown[-1].text
+        assert await said(one, house, "delete") == "delete: done"
+        assert "scope=read+files%3Awrite+files%3Adelete&" in person.shown[-1].text
+    assert len(person.shown) == 2
+
+
+async def test_a_server_that_always_wants_more_is_given_up(
+    town: Town, house: House, nursery: trio.Nursery, tmp_path: Path
+) -> None:
+    town.needs = {"write": {"never-granted"}}
+    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+    issue = town.auth.answer
+
+    def narrow(fields: dict[str, Any]) -> dict[str, Any]:
+        town.auth.grants[-1].scopes = "read"
+        return issue({**fields, "scope": "read"})
+
+    town.auth.answer = narrow
+    house.build(town.entry())
+    person = AtTheBrowser(town, nursery, house.root)
+    with house.root.questions.attach(person), pytest.raises(ToolFailed, match="never-granted"):
+        await said(view(house, town), house, "write")
+    assert len(person.shown) == 2
+
+
+async def test_who_says_no_is_not_asked_again(town: Town, house: House, nursery: trio.Nursery) -> None:
+    house.build(town.entry())
+    person = AtTheBrowser(town, nursery, house.root, says="/decline")
+    with house.root.questions.attach(person):
+        for _ in range(3):
+            with pytest.raises(ToolFailed, match="sign in: callboard auth login mcp:docs"):
+                await said(view(house, town), house, "read")
+    assert len(person.shown) == 1
+    (warning,) = house.of("run.warning")
+    assert warning.code == "mcp_sign_in"
+    assert "the person did not want to" in warning.message
+
+
+async def test_with_nobody_there_nothing_is_asked_or_registered(town: Town, house: House) -> None:
+    house.build(town.entry())
+    with pytest.raises(ToolFailed, match="sign in: callboard auth login mcp:docs"):
+        await said(view(house, town), house, "read")
+    with pytest.raises(McpSignInNeeded):
+        await view(house, town).tools(house.root.actor)
+    assert (town.registered, town.auth.requests) == ([], [])
+
+
+async def test_callers_of_a_server_don_t_sign_it_in(town: Town, house: House, nursery: trio.Nursery) -> None:
+    house.build(town.entry(), serving=True)
+    person = AtTheBrowser(town, nursery, house.root)
+    with house.root.questions.attach(person), pytest.raises(ToolFailed, match="callboard auth login mcp:docs"):
+        await said(view(house, town), house, "read")
+    assert (person.shown, town.registered) == ([], [])
+
+
+async def test_its_tools_are_listed_after_a_sign_in(town: Town, house: House, nursery: trio.Nursery) -> None:
+    house.build(town.entry())
+    with house.root.questions.attach(AtTheBrowser(town, nursery, house.root)):
+        tools = await view(house, town).tools(house.root.actor)
+    assert [tool.name for tool in tools] == ["read", "write", "delete"]
+
+
+async def test_the_call_s_time_stands_still_meanwhile(
+    town: Town, house: House, nursery: trio.Nursery, tmp_path: Path
+) -> None:
+    town.needs = {"write": {"files:write"}}
+    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+    house.build(town.entry(timeout_seconds=1.0))
+
+    class Slow(AtTheBrowser):
+        def asked(self, question: Question) -> None:
+            nursery.start_soon(self._later, question)
+
+        async def _later(self, question: Question) -> None:
+            await trio.sleep(1.5)
+            super().asked(question)
+
+    slow = View(talk=Talk(scope=house.scope(), context=context_of({})), server=town.entry(timeout_seconds=1.0))
+    with house.root.questions.attach(Slow(town, nursery, house.root)):
+        assert await said(slow, house, "write") == "write: done"
