@@ -214,9 +214,9 @@ def _key(client: ClientSettings, environ: Mapping[str, str], settings: Settings)
     if client.type == "vertexai":
         return _of_google(client, environ, settings)
     if client.type == "bedrock":
-        from ..work.models.aws.roles import RoleSigner, signer_of
+        from ..work.models.aws.signers import RoleSigner, signer_of
 
-        signer = signer_of(client, "bedrock", environ, settings.file)
+        signer = signer_of(client, "bedrock", environ, settings.file, None)
         return (
             "the role of this machine, if it has one"
             if isinstance(signer, RoleSigner)

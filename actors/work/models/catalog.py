@@ -33,7 +33,7 @@ from .target import Access, Choice, Target, TokenBearer
 
 if TYPE_CHECKING:
     from ....supervisors import Root
-    from .aws.roles import RoleSigner
+    from .aws.signers import RoleSigner
     from .aws.signing import Signer
     from .patching import Patched
     from .signed_in import SignedIn, SignIns
@@ -213,7 +213,7 @@ class Catalog:
                 entry = msgspec.structs.replace(entry, no_stream=True)
         elif client.type == "bedrock":
             from .aws.bedrock import BedrockCodec
-            from .aws.roles import RoleSigner
+            from .aws.signers import RoleSigner
 
             signer = self._signer(client, key, model)
             codec = BedrockCodec(signer, cache=cache)
@@ -256,9 +256,9 @@ class Catalog:
         if key and not client.access_key_id:
             return None
         self._refuse_adopted(client, model)
-        from .aws.roles import signer_of
+        from .aws.signers import signer_of
 
-        return signer_of(client, "bedrock", self._environ, self._settings.file)
+        return signer_of(client, "bedrock", self._environ, self._settings.file, self._root)
 
     def _vertex(self, client: ClientSettings, key: str, model: str) -> Door:
         """How requests of a client get in; the same for all of its models, as they share a token."""
@@ -332,7 +332,7 @@ class Catalog:
             access = msgspec.structs.replace(access, renew=door.renew, sign=door.sign, below=door.below)
         elif client.type == "bedrock":
             from .aws.bedrock import signed
-            from .aws.roles import RoleSigner
+            from .aws.signers import RoleSigner
 
             signer = self._signer(client, key, model)
             if signer is not None:

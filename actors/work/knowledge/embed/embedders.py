@@ -71,7 +71,7 @@ class Embedders:
         rng: random.Random | None = None,
     ) -> None:
         self._environ = environ
-        self._catalog = Catalog(settings, environ)
+        self._catalog = Catalog(settings, environ, owner.root if isinstance(owner, Actor) else owner)
         self._owner = owner
         self._cache = cache
         self._endpoints = Endpoints(environ)

@@ -37,7 +37,7 @@ from .wire import STOPS, Delta, Reasoning, ReasoningBlock, decode_answer, decode
 if TYPE_CHECKING:
     import httpx
 
-    from .roles import RoleSigner
+    from .signers import RoleSigner
     from .signing import Signer
 
 Json = Any

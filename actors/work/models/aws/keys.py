@@ -1,7 +1,8 @@
 """Whose requests to AWS are.
 
 Credentials are looked for as AWS's own tools do: what the client of `config.yaml` says, the environment, then a profile
-of `~/.aws/credentials` and `~/.aws/config`. They are read once. Roles are last, see `roles`.
+of `~/.aws/credentials` and `~/.aws/config`, which may say how keys are to be asked for (see `profiles`). The roles of
+containers and machines are last, see `roles`.
 """
 
 from __future__ import annotations
@@ -37,27 +38,37 @@ def keys_of(client: ClientSettings, environ: Mapping[str, str]) -> Keys:
         CredentialsError: there are none; the text says where they were looked for.
         ConfigError: a file of AWS's can't be read.
     """
-    own = Keys(client.access_key_id, client.secret_access_key, client.session_token)
-    if bool(own.access_key_id) != bool(own.secret_access_key):
-        missing = "secret_access_key" if own.access_key_id else "access_key_id"
-        raise CredentialsError(f"client '{client.name}' has no `{missing}`: it needs both keys, or neither")
-    profile = _profile(client, environ)
-    found = [own, _of(environ, lambda key: _variable(client, key))]
-    if not client.profile:  # else it was chosen, and wins over what happens to be set
-        found.append(_of(environ, lambda key: f"AWS_{key}".upper()))
-    found.append(_of(profile, lambda key: f"aws_{key}"))
-    for keys in found:
-        if keys.access_key_id and keys.secret_access_key:
-            return keys
-    name = client.profile or environ.get("AWS_PROFILE") or "default"
+    keys = named_keys(client, environ) or static_keys(_profile(client, environ))
+    if keys is not None:
+        return keys
+    name = profile_of(client, environ)
     raise CredentialsError(
         f"no credentials for client '{client.name}': set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
         f"AWS_BEARER_TOKEN_BEDROCK, or keys in profile '{name}' of {_file(environ, 'credentials')}"
     )
 
 
-def _of(source: Mapping[str, str], called: Callable[[str], str]) -> Keys:
-    return Keys(*(source.get(called(key), "") for key in ("access_key_id", "secret_access_key", "session_token")))
+def named_keys(client: ClientSettings, environ: Mapping[str, str]) -> Keys | None:
+    """The keys that the client has, or the environment. Raises CredentialsError if the client has half of them."""
+    own = Keys(client.access_key_id, client.secret_access_key, client.session_token)
+    if bool(own.access_key_id) != bool(own.secret_access_key):
+        missing = "secret_access_key" if own.access_key_id else "access_key_id"
+        raise CredentialsError(f"client '{client.name}' has no `{missing}`: it needs both keys, or neither")
+    found = [own if own.access_key_id else None, static_keys(environ, lambda key: _variable(client, key))]
+    if not client.profile:  # else it was chosen, and wins over what happens to be set
+        found.append(static_keys(environ, lambda key: f"AWS_{key}".upper()))
+    return next((keys for keys in found if keys is not None), None)
+
+
+def static_keys(source: Mapping[str, str], called: Callable[[str], str] = "aws_{}".format) -> Keys | None:
+    """The keys that stand somewhere; None unless both are there."""
+    keys = Keys(*(source.get(called(key), "") for key in ("access_key_id", "secret_access_key", "session_token")))
+    return keys if keys.access_key_id and keys.secret_access_key else None
+
+
+def profile_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
+    """The name of the profile that a client goes by."""
+    return client.profile or environ.get("AWS_PROFILE") or "default"
 
 
 def _variable(client: ClientSettings, key: str) -> str:
@@ -71,8 +82,14 @@ def _file(environ: Mapping[str, str], what: str) -> Path:
 
 
 def _profile(client: ClientSettings, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """What both files say of the client's profile; `credentials` wins."""
-    name = client.profile or environ.get("AWS_PROFILE") or "default"
+    told = profile_named(profile_of(client, environ), environ)
+    if client.profile and not told:
+        raise ConfigError(f"client '{client.name}': {_no_profile(client.profile, environ)}")
+    return told
+
+
+def profile_named(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """What both files say of a profile, nothing if there is none; `credentials` wins. Raises ConfigError."""
     sections = {"config": name if name == "default" else f"profile {name}", "credentials": name}
     told: dict[str, str] = {}
     for what, section in sections.items():
@@ -86,9 +103,8 @@ def _profile(client: ClientSettings, environ: Mapping[str, str]) -> Mapping[str,
             raise ConfigError(f"{file} can't be read: {error}") from error
         if parser.has_section(section):
             told |= {key: value for key, value in parser.items(section) if value}
-    if client.profile and not told:
-        raise ConfigError(
-            f"client '{client.name}': no profile '{name}' in {_file(environ, 'credentials')} or "
-            f"{_file(environ, 'config')}"
-        )
     return told
+
+
+def _no_profile(name: str, environ: Mapping[str, str]) -> str:
+    return f"no profile '{name}' in {_file(environ, 'credentials')} or {_file(environ, 'config')}"

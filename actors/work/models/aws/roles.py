@@ -11,7 +11,7 @@ Such keys are temporary, and renewed five minutes before they expire; see `renew
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -21,11 +21,9 @@ import trio
 
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....protocol.json_values import UNREADABLE
-from .....protocol.settings import ClientSettings
 from ....io.imports import imported
 from ..renewed import Renewed
-from .keys import keys_of, region_of
-from .signing import Keys, Signer
+from .signing import Keys
 
 EARLY = 300.0
 """Seconds before their end after which keys are renewed."""
@@ -121,41 +119,6 @@ class Role:
             text = f"{urlsplit(url).hostname} gave no keys: {answer.said} (HTTP {answer.status})"
             raise UpstreamError(text, status=answer.status) if answer.status >= 500 else CredentialsError(text)
         return answer.body
-
-
-class RoleSigner(msgspec.Struct, frozen=True):
-    """Signs with the keys that a role has by then."""
-
-    role: Role
-    region: str
-    service: str
-
-    def headers(self, method: str, path: str, fields: Iterable[tuple[str, str]], body: bytes) -> dict[str, str]:
-        """See `Signer.headers`."""
-        return Signer(self.role.keys(), self.region, self.service).headers(method, path, fields, body)
-
-
-def signer_of(client: ClientSettings, service: str, environ: Mapping[str, str], file: str) -> Signer | RoleSigner:
-    """Signs for a client: with keys, if it has any, else with those of a role.
-
-    Args:
-        file: where the client stands, for the errors.
-
-    Raises:
-        ConfigError: its region is said nowhere, or a file of AWS's can't be read.
-        CredentialsError: it names keys or a profile and these are not whole, or there can be no role.
-    """
-    region = region_of(client, environ)
-    if not region:
-        raise ConfigError(f"client '{client.name}' has no `region`: set it in {file}, or AWS_REGION")
-    try:
-        return Signer(keys_of(client, environ), region, service)
-    except CredentialsError as error:
-        no_role = environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
-        no_role &= not any(name.startswith("AWS_CONTAINER_CREDENTIALS_") for name in environ)
-        if client.access_key_id or client.secret_access_key or client.profile or no_role:
-            raise
-        return RoleSigner(Role(environ, str(error)), region, service)
 
 
 def _may_be_plain(host: str) -> bool:

@@ -1,0 +1,220 @@
+"""Profiles whose keys have to be asked for: those of a role, and those that a program prints.
+
+    [profile work]
+    role_arn = arn:aws:iam::123456789012:role/agents
+    source_profile = default                 whose keys ask; or `credential_source`, see below
+    external_id = ...                        and `role_session_name`, `duration_seconds`; all may be left out
+
+    [profile sso]
+    credential_process = /usr/bin/my-tool --account 7
+
+A role is assumed by a signed request to STS, with the keys of another profile, which may be such a one itself, or of
+the environment, the container or the machine (`credential_source`: Environment, EcsContainer, Ec2InstanceMetadata). A
+program is started without a shell, as a supervised process, and has `WITHIN` seconds. As in AWS's own tools a role goes
+before keys in the profile, and those before a program. A code of an MFA device can't be asked for here.
+
+Sources: AWS, "Using IAM roles in the CLI"; "Sourcing credentials with an external process"; STS API, `AssumeRole`.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
+from .....protocol.json_values import UNREADABLE
+from ....io.imports import imported
+from ..renewed import Renewed
+from .keys import profile_named, static_keys
+from .roles import EARLY, Role
+from .signing import Keys, Signer
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor, Root
+
+WITHIN = 60.0
+"""Seconds that a program has: it may ask a person."""
+
+TIMEOUT = 20.0
+"""Seconds for the connection to STS, and for its answer."""
+
+_NEVER = float("inf")
+_FORM = "application/x-www-form-urlencoded; charset=utf-8"
+_FOUND_IN = {"AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration"}
+
+
+class _Printed(msgspec.Struct, rename="pascal"):
+    version: int
+    access_key_id: str
+    secret_access_key: str
+    session_token: str = ""
+    expiration: datetime | None = None
+
+
+_decode = msgspec.json.Decoder(_Printed).decode
+
+
+def is_asked_for(profile: Mapping[str, str]) -> bool:
+    """Whether the keys of a profile are not simply there."""
+    has_keys = static_keys(profile) is not None
+    return bool(profile.get("role_arn")) or (not has_keys and bool(profile.get("credential_process")))
+
+
+class ProfileRole:
+    """The keys of such a profile.
+
+    Args:
+        name: of the profile.
+        environ: says where the files are; for proxies and certificates.
+        region: whose STS is asked, unless the profile says so.
+        root: programs are started under it; None where there are none.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        environ: Mapping[str, str],
+        region: str,
+        root: Root | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._name = name
+        self._environ = environ
+        self._region = region
+        self._root = root
+        self._clock = clock
+        self._renewed = Renewed(lambda: self._of(name, ()), early=EARLY, clock=clock)
+        self.renew = self._renewed.renew
+        """See to it that there are keys. Raises what `Renewed.renew` does."""
+
+    def keys(self) -> Keys:
+        """Those that `renew` has seen to."""
+        if self._renewed.current is None:
+            raise CredentialsError(f"profile '{self._name}' of AWS has no keys yet")
+        return self._renewed.current
+
+    async def _of(self, name: str, before: tuple[str, ...]) -> tuple[Keys, float]:
+        """The keys of a profile, and when they end. `before`: those whose roles are assumed with them."""
+        profile = profile_named(name, self._environ)
+        own = static_keys(profile)
+        if profile.get("role_arn") and name not in before:
+            return await self._assumed(name, profile, await self._source(name, profile, before))
+        if own is not None:
+            return own, _NEVER
+        if profile.get("credential_process"):
+            return await self._printed(name, profile["credential_process"])
+        if name in before:
+            raise ConfigError(f"profiles of AWS lead back to '{name}' by `source_profile`: {' -> '.join(before)}")
+        raise CredentialsError(f"profile '{name}' of AWS has no keys, and neither `role_arn` nor `credential_process`")
+
+    # --- roles
+
+    async def _source(self, name: str, profile: Mapping[str, str], before: tuple[str, ...]) -> Keys:
+        if profile.get("mfa_serial"):
+            raise ConfigError(
+                f"profile '{name}' of AWS wants a code of an MFA device (`mfa_serial`), which can't be asked for here: "
+                "eval $(aws configure export-credentials --format env)"
+            )
+        if source := profile.get("source_profile"):
+            return (await self._of(source, (*before, name)))[0]
+        match profile.get("credential_source"):
+            case "Environment":
+                keys = static_keys(self._environ, lambda key: f"AWS_{key}".upper())
+                if keys is None:
+                    raise CredentialsError(f"profile '{name}' of AWS takes the keys of the environment: there are none")
+                return keys
+            case "EcsContainer" | "Ec2InstanceMetadata":
+                role = Role(self._environ, f"profile '{name}' of AWS takes the role of this machine", self._clock)
+                await role.renew()
+                return role.keys()
+        raise ConfigError(f"profile '{name}' of AWS has `role_arn`, and no `source_profile` or `credential_source`")
+
+    async def _assumed(self, name: str, profile: Mapping[str, str], keys: Keys) -> tuple[Keys, float]:
+        await imported(".actors.io.http.brief")
+        from ....io.http.brief import brief
+
+        region = profile.get("region") or self._region
+        domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        url = self._environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.{domain}"
+        asked = {
+            "Action": "AssumeRole",
+            "Version": "2011-06-15",
+            "RoleArn": profile["role_arn"],
+            "RoleSessionName": profile.get("role_session_name") or f"callboard-{int(self._clock())}",
+            "DurationSeconds": profile.get("duration_seconds") or "3600",
+        }
+        if external := profile.get("external_id"):
+            asked["ExternalId"] = external
+        body = urlencode(asked).encode()
+        fields = (("host", urlsplit(url).netloc), ("content-type", _FORM))
+        headers = {"content-type": _FORM, **Signer(keys, region, "sts").headers("POST", "/", fields, body)}
+        answer = await brief("POST", f"{url.rstrip('/')}/", headers, body, environ=self._environ, timeout=TIMEOUT)
+        text = answer.body.decode("utf-8", errors="replace")
+        if answer.status != 200:
+            words = f"profile '{name}' of AWS: {_tagged(text, 'Message') or answer.said} (HTTP {answer.status})"
+            if answer.status >= 500 or _tagged(text, "Code") == "Throttling":
+                raise UpstreamError(words, status=answer.status)
+            raise CredentialsError(f"{words}; `role_arn` is {profile['role_arn']}")
+        found = {tag: _tagged(text, tag) for tag in _FOUND_IN}
+        if not all(found.values()):
+            raise CredentialsError(f"profile '{name}' of AWS: STS gave no keys: {answer.said}")
+        ends = datetime.fromisoformat(found["Expiration"]).timestamp()
+        return Keys(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"]), ends
+
+    # --- programs
+
+    async def _printed(self, name: str, command: str) -> tuple[Keys, float]:
+        what = f"`credential_process` of profile '{name}' of AWS"
+        if self._root is None:
+            raise ConfigError(f"{what} can't be started here")
+        try:
+            argv = shlex.split(command)
+        except ValueError as error:
+            raise ConfigError(f"{what} can't be read: {error}") from error
+        ref = self._root.spawn(self._run, argv, name="credential-process", link=False)
+        try:
+            end = await ref.wait()
+        finally:
+            ref.cancel()
+        if end.error is not None or end.value is None:
+            raise CredentialsError(f"{what}: {end.error or 'it was stopped'}") from end.error
+        try:
+            keys = _decode(end.value)
+        except UNREADABLE as error:
+            raise CredentialsError(f"{what} prints no keys: {error}") from error
+        if keys.version != 1:
+            raise CredentialsError(f"{what} prints version {keys.version}, not 1")
+        ends = _NEVER
+        if keys.expiration is not None:
+            zone = keys.expiration.tzinfo or UTC
+            ends = keys.expiration.replace(tzinfo=zone).timestamp()
+            if ends <= self._clock():
+                raise CredentialsError(f"{what} prints keys that have expired")
+        return Keys(keys.access_key_id, keys.secret_access_key, keys.session_token), ends
+
+    async def _run(self, me: Actor, argv: list[str]) -> bytes:
+        from .....supervisors.process import run_process
+
+        said: list[str] = []
+        done = await run_process(
+            me, argv, name="program", env=dict(self._environ), timeout=WITHIN, on_stderr=said.append
+        )
+        if done.status != 0:
+            why = " ".join(said)[-300:].strip()
+            raise CredentialsError(f"it ended with status {done.status}{': ' if why else ''}{why}")
+        return done.stdout
+
+
+def _tagged(text: str, tag: str) -> str:
+    """What stands between the tags of STS's answer, which has each of ours once."""
+    found = re.search(rf"<{tag}>([^<]*)</{tag}>", text)
+    return html.unescape(found[1]).strip() if found else ""
