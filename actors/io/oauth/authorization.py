@@ -49,7 +49,7 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_ours(self, answer: Mapping[str, str]) -> bool:
         """Whether an answer belongs to this question."""
-        return hmac.compare_digest(answer.get("state", "").encode(), self.state.encode())
+        return hmac.compare_digest(answer.get("state", "").encode("utf-8", "replace"), self.state.encode())
 
     def code_of(self, answer: Mapping[str, str]) -> str:
         """The code in an answer of ours.
@@ -63,7 +63,7 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
             raise OAuthRefused(f"the answer is {said}, not from '{self.server.issuer}'", error="wrong_issuer")
         if error := answer.get("error", ""):
             raise refusal(answer, "the person, or the server, said no" if error == "access_denied" else "")
-        if not answer.get("code"):
+        if not _is_code(answer.get("code", "")):
             raise OAuthRefused("the answer has neither a code nor an error", error="no_code")
         return answer["code"]
 
@@ -87,7 +87,7 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError("this URL belongs to another attempt to sign in (its `state` differs)")
             return self.code_of(answer)
         code, hash_, state = text.partition("#")
-        if not code or any(map(str.isspace, code)):
+        if not _is_code(code):
             raise UsageError("this is no code: paste the code, or the URL that the browser was sent to")
         if hash_ and not self.is_ours({"state": state}):
             raise UsageError("this code belongs to another attempt to sign in (its `state` differs)")
@@ -118,6 +118,11 @@ def authorization(server: AuthServer, redirect_uri: str) -> Authorization:
     glue = "&" if urlsplit(server.authorization_url).query else "?"
     url = f"{server.authorization_url}{glue}{urlencode(said)}"
     return Authorization(server=server, url=url, redirect_uri=redirect_uri, state=state, verifier=verifier)
+
+
+def _is_code(text: str) -> bool:
+    """Whether it is made of what codes may be made of (RFC 6749, appendix A.11)."""
+    return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
 def challenge_of(verifier: str) -> str:

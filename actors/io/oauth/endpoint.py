@@ -15,7 +15,7 @@ import trio
 from ....protocol.errors import ConfigError, NobodyToAsk, OAuthRefused, UpstreamError
 from .authorization import Authorization, printable, refusal
 from .http import Answer, AuthHttp
-from .server import AuthServer, check_url
+from .server import AuthServer, check_url, is_safe
 from .token import LONGEST, Token
 
 Json = Any
@@ -118,7 +118,7 @@ class TokenEndpoint:
         check_url(given["verification_uri"], "the page for the code")
         return DeviceGrant(
             **given,
-            complete_uri=complete if isinstance(complete, str) and complete.startswith("http") else "",
+            complete_uri=complete if isinstance(complete, str) and is_safe(complete) else "",
             lifetime=_seconds(said.get("expires_in")) or 600.0,
             interval=min(_seconds(said.get("interval")) or INTERVAL, MOST_WAIT),
         )

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 import trio
 
-from ....protocol.errors import CredentialsError, UpstreamError
+from ....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from ....protocol.json_values import UNREADABLE
 from ..http.refusal import retry_after
 from ..imports import imported
@@ -125,6 +125,8 @@ class AuthHttp:
                 )
             except (CredentialsError, UpstreamError) as error:
                 raise UpstreamError(f"{what}: {error}") from error
+            except ValueError as error:  # a host that begins with `xn--` and is no name
+                raise ConfigError(f"{what} is '{url}': {error}") from error
         if scope.cancelled_caught:
             raise UpstreamError(f"{what}: no whole answer within {WITHIN:g} s")
         kind = found.headers.get("content-type", "").partition(";")[0].strip().lower()

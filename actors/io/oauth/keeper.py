@@ -14,7 +14,7 @@ after a refusal, since a process on another machine may share the directory with
 see that somebody signed in anew, or out.
 
     fresh token                         no question, no look
-    token near its end                  refresh; if that fails in a way that may pass, the old one as long as it is good
+    token near its end                  refresh; where that fails, the old one as long as it is good
     the server refused it (401)         refresh, unless another one is here already, or this one is a moment old
     no refresh token, or it is refused  `SignInNeeded`, until the file says something else
 """
@@ -109,23 +109,34 @@ class _Held:
         await self._look()
         if self._serving is not None:
             return self._serving
-        held = self._must_hold()
-        if now >= self._again or self._failed is None:
-            try:
-                return await self._refresh()
-            except (OAuthRefused, SignInNeeded):
+        held = self._lease
+        try:
+            return await self._other()
+        except (UpstreamError, ConfigError):
+            if held is None or held is not self._lease or held.left <= 0 or held.token.mark == self._bad:
                 raise
-            except (UpstreamError, ConfigError) as error:
-                self._failed, self._again = error, trio.current_time() + PAUSE
-        if held.left > 0 and held.token.mark != self._bad:
             return held
-        raise _again(self._failed)
+
+    async def _other(self) -> Lease:
+        """A token after a refresh, unless one has just failed."""
+        self._must_hold()
+        if self._failed is not None and trio.current_time() < self._again:
+            raise _again(self._failed)
+        try:
+            return await self._refresh()
+        except SignInNeeded:
+            raise
+        except (UpstreamError, ConfigError) as error:
+            self._failed, self._again = error, trio.current_time() + PAUSE
+            raise
 
     @property
     def _serving(self) -> Lease | None:
-        """The token, if it need not be refreshed."""
+        """The token, if it need not be refreshed; one of a moment is not refreshed for each who waits."""
         lease = self._lease
-        return lease if lease is not None and lease.fresh and lease.token.mark != self._bad else None
+        if lease is None or lease.token.mark == self._bad:
+            return None
+        return lease if lease.fresh or trio.current_time() < self._refreshed + PAUSE else None
 
     def _must_hold(self) -> Lease:
         lease = self._lease
@@ -185,11 +196,12 @@ class _Held:
             self._me.emit(Warned(code="token_not_kept", message=f"{self._who}: {error}"))
 
 
-def _again(error: UpstreamError | ConfigError | None) -> CallboardError:
+def _again(error: UpstreamError | ConfigError) -> CallboardError:
     """The same error for another caller; each has its own traceback."""
-    assert error is not None
     if isinstance(error, UpstreamError):
         return UpstreamError(str(error), status=error.status, retry_after=error.retry_after)
+    if isinstance(error, OAuthRefused):
+        return OAuthRefused(str(error), error=error.error)
     return type(error)(str(error))
 
 

@@ -72,15 +72,20 @@ def check_url(url: str, what: str) -> None:
     Raises:
         ConfigError: they may not.
     """
+    if not url.startswith(("https://", "http://")):
+        raise ConfigError(f"{what} is '{url}', not a URL that begins with https://")
+    if not is_safe(url):
+        raise ConfigError(f"{what} is '{url}': tokens are only sent by https, or to this machine itself")
+
+
+def is_safe(url: str) -> bool:
+    """Whether it is an https URL, or one of this machine itself."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
     except ValueError:
-        host = ""
-    if not host or parts.scheme not in ("http", "https"):
-        raise ConfigError(f"{what} is '{url}', not a URL that begins with https://")
-    if parts.scheme == "http" and not is_loopback(host):
-        raise ConfigError(f"{what} is '{url}': tokens are only sent by https, or to this machine itself")
+        return False
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
 
 
 def is_on_loopback(url: str) -> bool:

@@ -152,7 +152,7 @@ class TokenFile:
         handle = await trio.to_thread.run_sync(self._open_lock)
         try:
             end = trio.current_time() + LOCK_WITHIN
-            while not _lock(handle):
+            while not self._lock(handle):
                 if trio.current_time() >= end:
                     raise UpstreamError(
                         f"another process keeps {self._lock_path} locked for more than {LOCK_WITHIN:g} s"
@@ -172,6 +172,15 @@ class TokenFile:
             return os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise ConfigError(f"{self._lock_path} can't be opened: {error.strerror or error}") from error
+
+    def _lock(self, handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:  # file systems without locks
+            raise ConfigError(f"{self._lock_path} can't be locked: {error.strerror or error}") from error
+        return True
 
     def _make_folder(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -207,11 +216,3 @@ class TokenFile:
 
     def _bad(self, why: str) -> ConfigError:
         return ConfigError(f"the token in {self.path} can't be used: {why}; remove the file and sign in again")
-
-
-def _lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -99,6 +99,8 @@ def test_the_no_of_a_person_and_of_a_server() -> None:
         request.code_of({"error": "invalid_scope", "error_description": "unknown scope"})
     with pytest.raises(OAuthRefused, match="neither a code nor an error"):
         request.code_of({})
+    with pytest.raises(OAuthRefused, match="neither a code nor an error"):
+        request.code_of({"code": "c\r\nd"})
 
 
 def test_what_a_stranger_says_stays_one_short_line() -> None:
@@ -124,6 +126,10 @@ def test_what_a_person_may_paste() -> None:
         ("two words", "this is no code"),
         ("#state", "this is no code"),
         ("code#another", "another attempt"),
+        ("c\udc80de", "this is no code"),
+        ("code#\udc80", "another attempt"),
+        ("https://x.example/?code=c&state=%ff", "another attempt"),
+        ("https://x.example/?code=c&state=\udc80", "another attempt"),
         (f"{BACK}?code=c&state=another", "another attempt"),
         (f"{BACK}?code=c", "another attempt"),
         ("https://id.example/authorize", "has no `code`"),

@@ -156,6 +156,13 @@ async def test_a_server_that_is_not_there(endpoint: TokenEndpoint, server: Local
         await signed_in(server, gone)
 
 
+@pytest.mark.parametrize("host", ["xn--", "xn--\u20ac", "a..b", "x" * 300])
+async def test_a_host_that_is_none(server: LocalAuthServer, host: str) -> None:
+    odd = TokenEndpoint(server.client(token_url=f"https://{host}/token"), AuthHttp({}))
+    with pytest.raises((ConfigError, UpstreamError), match="the exchange of the code"):
+        await signed_in(server, odd)
+
+
 async def test_an_answer_without_end(server: LocalAuthServer, endpoint: TokenEndpoint) -> None:
     async def page(_request: object) -> tuple[int, object]:
         return 200, b"x" * 10_000_000

@@ -234,6 +234,44 @@ async def test_a_token_of_a_second_is_not_refreshed_for_every_request(
     assert server.refreshes == 0
 
 
+async def test_a_token_that_lives_no_time_at_all_is_refreshed_once_for_all_who_wait(
+    root: Root, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile, clock: trio.testing.MockClock
+) -> None:
+    server.lifetime = 0.0
+    await signed_in(server, endpoint, file)
+    keeper = keeper_of(root, endpoint, file)
+    async with trio.open_nursery() as nursery:
+        for _ in range(50):
+            nursery.start_soon(keeper.token)
+    assert server.refreshes == 1
+    clock.jump(PAUSE)
+    await keeper.token()
+    assert server.refreshes == 2
+
+
+@pytest.mark.parametrize("how", ["revoked", "no refresh token"])
+async def test_a_token_is_used_to_its_end_though_it_can_not_be_renewed(
+    root: Root,
+    server: LocalAuthServer,
+    endpoint: TokenEndpoint,
+    file: TokenFile,
+    clock: trio.testing.MockClock,
+    how: str,
+) -> None:
+    server.gives_refresh = how == "revoked"
+    old = await signed_in(server, endpoint, file)
+    keeper = keeper_of(root, endpoint, file)
+    await keeper.token()
+    server.revoke_all()
+    clock.jump(3600.0 - 30.0)
+    for _ in range(3):
+        assert await keeper.token() == old
+    assert server.refreshes == (how == "revoked")
+    clock.jump(30.0)
+    with pytest.raises(SignInNeeded):
+        await keeper.token()
+
+
 async def test_a_revoked_token_says_how_to_sign_in_and_is_not_tried_again(
     root: Root, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile
 ) -> None:
@@ -323,9 +361,11 @@ async def test_a_client_that_the_server_does_not_know_is_no_matter_of_signing_in
     await keeper.token()
     server.secret = "s3cret-new"
     clock.jump(3600.0)
-    with pytest.raises(OAuthRefused, match=r"client 'lab': .*unknown client: invalid_client") as error:
-        await keeper.token()
-    assert error.value.error == "invalid_client"
+    for _ in range(3):
+        with pytest.raises(OAuthRefused, match=r"client 'lab': .*unknown client: invalid_client") as error:
+            await keeper.token()
+        assert error.value.error == "invalid_client"
+    assert server.refreshes == 1
 
 
 async def test_a_token_of_another_server_is_not_sent_to_this_one(

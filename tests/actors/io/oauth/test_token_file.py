@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -172,6 +174,16 @@ async def test_a_lock_that_is_held_for_too_long(file: TokenFile, clock: trio.tes
             with pytest.raises(UpstreamError, match="another process keeps"):
                 async with file.locked():
                     raise AssertionError("it was free")
+
+
+async def test_a_file_system_without_locks(file: TokenFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_handle: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", fails)
+    with pytest.raises(ConfigError, match=r"\.lock can't be locked: No locks available"):
+        async with file.locked():
+            pass
 
 
 async def test_who_is_cancelled_while_waiting_leaves_the_lock(file: TokenFile) -> None:
