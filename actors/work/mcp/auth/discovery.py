@@ -6,7 +6,8 @@ no document of their own and are their own authorization server.
 
 All of these addresses are a stranger's words. They are got within bounds (`WITHIN`, the size that `AuthHttp` allows),
 a redirect is followed only within its origin, and private addresses only for servers that are private themselves (see
-`http`). A page where a document should be (many sites answer everything with their start page) counts as none.
+`http`), or where the user has named them. A page where a document should be (many sites answer everything with their
+start page) counts as none.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ async def discover(
     configured: str = "",
     assume_pkce: bool = False,
     browser: bool = True,
+    trusted: Http | None = None,
 ) -> Found:
     """How to log in to the server at `url`.
 
@@ -69,6 +71,7 @@ async def discover(
         advertised: where its document lies, as its challenge says it.
         configured: where the document of the authorization server lies, as the user says it.
         assume_pkce, browser: see `metadata.checked_endpoints`.
+        trusted: gets the document that the user names, in place of `http`.
 
     Raises:
         Unusable: there is no way, or none that is safe.
@@ -79,7 +82,7 @@ async def discover(
         document = await search.resource(url, advertised)
         resource = metadata.canonical(url) if document is None else document.resource
         if configured:
-            server = await search.named(configured)
+            server = await search.named(configured, trusted or http)
         else:
             issuers = document.authorization_servers if document is not None else None
             server = await search.first(issuers or (metadata.origin(url),))
@@ -126,10 +129,10 @@ class _Search:
         assert wrong is not None, "there is at least one issuer"
         raise wrong
 
-    async def named(self, address: str) -> AuthorizationServer:
+    async def named(self, address: str, http: Http) -> AuthorizationServer:
         """The document at an address that the user has named: whose it is, it may say itself."""
         metadata.safe_address(address, "`authServerMetadataUrl`")
-        server = await self._document(address, AuthorizationServer)
+        server = await self._document(address, AuthorizationServer, http)
         if server is None:
             raise Unusable(
                 f"there is no metadata of an authorization server at `authServerMetadataUrl`: {self.seen[-1]}"
@@ -146,16 +149,16 @@ class _Search:
                 return metadata.checked_endpoints(server, assume_pkce=self._assume_pkce, browser=self._browser)
         raise Unusable(f"{issuer} publishes no metadata of an authorization server: {'; '.join(self.seen)}")
 
-    async def _document(self, address: str, kind: type[T]) -> T | None:
+    async def _document(self, address: str, kind: type[T], http: Http | None = None) -> T | None:
         """What is at an address, if that is a document of this kind."""
-        what = "the metadata of its login"
+        what, http = "the metadata of its login", http or self._http
         try:
-            answer = await self._http.get(address, what)
+            answer = await http.get(address, what)
             for _ in range(REDIRECTS):
                 target = _redirected(address, answer)
                 if target is None:
                     break
-                answer = await self._http.get(target, what)
+                answer = await http.get(target, what)
         except CallboardError as error:
             self.seen.append(f"{address}: {error}")
             return None

@@ -80,10 +80,12 @@ async def sign_in(
         safe_address(server.url, "its `url`")
         wanted = await probe(server, environ)
         old = await trio.to_thread.run_sync(store.read)
-        http = GuardedAuthHttp(environ, private=wanted.private)
+        private = wanted.private or bool(oauth.auth_server_metadata_url)
+        http = GuardedAuthHttp(environ, private=private)
         found = await discover(
             server.url,
-            http,
+            GuardedAuthHttp(environ, private=wanted.private),
+            trusted=http,
             advertised=wanted.advertised,
             configured=oauth.auth_server_metadata_url,
             assume_pkce=oauth.assume_pkce,
@@ -110,7 +112,7 @@ async def sign_in(
     except OAuthRefused as error:
         raise OAuthRefused(f"MCP server '{server.name}': {error}", error=error.error) from error
     async with store.tokens.locked():
-        await trio.to_thread.run_sync(_keep, store, Login(url=store.url, server=at, private=wanted.private), token)
+        await trio.to_thread.run_sync(_keep, store, Login(url=store.url, server=at, private=private), token)
     return token
 
 

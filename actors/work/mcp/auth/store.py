@@ -34,7 +34,7 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         url: of the server, in its canonical form.
         server: who gave out the token, and as whom we asked; its `resource` is what the token is for.
-        private: whether the server was at a private address, so that its authorization server may be, too.
+        private: whether the authorization server may be at a private address: the server is, or the user has named it.
         wanted: scopes that the server has asked for since; the next sign-in asks for them, too.
     """
 

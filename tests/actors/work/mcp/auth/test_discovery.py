@@ -174,6 +174,14 @@ async def test_a_server_of_the_internet_does_not_have_us_knock_at_this_machine(
     assert town.auth.requests == []
 
 
+async def test_what_the_user_names_is_got_another_way() -> None:
+    theirs, ours = Web({f"https://x.example{RESOURCE}/mcp": OWN}), Web({"https://sso.example/m": issuer("https://sso")})
+    found = await discover(URL, theirs, configured="https://sso.example/m", trusted=ours)
+    assert (found.server.issuer, found.resource) == ("https://sso", URL)
+    assert ours.asked == ["https://sso.example/m"]
+    assert not any("sso" in address for address in theirs.asked)
+
+
 async def test_where_clouds_hand_out_credentials_nobody_is_sent() -> None:
     with pytest.raises(ConfigError, match="machines keep their credentials"):
         await HTTP.get("https://169.254.169.254/latest", "its metadata")
