@@ -174,6 +174,15 @@ SCENES = {
         },
     ),
     "docs/models.md": Scene(rows={"pip install": Row(skip=UNRELEASED), "callboard models": Row(skip=NEEDS_WEIGHTS)}),
+    "docs/providers.md": Scene(
+        rows={
+            "pip install": Row(skip=UNRELEASED),
+            "callboard models check": Row(shows=r"ok +openai:gpt-4o-mini"),
+            "callboard models pull": Row(skip=NEEDS_WEIGHTS),
+            "callboard auth login": Row(skip="wants a browser, and a person in front of it"),
+            "callboard ask": Row(skip="of a client that has to be signed in for"),
+        },
+    ),
     "docs/runbook.md": Scene(
         rows={
             "callboard ps": Row(skip="of a server that systemd runs"),

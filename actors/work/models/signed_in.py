@@ -59,7 +59,7 @@ def auth_server_of(client: ClientSettings, file: str) -> AuthServer:
     lacking = [name for name in ("client_id", "token_url") if not (getattr(own, name) or getattr(usual, name))]
     if lacking:
         named = " and ".join(f"`oauth.{name}`" for name in lacking)
-        raise ConfigError(f"client '{client.name}' in {file} has `auth: oauth` and no {named}: see docs/models.md")
+        raise ConfigError(f"client '{client.name}' in {file} has `auth: oauth` and no {named}: see docs/providers.md")
     moved = bool(own.token_url)  # at another server, nothing of the usual one holds
     base = OAuthSettings() if moved else usual
     return AuthServer(

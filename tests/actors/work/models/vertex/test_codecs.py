@@ -15,7 +15,8 @@ from small_google import Google, answer, events, gemini, service_account
 from callboard.actors.work.models.catalog import Catalog
 from callboard.actors.work.models.gateway import Gateway
 from callboard.actors.work.models.providers import client_of
-from callboard.actors.work.models.vertex.codecs import CLAUDE_VERSION
+from callboard.actors.work.models.vertex.codecs import CLAUDE_VERSION, vertex_codec
+from callboard.actors.work.models.vertex.door import Door
 from callboard.actors.work.models.vertex.place import maker_of
 from callboard.protocol.chat import (
     ChatRequest,
@@ -231,6 +232,22 @@ async def test_claude_takes_no_picture_by_its_url(fake_model: FakeModels, tmp_pa
         with pytest.raises(ModelError, match="takes images as bytes only"):
             await ask(gateway, "claude-haiku-4-5", request)
     assert google.asked == []
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("gemini-2.5-flash", {"thinkingBudget": 8192, "includeThoughts": True}),
+        ("google/gemini-3-pro-preview", {"thinkingLevel": "medium", "includeThoughts": True}),
+        ("claude-haiku-4-5@20251001", {"type": "enabled", "budget_tokens": 3750}),
+        ("anthropic/claude-opus-4-6", {"type": "adaptive"}),
+    ],
+)
+def test_models_are_told_to_think_in_their_makers_words(model: str, told: Any) -> None:
+    request = ChatRequest(messages=(UserTurn("x"),), reasoning_effort="medium", max_tokens=5000)
+    codec = vertex_codec(model, Door("eu", None, "p"), "auto", "g")
+    body = json.loads(codec.encode(request, model, stream=False).body)
+    assert body.get("thinking") == told or body["generationConfig"]["thinkingConfig"] == told
 
 
 # --- others -----------------------------------------------------------------------------------------------
