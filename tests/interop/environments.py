@@ -63,9 +63,9 @@ def sdk(*args: str | Path, **more: object) -> Server:
 
 
 @asynccontextmanager
-async def listening(me: Actor, kind: str) -> AsyncIterator[int]:
-    """Our server on the official SDK, over `http` or `sse`; its port."""
-    process = await start_process(me, [str(MODERN / "python"), str(SDK), kind])
+async def printed_port(me: Actor, program: list[str]) -> AsyncIterator[int]:
+    """A server that prints its port when it listens; that port."""
+    process = await start_process(me, program)
     assert process.stdout is not None
     line = b""
     with trio.fail_after(30):
@@ -76,6 +76,13 @@ async def listening(me: Actor, kind: str) -> AsyncIterator[int]:
     finally:
         with me.cleanup():
             await process.stop()
+
+
+@asynccontextmanager
+async def listening(me: Actor, kind: str) -> AsyncIterator[int]:
+    """Our server on the official SDK, over `http` or `sse`; its port."""
+    async with printed_port(me, [str(MODERN / "python"), str(SDK), kind]) as port:
+        yield port
 
 
 @asynccontextmanager
