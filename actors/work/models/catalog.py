@@ -228,7 +228,7 @@ class Catalog:
         else:
             codec = codec_of(client, entry, target.name, api_base, cache)
             if providers.signs_in(client):
-                signed_in = self._signed_in(client, _patching(codec, patched))
+                signed_in = self._signed_in(client, _patching(codec, patched).headers(""))
         headers = codec.headers(key) | self._own_headers()
         return msgspec.structs.replace(
             target,
@@ -271,8 +271,8 @@ class Catalog:
             door = self._doors[client.name] = door_of(client, key, self._environ, self._settings.file)
         return door
 
-    def _signed_in(self, client: ClientSettings, codec: Codec) -> SignedIn | None:
-        """The headers of a client that people sign in for."""
+    def _signed_in(self, client: ClientSettings, headers: dict[str, str]) -> SignedIn | None:
+        """The headers of a client that people sign in for, and these."""
         from .signed_in import SignedIn, SignIns, check_signed_in
 
         check_signed_in(client, self._environ, self._settings.file)
@@ -281,7 +281,7 @@ class Catalog:
         if self._sign_ins is None:
             self._sign_ins = SignIns(self._root, self._environ, self._settings.file)
         own = client.oauth.headers if client.oauth is not None else {}
-        unnamed = {name: value for name, value in codec.headers("").items() if value}  # without an empty key
+        unnamed = {name: value for name, value in headers.items() if value}  # without an empty key
         return SignedIn(client.name, self._sign_ins.keeper(client), unnamed | self._own_headers() | own)
 
     def _refuse_adopted(self, client: ClientSettings, model: str) -> None:
@@ -321,10 +321,8 @@ class Catalog:
         if client.type == "local":
             return access
         if providers.signs_in(client):
-            raise Unsupported(
-                f"'{model}': models of knowledge need a key, and for client '{client.name}' people sign in (`auth`); "
-                "name another client"
-            )
+            bearer = self._signed_in(client, {})
+            return msgspec.structs.replace(access, api_base=self._api_base(client), signed_in=bearer)
         api_base, key = self._door(client, model)
         if client.type == "vertexai":
             door = self._vertex(client, key, model)

@@ -140,6 +140,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         price: finds what it costs.
         renew: sees to credentials that expire, before every request; None where there are none.
         sign: makes of a request what lets it in, where no key does.
+        signed_in: as that of a `Target`.
         below: the whole path of one that its language knows the end of.
     """
 
@@ -152,4 +153,5 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
     renew: Callable[[], Awaitable[None]] | None = None
     sign: Sign | None = None
+    signed_in: TokenBearer | None = None
     below: Callable[[str], str] = str

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from .....protocol.errors import ConfigError
+from .....protocol.errors import ConfigError, KeyRefused
 from .....protocol.settings import ClientSettings, Settings
 from .....supervisors.actor import Actor
 from .....supervisors.root import Root
@@ -25,7 +25,7 @@ from ...models.catalog import Catalog
 from ...models.codec import bearer
 from ...models.endpoints import Endpoints
 from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
-from ...models.target import Access
+from ...models.target import Access, TokenBearer
 from . import local
 from .cache import Cached, EmbeddingCache
 from .codecs import BY_TYPE, COMPATIBLE, Codec, of_azure
@@ -148,6 +148,10 @@ class Embedders:
 
         @asynccontextmanager
         async def connect() -> AsyncIterator[Send]:
+            if access.signed_in is not None:
+                async with self._signed_in(access, access.signed_in) as send:
+                    yield send
+                return
             if access.renew is not None:
                 await access.renew()
             with self._endpoints.lease(access.api_base, extra.proxy, extra.connect_timeout) as endpoint:
@@ -162,6 +166,22 @@ class Embedders:
             on_usage=self._on_usage,
             rng=self._rng,
         )
+
+    @asynccontextmanager
+    async def _signed_in(self, access: Access, bearer: TokenBearer) -> AsyncIterator[Send]:
+        """Requests with a token that a person has signed in for; one that is refused is made again with another."""
+        extra, token = access.client.extra, await bearer.renew()
+        with self._endpoints.lease(access.api_base, extra.proxy, extra.connect_timeout) as endpoint:
+            sending = _sending(endpoint, access.id, bearer.headers)
+
+            async def send(path: str, body: bytes, on_headers: OnHeaders | None) -> bytes:
+                try:
+                    return await sending(path, body, on_headers)
+                except KeyRefused as refused:
+                    refusal = refused
+                return await bearer.once_more(token, refusal, lambda: sending(path, body, on_headers))
+
+            yield send
 
     def _of_a_client(self, access: Access, batch: int | None) -> Remote:
         model, codec = access.model, _codec(access)

@@ -22,8 +22,8 @@ from callboard.actors.work.models.catalog import Catalog
 from callboard.actors.work.models.signed_in import auth_server_of, token_file_of
 from callboard.protocol import events
 from callboard.protocol.chat import ChatRequest, UserTurn
-from callboard.protocol.errors import ConfigError, CredentialsError, SignInNeeded, Unsupported
-from callboard.protocol.settings import ClientSettings, Settings
+from callboard.protocol.errors import ConfigError, CredentialsError, SignInNeeded
+from callboard.protocol.settings import ClientSettings, Settings, read_settings
 from callboard.protocol.settings.model import ModelSettings, OAuthSettings
 
 HELLO = ChatRequest(model="lab:m", messages=(UserTurn("hello"),))
@@ -250,10 +250,28 @@ def test_what_an_entry_lacks_is_named(kind: str, oauth: OAuthSettings | None, wo
         auth_server_of(client, "config.yaml")
 
 
-def test_models_of_knowledge_want_a_key() -> None:
-    client = ClientSettings(type="gemini", name="g", auth="oauth", oauth=OAuthSettings(client_id="me"))
-    with pytest.raises(Unsupported, match="models of knowledge need a key"):
-        Catalog(Settings(clients=(client,)), {}).access("g:gemini-embedding-001", "embedding")
+async def test_patches_go_along_with_the_token(
+    server: LocalAuthServer, fake_model: FakeModels, environ: dict[str, str]
+) -> None:
+    text = f"""
+clients:
+  - type: claude
+    name: lab
+    api_base: {fake_model.url}/v1
+    auth: oauth
+    oauth: {{client_id: {CLIENT}, authorization_url: "{server.url}/authorize", token_url: "{server.url}/token"}}
+    patch: {{chat_completions: {{".*": {{headers: {{x-team: blue, anthropic-version: null}}, body: {{seed: 5}}}}}}}}
+"""
+    settings, problems = read_settings(text, "config.yaml", {})
+    assert problems == []
+    token = await signed_in(settings.clients[0], server, environ)
+    async with reaching(settings, environ) as gateway:
+        await gateway.chat(Heard(), HELLO)
+    (request,) = fake_model.requests
+    assert bearer(request) == token.access_token
+    assert request.headers["x-team"] == "blue"
+    assert "anthropic-version" not in request.headers
+    assert request.json["seed"] == 5
 
 
 async def test_a_run_asks_with_the_token(
