@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..actors.work.models.catalog import Catalog
-from ..actors.work.models.providers import BUILT_IN, READY_MADE, base_of, key_variables, signs_in
+from ..actors.work.models.providers import BUILT_IN, KEYLESS, READY_MADE, base_of, has_credentials, signs_in
 from ..protocol.model_names import models_of
 from ..protocol.settings import ClientSettings
 from .model_prices import in_short
@@ -32,7 +32,7 @@ def usable(settings: Settings) -> list[dict[str, Any]]:
                 {"id": f"{client.name}:{each.name}", "type": each.type, **in_short(client, each, catalog.prices.finder)}
                 for each in client.models
             ],
-            "key": _has_key(client, key_variables(client)),
+            "key": _has_key(client, settings.file),
             "signed_in": _signed_in(client, settings) if signs_in(client) else None,
             "default": default if default.partition(":")[0] == client.name else None,
         }
@@ -41,12 +41,12 @@ def usable(settings: Settings) -> list[dict[str, Any]]:
 
 
 def usable_clients(settings: Settings) -> list[ClientSettings]:
-    """The clients that `config.yaml` has and those that the environment has a key for."""
+    """The clients that `config.yaml` has and those that the environment has a key or credentials for."""
     known = [*settings.clients]
     names = {client.name for client in known}
     for name, kind in {**BUILT_IN, **dict.fromkeys(READY_MADE, "openai-compatible")}.items():
         client = ClientSettings(type=kind, name=name)
-        if name not in names and any(os.environ.get(variable) for variable in key_variables(client)):
+        if name not in names and has_credentials(client, os.environ, settings.file):
             known.append(client)
     return known
 
@@ -57,10 +57,10 @@ def _signed_in(client: ClientSettings, settings: Settings) -> bool:
     return is_signed_in(client, os.environ, settings.file)
 
 
-def _has_key(client: ClientSettings, variables: list[str]) -> bool | None:
-    if client.type in ("ollama", "local") or signs_in(client):
+def _has_key(client: ClientSettings, file: str) -> bool | None:
+    if client.type in KEYLESS or signs_in(client):
         return None
-    return bool(client.api_key or client.access_key_id) or any(os.environ.get(name) for name in variables)
+    return has_credentials(client, os.environ, file)
 
 
 def model_names(settings: Settings) -> Iterator[str]:
@@ -71,5 +71,7 @@ def model_names(settings: Settings) -> Iterator[str]:
             yield from (f"{client.name}:{model.name}" for model in client.models if model.type == "chat")
         else:
             yield from (
-                f"{client.name}:{name}" for name in catalog.prices.finder.known(client, base_of(client, os.environ))
+                f"{client.name}:{name}"
+                for name in catalog.prices.finder.known(client, base_of(client, os.environ))
+                if not name.startswith("regional.")  # the table's word for the regions of Bedrock
             )

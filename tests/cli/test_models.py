@@ -264,3 +264,31 @@ def test_names_of_models_are_completed_for_show_and_check(tmp_path: Path, monkey
         context = click.Context(command, info_name=name)
         offered = command.params[0].shell_complete(context, "openai:")
         assert [item.value for item in offered] == ["openai:gpt-4o-mini", "openai:gpt-of-tomorrow"]
+
+
+def test_clients_of_clouds_are_listed_where_there_are_credentials(
+    callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from callboard.cli.model_clients import model_names
+    from callboard.protocol.settings import Settings
+
+    for name in ("VERTEXAI_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    out = callboard("models", "list", "--config-dir", str(tmp_path))[1]
+    assert "vertexai" not in out
+    assert "bedrock" not in out
+    (tmp_path / "gcloud").mkdir()
+    (tmp_path / "gcloud/application_default_credentials.json").write_text("{}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "A")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    assert "bedrock" not in callboard("models", "list", "--config-dir", str(tmp_path))[1]  # where would that be
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    out = callboard("models", "list", "--config-dir", str(tmp_path))[1]
+    assert "vertexai (key set): vertexai:<any name>" in out
+    assert "bedrock (key set): bedrock:<any name>" in out
+    names = set(model_names(Settings()))
+    assert {"vertexai:gemini-2.5-flash", "bedrock:amazon.nova-lite-v1:0"} <= names
+    assert not any("regional." in name for name in names)

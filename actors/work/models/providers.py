@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ....protocol.errors import GraphMistake
+from ....protocol.errors import ConfigError, GraphMistake
 from ....protocol.problems import did_you_mean
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, Settings
 from ....protocol.settings.model import KEYS_OF_TYPES
@@ -112,6 +112,33 @@ def key_variables(client: ClientSettings) -> list[str]:
 def signs_in(client: ClientSettings) -> bool:
     """Whether people sign in for a client, and there is no key."""
     return client.auth is not None and client.type in KEYS_OF_TYPES["auth"]
+
+
+def has_credentials(client: ClientSettings, environ: Mapping[str, str], file: str) -> bool:
+    """Whether there is what lets requests of a client in: a key, or what a cloud takes in its place.
+
+    Looks where files of credentials lie, not into those of Google's, and sends nothing: whether a machine of AWS's has
+    a role is not known.
+    """
+    if client.api_key or any(environ.get(name) for name in key_variables(client)):
+        return True
+    try:
+        if client.type == "vertexai":
+            from .vertex.place import source_of
+
+            source_of(client, environ, file)
+            return True
+        if client.type == "bedrock":
+            from .aws.keys import region_of
+            from .aws.signers import RoleSigner, signer_of
+
+            if not region_of(client, environ):
+                return False
+            signer = signer_of(client, "bedrock", environ, file, None)
+            return not isinstance(signer, RoleSigner) or signer.is_named
+    except ConfigError:
+        pass
+    return False
 
 
 def variable_of(client: str) -> str:

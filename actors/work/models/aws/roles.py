@@ -64,6 +64,11 @@ class Role:
         """See to it that there are keys. Raises what `Renewed.renew` does; ConfigError and CredentialsError where there
         is no role, or it may not be asked for where the environment says."""
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the environment says where it is."""
+        return bool(self._container)
+
     def keys(self) -> Keys:
         """Those that `renew` has seen to."""
         if self._renewed.current is None:

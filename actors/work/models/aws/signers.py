@@ -28,6 +28,11 @@ class RoleSigner:
         self.region = region
         self.service = service
 
+    @property
+    def is_named(self) -> bool:
+        """Whether a profile or the environment says that there is such a role; else there may be none."""
+        return isinstance(self.role, ProfileRole) or self.role.is_named
+
     def headers(self, method: str, path: str, fields: Iterable[tuple[str, str]], body: bytes) -> dict[str, str]:
         """See `Signer.headers`."""
         return Signer(self.role.keys(), self.region, self.service).headers(method, path, fields, body)

@@ -4,6 +4,7 @@
                                         {project}/publishers/google/models/{model}:streamGenerateContent?alt=sse
     claude-haiku-4-5@20251001           {project}/publishers/anthropic/models/{model}:rawPredict
     anthropic/...                       {project}/publishers/anthropic/models/{model}:streamRawPredict
+    mistral-..., mistralai/...          {project}/publishers/mistralai/models/{model}:rawPredict, OpenAI's format
     meta/llama-..., any other maker     {project}/endpoints/openapi/chat/completions
     endpoints/123                       {project}/endpoints/123:generateContent, a model that was tuned; also by its
                                         whole name, projects/.../locations/.../endpoints/123
@@ -113,5 +114,10 @@ class OpenOnVertex(OpenAiCodec):
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """The request as a chat completion."""
-        outgoing = super().encode(request, "/".join(maker_of(model)), stream=stream)
+        maker, name = maker_of(model)
+        if maker == "mistralai":
+            what = "streamRawPredict" if stream else "rawPredict"
+            outgoing = super().encode(request, name, stream=stream)
+            return self._door.out(outgoing, f"/publishers/{maker}/models/{quote(name, safe='@')}:{what}")
+        outgoing = super().encode(request, f"{maker}/{name}", stream=stream)
         return self._door.out(outgoing, f"/endpoints/openapi{outgoing.path}")

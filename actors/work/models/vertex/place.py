@@ -37,6 +37,9 @@ _PLATFORMS = ("K_SERVICE", "CLOUD_RUN_JOB", "GAE_ENV", "GAE_SERVICE", "FUNCTION_
 
 _HOST = "metadata.google.internal"
 
+_MAKERS = {"anthropic": ("claude",), "mistralai": ("mistral", "codestral", "ministral")}
+"""Makers of models that are known by how their names begin."""
+
 
 class File(msgspec.Struct, frozen=True):
     """Credentials in a file; `named_by` says who named it."""
@@ -97,7 +100,7 @@ def maker_of(model: str) -> tuple[str, str]:
     maker, slash, name = model.removeprefix("publishers/").partition("/")
     if slash and maker not in ("models", "endpoints", "projects"):
         return maker, name.removeprefix("models/")
-    return ("anthropic" if model.startswith("claude") else "google"), model
+    return next((maker for maker, begins in _MAKERS.items() if model.startswith(begins)), "google"), model
 
 
 def source_of(client: ClientSettings, environ: Mapping[str, str], file: str, product: Path = PRODUCT) -> Source:

@@ -71,6 +71,8 @@ async def ask(gateway: Gateway, model: str, request: ChatRequest | None = None, 
         ("claude-haiku-4-5@20251001", ("anthropic", "claude-haiku-4-5@20251001")),
         ("anthropic/claude-opus-4-6", ("anthropic", "claude-opus-4-6")),
         ("meta/llama-3.3-70b-instruct-maas", ("meta", "llama-3.3-70b-instruct-maas")),
+        ("codestral-2501", ("mistralai", "codestral-2501")),
+        ("mistralai/mistral-medium-3", ("mistralai", "mistral-medium-3")),
         ("endpoints/123", ("google", "endpoints/123")),
     ],
 )
@@ -262,6 +264,17 @@ async def test_models_of_other_makers_speak_openais_format(fake_model: FakeModel
     (asked,) = google.asked
     assert asked.path == f"{BELOW}/endpoints/openapi/chat/completions"
     assert asked.json["model"] == "meta/llama-3.3-70b-instruct-maas"
+
+
+async def test_models_of_mistral_have_a_path_of_their_own(fake_model: FakeModels, tmp_path: Path) -> None:
+    said = {"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]}
+    google = Google(fake_model, events(said))
+    async with reaching(settings(fake_model, service_account(tmp_path, fake_model.url))) as gateway:
+        reply, _ = await ask(gateway, "mistral-medium-3", stream=True)
+    assert reply.text == "hi"
+    (asked,) = google.asked
+    assert asked.path == f"{BELOW}/publishers/mistralai/models/mistral-medium-3:streamRawPredict"
+    assert asked.json["model"] == "mistral-medium-3"
 
 
 # --- keys and settings ------------------------------------------------------------------------------------
