@@ -12,6 +12,7 @@ import trio
 
 from ..actors.runs.model_checks import AT_ONCE, Checked, all_models, ask, check, exit_code
 from ..actors.work.models.catalog import Catalog
+from ..protocol.model_names import models_of
 from .frame import act
 from .model_prices import usd
 from .render.plain import choose
@@ -45,7 +46,8 @@ def check_models(names: Sequence[str], settings: Settings, config_dir: str | Non
 def checked(names: Sequence[str], settings: Settings) -> list[Checked]:
     """What is known of them without a request."""
     catalog = Catalog(settings, os.environ)
-    wanted = dict.fromkeys(catalog.full(name) for name in names) or all_models(settings, catalog)
+    meant = (catalog.full(each) for name in names for each in models_of(name))
+    wanted = list(dict.fromkeys(meant)) or all_models(settings, catalog)
     return [check(name, settings, catalog, os.environ) for name in wanted]
 
 

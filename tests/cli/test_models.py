@@ -228,6 +228,8 @@ def test_models_are_checked_without_a_request(
     (found,) = json.loads(out)["models"]
     assert (code, found["model"], found["failed"], found["answer"]) == (0, "openai:gpt-4o-mini", None, None)
     assert callboard("models", "check", "opnai:x", "--config-dir", str(tmp_path))[0] == 3
+    several = callboard("models", "check", "openai:gpt-4o-mini,gemini:gemini-2.5-pro", "--config-dir", str(tmp_path))
+    assert (several[0], several[1].count("\n       ")) == (3, 2)
 
 
 def test_a_model_that_can_not_be_reached_is_told_by_a_live_check(callboard: Callboard, tmp_path: Path) -> None:

@@ -327,7 +327,7 @@ class Catalog:
         if client.type == "vertexai":
             door = self._vertex(client, key, model)
             key = "" if door.identity is not None else key
-            access = msgspec.structs.replace(access, renew=door.renew, sign=door.sign, below=door.below)
+            access = msgspec.structs.replace(access, signed_in=door.bearer({}), sign=door.sign, below=door.below)
         elif client.type == "bedrock":
             from .aws.bedrock import signed
             from .aws.signers import RoleSigner

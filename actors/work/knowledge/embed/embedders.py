@@ -172,7 +172,7 @@ class Embedders:
         """Requests with a token that a person has signed in for; one that is refused is made again with another."""
         extra, token = access.client.extra, await bearer.renew()
         with self._endpoints.lease(access.api_base, extra.proxy, extra.connect_timeout) as endpoint:
-            sending = _sending(endpoint, access.id, bearer.headers)
+            sending = _sending(endpoint, access.id, bearer.headers, access.below, access.sign)
 
             async def send(path: str, body: bytes, on_headers: OnHeaders | None) -> bytes:
                 try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from urllib.parse import quote
 
 import msgspec
@@ -36,11 +36,6 @@ class Door(msgspec.Struct, frozen=True):
             return path
         project = self.identity.token.project if self.identity is not None else self.project
         return f"/projects/{quote(project, safe=':')}/locations/{self.location}{path}"
-
-    @property
-    def renew(self) -> Callable[[], Awaitable[None]] | None:
-        """See to a token; None where there is none."""
-        return None if self.identity is None else self.identity.renew
 
     @property
     def sign(self) -> codec.Sign | None:

@@ -105,11 +105,18 @@ async def test_vertex_lets_an_api_key_in(fake_model: FakeModels, ears: Any) -> N
     assert asked.headers["x-goog-api-key"] == "AQ.k"
 
 
-async def test_a_refused_token_is_told(fake_model: FakeModels, tmp_path: Path, ears: Any) -> None:
-    Google(fake_model, answer({"error": {"code": 401, "message": "invalid authentication"}}, 401))
+async def test_a_refused_token_is_replaced_once_and_then_told(
+    fake_model: FakeModels, tmp_path: Path, ears: Any
+) -> None:
+    refused = answer({"error": {"code": 401, "message": "invalid authentication"}}, 401)
+    one = answer({"predictions": [{"embeddings": {"values": [1.0]}}]})
+    google = Google(fake_model, refused, one, refused, refused)
     async with embedding(on_google(fake_model, service_account(tmp_path, fake_model.url))) as embedders:
+        embedder = embedders.of("g:text-embedding-005")
+        await embedder.embed(ears, ["a"])
+        assert [each.headers["authorization"] for each in google.asked] == ["Bearer ya29.1", "Bearer ya29.2"]
         with pytest.raises(CredentialsError, match=r"invalid authentication \(HTTP 401\); check the credentials"):
-            await embedders.of("g:text-embedding-005").embed(ears, ["a"])
+            await embedder.embed(ears, ["a"])
 
 
 # --- Bedrock ----------------------------------------------------------------------------------------------

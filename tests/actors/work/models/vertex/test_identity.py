@@ -26,6 +26,7 @@ from small_google import (
 
 from callboard.actors.work.models.renewed import PAUSE
 from callboard.actors.work.models.vertex.identity import EARLY, Identity, boot_seconds
+from callboard.actors.work.models.vertex.login import read_login
 from callboard.actors.work.models.vertex.place import File, Machine, Source
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
 
@@ -216,6 +217,50 @@ async def test_a_workload_of_another_cloud_changes_its_token(fake_model: FakeMod
     file.write_text(json.dumps({**info, "credential_source": {"executable": {"command": "touch /tmp/x"}}}))
     with pytest.raises(ConfigError, match="`executable`"):
         await of(file, project="p").renew()
+
+
+PERSON = {"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r"}
+STS = "https://sts.googleapis.com/v1"
+META = "http://169.254.169.254/latest/meta-data"
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {
+            "type": "impersonated_service_account",
+            "service_account_impersonation_url": "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/"
+            "a@b.iam.gserviceaccount.com:generateAccessToken",
+            "source_credentials": PERSON,
+            "delegates": [],
+        },
+        {
+            "type": "external_account",
+            "audience": "//iam.googleapis.com/x",
+            "subject_token_type": "urn:ietf:params:aws:token-type:aws4_request",
+            "token_url": f"{STS}/token",
+            "credential_source": {
+                "environment_id": "aws1",
+                "region_url": f"{META}/placement/availability-zone",
+                "url": f"{META}/iam/security-credentials",
+                "regional_cred_verification_url": "https://sts.{region}.amazonaws.com?Action=GetCallerIdentity",
+            },
+        },
+        {
+            "type": "external_account_authorized_user",
+            "audience": "a",
+            "refresh_token": "r",
+            "token_url": f"{STS}/oauthtoken",
+            "client_id": "c",
+            "client_secret": "s",
+        },
+    ],
+    ids=lambda info: info["type"],
+)
+def test_every_kind_of_file_that_gcloud_writes_is_read(info: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "adc.json"
+    file.write_text(json.dumps(info))
+    assert read_login(File(str(file), "test")).is_person is (info["type"] == "external_account_authorized_user")
 
 
 @pytest.mark.parametrize(
