@@ -75,6 +75,7 @@ class LocalAuthServer:
         names_issuer: answers through the browser name the server (RFC 9207).
         answer: replaces the fields of every answer with a token.
         pages: more paths, for what is built upon this.
+        most_at_once: requests under way at the same time, at most; reused: refresh tokens that came a second time.
     """
 
     def __init__(self, port: int) -> None:
@@ -96,6 +97,7 @@ class LocalAuthServer:
         self.answer: Callable[[dict[str, Json]], Json] = lambda fields: fields
         self.pages: dict[str, Page] = {}
         self.under_way = self.most_at_once = 0
+        self.reused = 0
         self._codes: dict[str, _Code] = {}
         self._devices: dict[str, str] = {}
         self._count = 0
@@ -249,6 +251,7 @@ class LocalAuthServer:
         for grant in self.grants:
             if token in grant.used:
                 grant.revoked = True  # it was stolen, or somebody refreshed twice
+                self.reused += 1
             if token == grant.refresh and not grant.revoked:
                 return self._issue(grant)
         return 400, {"error": "invalid_grant", "error_description": "the refresh token was revoked"}

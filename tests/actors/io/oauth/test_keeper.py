@@ -403,7 +403,7 @@ async def test_the_token_that_could_not_be_kept_is_used_all_the_same(
 
 
 PROCESS = """
-    import sys, time, trio
+    import os, sys, time, trio
     from pathlib import Path
     from callboard.actors.io.oauth.endpoint import TokenEndpoint
     from callboard.actors.io.oauth.http import AuthHttp
@@ -412,15 +412,21 @@ PROCESS = """
     from callboard.actors.io.oauth.token_file import TokenFile
     from callboard.supervisors import Root
 
-    async def main(folder, url, client):
+    async def main(folder, url, client, later):
         server = AuthServer(client_id=client, token_url=url)
         async with Root() as root:
-            endpoint = TokenEndpoint(server, AuthHttp({}), lambda: time.time() + 3600)
+            endpoint = TokenEndpoint(server, AuthHttp({}), lambda: time.time() + float(later))
             file = TokenFile(Path(folder), "my claude")
             keeper = Keepers(root).keeper(endpoint, file, who="x", remedy="y")
             got = set()
+            if not float(later):
+                refused = await keeper.token()
+                Path(folder, f"ready-{os.getpid()}").touch()
+                while not Path(folder, "go").exists():
+                    await trio.sleep(0.01)
             async def ask():
-                got.add((await keeper.token()).mark)
+                token = await (keeper.token() if float(later) else keeper.other_than(refused))
+                got.add(token.mark)
             async with trio.open_nursery() as nursery:
                 for _ in range(25):
                     nursery.start_soon(ask)
@@ -430,8 +436,9 @@ PROCESS = """
 """
 
 
+@pytest.mark.parametrize("later", ["3600", "0"], ids=["expired", "refused"])
 async def test_four_processes_at_once_make_one_refresh(
-    server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile, tmp_path: Path
+    server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile, tmp_path: Path, later: str
 ) -> None:
     await signed_in(server, endpoint, file)
     server.delay = 0.5
@@ -440,13 +447,16 @@ async def test_four_processes_at_once_make_one_refresh(
     said: list[str] = []
 
     async def one() -> None:
-        command = [sys.executable, str(program), str(file.folder), endpoint.server.token_url, endpoint.server.client_id]
-        done = await trio.run_process(command, capture_stdout=True)
+        arguments = [str(file.folder), endpoint.server.token_url, endpoint.server.client_id, later]
+        done = await trio.run_process([sys.executable, str(program), *arguments], capture_stdout=True)
         said.append(done.stdout.decode().strip())
 
     async with trio.open_nursery() as nursery:
         for _ in range(4):
             nursery.start_soon(one)
+        while later == "0" and len(list(file.folder.glob("ready-*"))) < 4:
+            await trio.sleep(0.05)
+        (file.folder / "go").touch()
     kept = file.read(endpoint.server)
     assert kept is not None
     assert said == [kept.mark] * 4
