@@ -133,7 +133,7 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         functions=hooks.tools,
         settings=root.settings,
         mcp=lambda: root.mcp,
-        make_knowledge=partial(_knowledge_of_run, root, rebuild=request.rebuild_knowledge, agreed=request.yes),
+        make_knowledge=partial(_knowledge_of_run, root, request),
         servers=request.servers,
     )
 
@@ -226,10 +226,11 @@ def _problems(agent: Loaded, prepared: Prepared, hooks: Hooks, root: Root, allow
     return (*root.problems, *of_servers, *agent.problems, *absent, *strange)
 
 
-def _knowledge_of_run(root: Root, meter: Meter, *, rebuild: bool, agreed: bool) -> RunKnowledge:
+def _knowledge_of_run(root: Root, request: RunRequest, meter: Meter) -> RunKnowledge:
     from ..work.knowledge.of_run import RunKnowledge
 
-    return RunKnowledge(lambda: root.knowledge, meter, rebuild=rebuild, agreed=agreed)
+    rebuild, agreed, may_wait = request.rebuild_knowledge, request.yes, not request.no_wait
+    return RunKnowledge(lambda: root.knowledge, meter, rebuild=rebuild, agreed=agreed, may_wait=may_wait)
 
 
 def _default_model(root: Root, prepared: Prepared, context: RunContext) -> tuple[str | None, str]:

@@ -219,7 +219,7 @@ class Root:
         if self._knowledge is None:
             from ..work.knowledge.service import Knowledge
 
-            self._knowledge = Knowledge(self.kernel, self.settings, os.environ)
+            self._knowledge = Knowledge(self.kernel, self.settings, os.environ, self.gateway.gates)
         return self._knowledge
 
     def end_run(self, id: str) -> None:

@@ -38,15 +38,23 @@ class RunKnowledge:
         meter: counts what the run uses.
         rebuild: every base that the run needs is built anew, once.
         agreed: bases are built without asking.
+        may_wait: its requests to models may wait for their turn.
     """
 
     def __init__(
-        self, service: Callable[[], Knowledge], meter: Meter, *, rebuild: bool = False, agreed: bool = False
+        self,
+        service: Callable[[], Knowledge],
+        meter: Meter,
+        *,
+        rebuild: bool = False,
+        agreed: bool = False,
+        may_wait: bool = True,
     ) -> None:
         self._service = service
         self._meter = meter
         self._rebuild = rebuild
         self._agreed = agreed
+        self._may_wait = may_wait
         self._seen_to: dict[Path, trio.Lock] = {}
         self._ready: set[Path] = set()
 
@@ -88,7 +96,7 @@ class RunKnowledge:
     def of(self, me: Actor) -> Knowledge:
         """The process's knowledge, which counts what it does for this run."""
         service = self._service()
-        service.charge(me.stream.run, self._meter)
+        service.charge(me.stream.run, self._meter, may_wait=self._may_wait)
         return service
 
 

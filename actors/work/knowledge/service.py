@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ....supervisors.root import Root
     from ..meter import Meter
     from ..models.call import Emitter
+    from ..models.limiter import Gates
     from ..models.prices.price import Price
     from .base.model import Floats
 
@@ -70,20 +71,30 @@ class Knowledge:
         owner: what is opened and started lives and ends as its child.
         settings: what `config.yaml` says.
         environ: the environment: keys, proxies, cache directory, and what loaders get.
+        gates: the limiters of models, which chats go through, too.
     """
 
-    def __init__(self, owner: Root, settings: UserSettings, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, owner: Root, settings: UserSettings, environ: Mapping[str, str], gates: Gates | None = None
+    ) -> None:
         self.settings = settings
         self.environ = environ
         cache = EmbeddingCache(default_path(environ))
         self.embedders = Embedders(
-            settings, environ, owner=owner, cache=cache, on_request=self._asked, on_usage=self._used
+            settings,
+            environ,
+            owner=owner,
+            cache=cache,
+            on_request=self._asked,
+            on_usage=self._used,
+            gates=gates,
+            may_wait=self._waits,
         )
         self.sources = SourceSettings(loaders=settings.document_loaders, allow_private=settings.rag_private_pages)
         self._pool: Pool[str, Base] = Pool(owner, _opened, name="knowledge", idle_ttl=IDLE)
         self._seen: dict[Recipe, tuple[float, Changes]] = {}
         self._turns: WeakValueDictionary[Path, trio.Lock] = WeakValueDictionary()
-        self._meters: dict[str, Meter] = {}
+        self._runs: dict[str, tuple[Meter, bool]] = {}
 
     async def aclose(self) -> None:
         """Close connections and caches. Bases and engines end with their owner."""
@@ -337,25 +348,28 @@ class Knowledge:
 
     # --- what it uses --------------------------------------------------------------------------------------------
 
-    def charge(self, run: str, meter: Meter) -> None:
-        """Count on this meter what is used for the run, until `end_run`."""
-        self._meters[run] = meter
+    def charge(self, run: str, meter: Meter, *, may_wait: bool = True) -> None:
+        """Count on this meter what is used for the run, until `end_run`; `may_wait`: requests, for their turn."""
+        self._runs[run] = meter, may_wait
 
     def end_run(self, run: str) -> None:
         """The run is over."""
-        self._meters.pop(run, None)
+        self._runs.pop(run, None)
 
-    def _meter(self, me: Emitter) -> Meter | None:
+    def _run(self, me: Emitter) -> tuple[Meter | None, bool]:
         stream = getattr(me, "stream", None)
-        return None if stream is None else self._meters.get(stream.run)
+        return (None, True) if stream is None else self._runs.get(stream.run, (None, True))
+
+    def _waits(self, me: Emitter) -> bool:
+        return self._run(me)[1]
 
     def _asked(self, me: Emitter, model: str, price: Price) -> None:
-        meter = self._meter(me)
+        meter, _ = self._run(me)
         if meter is not None and meter.needs_prices and price.tariff is None:
             raise Unpriced.of(model, self.settings.file)
 
     def _used(self, me: Emitter, model: str, tokens: TokenUsage, cost: float | None) -> UsageUpdate | None:
-        meter = self._meter(me)
+        meter, _ = self._run(me)
         if meter is None:
             return None
         try:

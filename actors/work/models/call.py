@@ -135,13 +135,13 @@ class Call:
             return
         seconds = waiting.seconds or 0.0
         if not self.may_wait:
-            raise _busy(about, self.target.id, seconds)
+            raise busy(about, self.target.id, seconds)
         self.emit(events.LlmWaiting(model=self.target.id, wait=seconds, reason=waiting.why, error=about))
 
     def busy(self, seconds: float) -> Busy:
         """The error if it is not to wait that long."""
         about, self._refusal = self._refusal, ""
-        return _busy(about, self.target.id, seconds)
+        return busy(about, self.target.id, seconds)
 
     def is_refused(self, error: UpstreamError) -> None:
         """It gets in line again."""
@@ -218,7 +218,8 @@ class Call:
             raise UpstreamError(f"{reply.model} said nothing and called tools that nobody offered: {named}"[:300])
 
 
-def _busy(about: str, model: str, seconds: float) -> Busy:
+def busy(about: str, model: str, seconds: float) -> Busy:
+    """The error for a request that is not to wait that long for its turn; `about`: how it was refused, if it was."""
     words = about or f"{model}: the provider allows no more requests now"
     return Busy(f"{words}; the next may go out in {seconds:.1f} s", retry_after=seconds)
 

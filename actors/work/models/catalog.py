@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 Task = Literal["embedding", "reranker"]
 """What a model of knowledge is for; the `type` of its entry in `config.yaml`."""
 
+_APIS: dict[Task, Api] = {"embedding": "embeddings", "reranker": "rerank"}
+
 _WHO_CAN: dict[Task, frozenset[str]] = {
     "embedding": frozenset(CLIENT_TYPES) - {"claude", "anthropic"},
     "reranker": frozenset({"openai-compatible", "cohere", "local"}),
@@ -317,7 +319,9 @@ class Catalog:
             raise ConfigError(f"unknown {task} model '{model}'; client '{client_name}' has: {known}")
         entry = listed.get(name) or ModelSettings(name=name, type=task)
         price = self.prices.of(client, entry, providers.base_of(client, self._environ))
-        access = Access(id=model, name=entry.real_name or name, model=entry, client=client, price=price)
+        rules, patched = _rules(client, entry), self._patched(client, entry, _APIS[task])
+        name = entry.real_name or name
+        access = Access(id=model, name=name, model=entry, client=client, price=price, rules=rules, patched=patched)
         if client.type == "local":
             return access
         if providers.signs_in(client):

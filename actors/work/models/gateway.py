@@ -63,6 +63,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
 
     Attributes:
         catalog: which models there are.
+        gates: their limiters.
 
     Use it as an async context manager, or call `aclose` at the end.
     """
@@ -82,8 +83,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         self._engines = engines
         self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
         self._endpoints = Endpoints(environ)
-        self._gates = Gates(root, self._rng.random)
-        self._calls = 0
+        self.gates = Gates(root, self._rng.random)
         self._down: Down | None = None
 
     async def __aexit__(
@@ -178,10 +178,10 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             return self._dry(me, request, on_delta)
         targets = self.catalog.targets(request.model or self.choice().model)
         target, several = targets[0], len(targets) > 1
-        self._calls += 1
-        asked, id = request if several else target.complete(request, self._settings), f"llm-{self._calls}"
+        ticket = self.gates.ticket()
+        asked, id = request if several else target.complete(request, self._settings), f"llm-{ticket}"
         may_stream = self._settings.stream
-        call = Call(me, id, self._calls, target, asked, on_delta, on_usage, need_text, may_stream, may_wait)
+        call = Call(me, id, ticket, target, asked, on_delta, on_usage, need_text, may_stream, may_wait)
         try:
             with _NOTHING if deadline == math.inf else trio.move_on_at(deadline):  # a scope costs a kilobyte
                 if several:
@@ -218,7 +218,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
 
     async def _try(self, call: Call, attempt: int) -> ChatReply:
         target = call.target
-        gate = self._gates.get(target) or await self._open(target)
+        gate = self.gates.get(target.id) or await self._open(target)
         reply: ChatReply | None = None
         while reply is None:
             if call.patience == math.inf:
@@ -258,7 +258,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
     async def _open(self, target: Target) -> Gate:
         """What a model needs when it is first asked: its limiter, and its price, which is looked up in a thread."""
         await target.price.looked_up()
-        return await self._gates.of(target)
+        return await self.gates.of(target.id, target.rules)
 
     async def _send_to_engine(self, call: Call, engine: str, attempt: int) -> ChatReply:
         target = call.target

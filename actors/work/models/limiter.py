@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ....supervisors.actor import Actor
     from ....supervisors.ref import Request
     from ....supervisors.root import Root
-    from .target import Target
 
 Why = Literal["refused", "rate", "concurrency"]
 """Why a request waits: one was refused, so many per minute are allowed, so many at once are allowed."""
@@ -290,22 +289,28 @@ class Gates:
         self._root = root
         self._rand = rand
         self._gates: dict[str, Gate] = {}
+        self._tickets = 0
         self._supervisor = Supervisor(intensity=10)
         self._running: Ref | None = None
         self._opening = trio.Lock()
 
-    def get(self, target: Target) -> Gate | None:
-        """The one of this model, if it was asked before."""
-        return self._gates.get(target.id)
+    def ticket(self) -> int:
+        """The next in order, for a request to any model."""
+        self._tickets += 1
+        return self._tickets
 
-    async def of(self, target: Target) -> Gate:
-        """The one of this model."""
+    def get(self, model: str) -> Gate | None:
+        """The one of this model, if it was asked before."""
+        return self._gates.get(model)
+
+    async def of(self, model: str, rules: Rules) -> Gate:
+        """The one of this model, whose rules are those that it had when it was first asked."""
         async with self._opening:
-            if target.id not in self._gates:
+            if model not in self._gates:
                 if self._running is None:
                     self._running = await self._root.start(self._supervisor, name="limiters", link=False)
-                name = f"{len(self._gates) + 1}-{target.id.replace('/', '-')}"
-                spec = ChildSpec(name=name, body=limiter, args=(target.rules, self._rand), bound=BOUND)
+                name = f"{len(self._gates) + 1}-{model.replace('/', '-')}"
+                spec = ChildSpec(name=name, body=limiter, args=(rules, self._rand), bound=BOUND)
                 ref = await self._supervisor.start_child(spec)
-                self._gates[target.id] = Gate(ref, counts_tokens=target.rules.tokens_per_minute is not None)
-        return self._gates[target.id]
+                self._gates[model] = Gate(ref, counts_tokens=rules.tokens_per_minute is not None)
+        return self._gates[model]

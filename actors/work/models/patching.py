@@ -35,18 +35,22 @@ class Patched:
         patches: in the order in which they are applied.
 
     Attributes:
-        base: where requests go in place of their own base URL, and `path` below it; empty where they go as they would.
+        base: where requests go in place of their own base URL; empty where they go as they would.
     """
 
     def __init__(self, patches: Sequence[Patch]) -> None:
         url = next((patch.url for patch in reversed(patches) if patch.url), "")
         parts = urlsplit(url)
         self.base = f"{parts.scheme}://{parts.netloc}" if url else ""
-        self.path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._bodies = [patch.body for patch in patches if patch.body]
         self._headers: dict[str, str | None] = {}
         for patch in patches:
             self._headers |= {name.lower(): value for name, value in patch.headers.items()}
+
+    def below(self, path: str) -> str:
+        """Where a request goes below the base URL; its own is `path`."""
+        return self._path if self.base else path
 
     def headers(self, own: Mapping[str, str]) -> dict[str, str]:
         """The headers of a request, of which `own` are its own."""
@@ -91,8 +95,8 @@ class PatchedCodec:
     def encode(self, request: ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """See `Codec`."""
         outgoing = self._codec.encode(request, model, stream=stream)
-        path = self._patched.path if self._patched.base else outgoing.path
-        return msgspec.structs.replace(outgoing, path=path, body=self._patched.body(outgoing.body))
+        path, body = self._patched.below(outgoing.path), self._patched.body(outgoing.body)
+        return msgspec.structs.replace(outgoing, path=path, body=body)
 
 
 def patched(

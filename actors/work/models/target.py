@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -15,6 +15,9 @@ from .allowance import Rules
 from .codec import Codec, Sign, with_preface
 from .prices.price import Price
 from .reasoning import effort
+
+if TYPE_CHECKING:
+    from .patching import Patched
 
 T = TypeVar("T")
 
@@ -138,6 +141,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         api_base: base URL, without a slash at its end; empty for a local model.
         key: empty where none is needed.
         price: finds what it costs.
+        rules: how much may be sent.
+        patched: what becomes of requests; None where nothing does.
         renew: sees to credentials that expire, before every request; None where there are none.
         sign: makes of a request what lets it in, where no key does.
         signed_in: as that of a `Target`.
@@ -149,6 +154,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelSettings
     client: ClientSettings
     price: Price
+    rules: Rules = Rules()
+    patched: Patched | None = None
     api_base: str = ""
     key: str = ""
     renew: Callable[[], Awaitable[None]] | None = None

@@ -9,8 +9,8 @@ its engine and its limits.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 import trio
@@ -20,17 +20,21 @@ from .....protocol.settings import ClientSettings, Settings
 from .....supervisors.actor import Actor
 from .....supervisors.root import Root
 from ...models import weights
+from ...models.allowance import Rules
 from ...models.azure import azure
+from ...models.call import Emitter
 from ...models.catalog import Catalog
 from ...models.codec import bearer
 from ...models.endpoints import Endpoints
 from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
+from ...models.limiter import Gates
 from ...models.target import Access, TokenBearer
 from . import local
 from .cache import Cached, EmbeddingCache
 from .codecs import BY_TYPE, COMPATIBLE, Codec, of_azure
 from .embedder import Embedder
-from .remote import ModelClient, OnHeaders, OnRequest, OnUsage, Remote, Send
+from .model_client import ModelClient, OnHeaders, OnRequest, OnUsage, Send
+from .remote import Remote
 from .rerank import MiniLM, RemoteReranker, Reranker
 
 if TYPE_CHECKING:
@@ -56,6 +60,8 @@ class Embedders:
         cache: asked first, except for `local:static` and `local:words`, which are as fast.
         on_request: told of every request before it goes out, and may refuse it.
         on_usage: told of the tokens that providers count.
+        gates: the limiters of the process; without them none but `max_concurrency` is kept to.
+        may_wait: whether requests of this one may wait for their turn.
         rng: where the jitter of the waits comes from.
     """
 
@@ -68,6 +74,8 @@ class Embedders:
         cache: EmbeddingCache | None = None,
         on_request: OnRequest | None = None,
         on_usage: OnUsage | None = None,
+        gates: Gates | None = None,
+        may_wait: Callable[[Emitter], bool] = lambda _: True,
         rng: random.Random | None = None,
     ) -> None:
         self._environ = environ
@@ -77,6 +85,8 @@ class Embedders:
         self._endpoints = Endpoints(environ)
         self._on_request = on_request
         self._on_usage = on_usage
+        self._gates = gates
+        self._may_wait = may_wait
         self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
         self._limiter = trio.CapacityLimiter(THREADS)
         self._embedders: dict[tuple[str, int | None], Embedder] = {}
@@ -144,8 +154,6 @@ class Embedders:
         return embedder if self._cache is None else Cached(embedder, self._cache, self._limiter)
 
     def _client(self, access: Access, headers: Mapping[str, str]) -> ModelClient:
-        extra = access.client.extra
-
         @asynccontextmanager
         async def connect() -> AsyncIterator[Send]:
             if access.signed_in is not None:
@@ -154,25 +162,43 @@ class Embedders:
                 return
             if access.renew is not None:
                 await access.renew()
-            with self._endpoints.lease(access.api_base, extra.proxy, extra.connect_timeout) as endpoint:
-                yield _sending(endpoint, access.id, headers, access.below, access.sign)
+            with self._lease(access, headers) as send:
+                yield send
 
         return ModelClient(
             access.id,
             connect,
-            at_once=access.model.max_concurrency or access.client.max_concurrency,
+            rules=access.rules,
             price=access.price,
+            gates=self._gates,
+            may_wait=self._may_wait,
             on_request=self._on_request,
             on_usage=self._on_usage,
             rng=self._rng,
         )
 
+    @contextmanager
+    def _lease(self, access: Access, headers: Mapping[str, str]) -> Iterator[Send]:
+        """The way of requests to a model, patched if they are to be."""
+        extra, patched = access.client.extra, access.patched
+        base = access.api_base if patched is None else patched.base or access.api_base
+        with self._endpoints.lease(base, extra.proxy, extra.connect_timeout) as endpoint:
+            if patched is None:
+                yield _sending(endpoint, access.id, headers, access.below, access.sign)
+                return
+
+            def send(path: str, body: bytes, on_headers: OnHeaders | None) -> Awaitable[bytes]:
+                below = patched.below(path) if patched.base else access.below(path)
+                fields = patched.headers(headers)
+                return endpoint.post(access.id, fields, below, patched.body(body), on_headers, access.sign)
+
+            yield send
+
     @asynccontextmanager
     async def _signed_in(self, access: Access, bearer: TokenBearer) -> AsyncIterator[Send]:
         """Requests with a token that a person has signed in for; one that is refused is made again with another."""
-        extra, token = access.client.extra, await bearer.renew()
-        with self._endpoints.lease(access.api_base, extra.proxy, extra.connect_timeout) as endpoint:
-            sending = _sending(endpoint, access.id, bearer.headers, access.below, access.sign)
+        token = await bearer.renew()
+        with self._lease(access, bearer.headers) as sending:
 
             async def send(path: str, body: bytes, on_headers: OnHeaders | None) -> bytes:
                 try:
@@ -213,7 +239,7 @@ class Embedders:
                     yield _sending(endpoint, access.id, headers)
 
         # One request at a time, and its tokens are not counted.
-        client = ModelClient(access.id, connect, at_once=1, price=access.price, rng=self._rng)
+        client = ModelClient(access.id, connect, rules=Rules(max_concurrency=1), price=access.price, rng=self._rng)
         return Remote(
             client,
             access.name,

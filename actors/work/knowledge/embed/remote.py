@@ -7,23 +7,18 @@ a provider still refuses, the batch is halved until the culprit is alone, which 
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 import trio
 
-from .....protocol.chat import TokenUsage
 from .....protocol.errors import CallboardError, ModelError, UpstreamError
-from .....protocol.events import LlmRetry, UsageUpdate, Warned
-from .....supervisors import Retry
-from ...models.call import Emitter, countable
-from ...models.prices.price import Price
-from ...models.retrying import BACKOFF, retried
+from .....protocol.events import Warned
+from ...models.call import Emitter
 from .codecs import Codec, Embedded
 from .embedder import normalised
+from .model_client import ModelClient
 
 if TYPE_CHECKING:
     import httpx
@@ -36,6 +31,8 @@ CHARACTERS = 200_000
 BYTES_PER_TOKEN = 4
 SHORTEST = 16
 """Characters below which a refused text is not cut any further."""
+
+_TOKENS_OF_BEDROCK = "x-amzn-bedrock-input-token-count"
 
 _TOO_LONG = re.compile(
     r"too (?:long|large|many tokens)|(?:exceed|larger|longer|more) .*(?:length|context|tokens|size|limit)"
@@ -203,116 +200,3 @@ def _is_too_long(error: ModelError) -> bool:
     if isinstance(error, UpstreamError) and error.status != 500:
         return False  # too many tokens in a minute, not in a text
     return _TOO_LONG.search(str(error)) is not None
-
-
-# --- connections to providers: each request is tried again where that may help
-
-WITHIN = 300.0
-"""Seconds for the answer to one request. Embedding needs no thinking: a slower server is stuck."""
-
-AT_ONCE = 4
-"""Requests under way at once for one model, unless the settings say otherwise."""
-
-OnRequest = Callable[[Emitter, str, Price], None]
-"""Told for whom a request is, the model's id, what finds its price. It may raise `Unpriced`, which the caller gets."""
-
-OnUsage = Callable[[Emitter, str, TokenUsage, float | None], UsageUpdate | None]
-"""Gets what a request has used, where the provider says it: for whom it was, the model's id, tokens, cost in USD (None
-where there is no price). It may return the run's totals, to be announced as an event, and may raise `BudgetReached`,
-which the caller then gets."""
-
-OnHeaders = Callable[["httpx.Headers"], None]
-"""Gets those of a good answer."""
-
-Send = Callable[[str, bytes, OnHeaders | None], Awaitable[bytes]]
-"""Gets the answer to a request: path and body."""
-
-Connect = Callable[[], AbstractAsyncContextManager[Send]]
-"""Lends the way that requests go, for one of them."""
-
-_TOKENS_OF_BEDROCK = "x-amzn-bedrock-input-token-count"
-
-
-class ModelClient:
-    """How one model is spoken to.
-
-    Args:
-        model: its id.
-        connect: where requests go.
-        at_once: requests under way at once.
-        price: finds what it costs.
-        on_request: told of requests, before they go out.
-        on_usage: told of tokens.
-        rng: where the jitter of the waits comes from.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        connect: Connect,
-        *,
-        at_once: int | None,
-        price: Price,
-        on_request: OnRequest | None = None,
-        on_usage: OnUsage | None = None,
-        rng: random.Random,
-    ) -> None:
-        self.model = model
-        self.at_once = at_once or AT_ONCE
-        self._connect = connect
-        self._slots = trio.Semaphore(self.at_once)
-        self._price = price
-        self._on_request = on_request
-        self._on_usage = on_usage
-        self._rng = rng
-
-    async def post(
-        self,
-        me: Emitter,
-        path: str,
-        body: bytes,
-        *,
-        hopeless: Callable[[UpstreamError], bool] = lambda _: False,
-        on_headers: OnHeaders | None = None,
-    ) -> bytes:
-        """The answer to one request, which is tried again where that may help.
-
-        Args:
-            me: gets an event per wait.
-            hopeless: which errors no other try would mend.
-            on_headers: gets those of the answer.
-
-        Raises:
-            CredentialsError, ModelError: it was refused.
-            Unpriced: the run's money is limited, and what this costs is not known.
-            UpstreamError: the tries are spent.
-        """
-
-        if self._on_request is not None:
-            self._on_request(me, self.model, self._price)
-
-        async def once(_: int) -> bytes:
-            async with self._slots, self._connect() as send:
-                with trio.move_on_after(WITHIN):
-                    return await send(path, body, on_headers)
-                raise UpstreamError(f"{self.model} did not answer within {WITHIN:g} s")
-
-        def on_wait(attempt: int, wait: float, error: ModelError) -> None:
-            me.emit(LlmRetry(model=self.model, attempt=attempt, wait=wait, error=str(error)))
-
-        retry = Retry(backoff=BACKOFF, retryable=lambda error: isinstance(error, UpstreamError) and not hopeless(error))
-        return await retried(once, retry, on_wait=on_wait, rand=self._rng.random)
-
-    def count(self, me: Emitter, tokens: float | None) -> None:
-        """Tell what a request has used, if the provider said how many tokens it was.
-
-        Raises:
-            BudgetReached: the run's budget is used up.
-        """
-        if not tokens or self._on_usage is None:
-            return
-        usage = countable(TokenUsage(input_tokens=int(tokens)))
-        tariff = self._price.tariff
-        totals = self._on_usage(me, self.model, usage, None if tariff is None else tariff.cost(usage))
-        if totals is not None:
-            me.emit(totals)

@@ -19,7 +19,8 @@ from ...models.call import Emitter
 from ...models.codec import read
 from ...models.target import Access
 from .embedder import Embedder
-from .remote import BYTES_PER_TOKEN, ModelClient, batches, shortened
+from .model_client import ModelClient
+from .remote import BYTES_PER_TOKEN, batches, shortened
 
 _BY_TYPE: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "openai-compatible": (500, {"return_documents": False}),

@@ -141,7 +141,7 @@ async def test_after_a_crash_of_a_limiter_requests_go_on(fake_model: FakeModels)
         request = ChatRequest(model="fake:m", messages=(UserTurn("hello"),))
         await models.chat(Silent(), request)
         target = models.catalog.target("fake:m")
-        gate = await models._gates.of(target)
+        gate = await models.gates.of(target.id, target.rules)
         gate._ref._actor.crash(RuntimeError("a bug"))
         assert (await models.chat(Silent(), request)).text == "ok"
 

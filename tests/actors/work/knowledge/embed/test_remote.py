@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
 import httpx
@@ -12,15 +12,12 @@ import numpy as np
 import pytest
 import trio
 import trio.testing
-from ears import Impatient
 from fake_models import FakeModels, Reply, Request
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
-from callboard.actors.work.knowledge.embed.remote import CHARACTERS, WITHIN, ModelClient, batches
-from callboard.actors.work.models.prices.price import Price
-from callboard.actors.work.models.prices.rates import FREE
+from callboard.actors.work.knowledge.embed.remote import CHARACTERS, batches
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.errors import (
     BudgetReached,
@@ -459,18 +456,3 @@ async def test_providers_are_known_by_their_names(model: str, variable: str, url
             "127.0.0.1", httpx.URL(access.api_base).host
         )
         assert embedders.of(model) is embedders.of(model)
-
-
-async def test_a_server_that_never_answers_is_given_up(ears: Any, autojump_clock: trio.testing.MockClock) -> None:
-    async def stuck(*_: object) -> bytes:
-        await trio.sleep_forever()
-        raise AssertionError
-
-    @asynccontextmanager
-    async def door() -> AsyncIterator[Any]:
-        yield stuck
-
-    client = ModelClient("fake:m", door, at_once=1, price=Price(lambda: FREE), rng=Impatient())
-    with pytest.raises(UpstreamError, match=f"did not answer within {WITHIN:g} s, after 3 tries"):
-        await client.post(ears, "/embeddings", b"{}")
-    assert 3 * WITHIN <= trio.current_time() < 3 * WITHIN + 60
