@@ -226,18 +226,17 @@ class Catalog:
 
             door = self._vertex(client, key, model)
             codec = vertex_codec(target.name, door, cache, client.name)
-            signed_in = door.bearer(self._own_headers())
+            signed_in = door.bearer(_changed(self._own_headers(), patched))
         else:
             codec = codec_of(client, entry, target.name, api_base, cache)
             if providers.signs_in(client):
                 signed_in = self._signed_in(client, _patching(codec, patched).headers(""))
-        headers = codec.headers(key) | self._own_headers()
         return msgspec.structs.replace(
             target,
             model=entry,
             codec=_patching(codec, patched),
             api_base=api_base if patched is None else patched.base or api_base,
-            headers=headers if patched is None else patched.headers(headers),
+            headers=_changed(codec.headers(key) | self._own_headers(), patched),
             signed_in=signed_in,
             proxy=client.extra.proxy,
             connect_timeout=client.extra.connect_timeout,
@@ -248,9 +247,7 @@ class Catalog:
             return None
         from .patching import patched
 
-        known = (
-            client.name not in self._adopted.values()
-        )  # else it is of a file, and none of the environment's business
+        known = client.name not in self._adopted.values()  # else it is of a file, and the environment means no such
         return patched(self._settings, client, entry, api, by_environment=known)
 
     def _signer(self, client: ClientSettings, key: str, model: str) -> Signer | RoleSigner | None:
@@ -424,6 +421,10 @@ def _patching(codec: Codec, patched: Patched | None) -> Codec:
     from .patching import PatchedCodec
 
     return PatchedCodec(codec, patched)
+
+
+def _changed(headers: dict[str, str], patched: Patched | None) -> dict[str, str]:
+    return headers if patched is None else patched.headers(headers)
 
 
 def _idle_timeout(*choices: float | None) -> float:

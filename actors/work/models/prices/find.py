@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from .....protocol.settings import ClientSettings, ModelSettings
-from ..vertex.place import maker_of
+from ..vertex.makers import maker_of
 from .kept import Kept
 from .rates import FREE, Rates, Tariff
 from .table import Entry, Provider, Table

@@ -29,7 +29,7 @@ from ..anthropic import AnthropicCodec
 from ..gemini import GeminiCodec
 from ..openai import OpenAiCodec
 from .door import Door
-from .place import maker_of
+from .makers import maker_of
 
 Json = Any
 

@@ -37,9 +37,6 @@ _PLATFORMS = ("K_SERVICE", "CLOUD_RUN_JOB", "GAE_ENV", "GAE_SERVICE", "FUNCTION_
 
 _HOST = "metadata.google.internal"
 
-_MAKERS = {"anthropic": ("claude",), "mistralai": ("mistral", "codestral", "ministral")}
-"""Makers of models that are known by how their names begin."""
-
 
 class File(msgspec.Struct, frozen=True):
     """Credentials in a file; `named_by` says who named it."""
@@ -93,14 +90,6 @@ def project_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
     """The project, if the client or the environment names one."""
     told = client.project_id or environ.get(_variable(client, "project_id"))
     return told or environ.get("GOOGLE_CLOUD_PROJECT") or environ.get("GCLOUD_PROJECT") or ""
-
-
-def maker_of(model: str) -> tuple[str, str]:
-    """Who made a model, and what its maker calls it."""
-    maker, slash, name = model.removeprefix("publishers/").partition("/")
-    if slash and maker not in ("models", "endpoints", "projects"):
-        return maker, name.removeprefix("models/")
-    return next((maker for maker, begins in _MAKERS.items() if model.startswith(begins)), "google"), model
 
 
 def source_of(client: ClientSettings, environ: Mapping[str, str], file: str, product: Path = PRODUCT) -> Source:

@@ -17,7 +17,6 @@ from callboard.actors.work.models.gateway import Gateway
 from callboard.actors.work.models.providers import client_of
 from callboard.actors.work.models.vertex.codecs import CLAUDE_VERSION, vertex_codec
 from callboard.actors.work.models.vertex.door import Door
-from callboard.actors.work.models.vertex.place import maker_of
 from callboard.protocol.chat import (
     ChatRequest,
     Delta,
@@ -60,24 +59,6 @@ async def ask(gateway: Gateway, model: str, request: ChatRequest | None = None, 
     asked = msgspec.structs.replace(asked, model=f"vertexai:{model}")
     reply = await gateway.chat(Silent(), asked, on_delta=said.append if more.get("stream") else None, attempts=1)
     return reply, said
-
-
-@pytest.mark.parametrize(
-    ("model", "maker"),
-    [
-        ("gemini-2.5-flash", ("google", "gemini-2.5-flash")),
-        ("google/gemini-2.5-flash", ("google", "gemini-2.5-flash")),
-        ("publishers/google/models/gemini-2.5-flash", ("google", "gemini-2.5-flash")),
-        ("claude-haiku-4-5@20251001", ("anthropic", "claude-haiku-4-5@20251001")),
-        ("anthropic/claude-opus-4-6", ("anthropic", "claude-opus-4-6")),
-        ("meta/llama-3.3-70b-instruct-maas", ("meta", "llama-3.3-70b-instruct-maas")),
-        ("codestral-2501", ("mistralai", "codestral-2501")),
-        ("mistralai/mistral-medium-3", ("mistralai", "mistral-medium-3")),
-        ("endpoints/123", ("google", "endpoints/123")),
-    ],
-)
-def test_the_name_of_a_model_says_who_made_it(model: str, maker: tuple[str, str]) -> None:
-    assert maker_of(model) == maker
 
 
 # --- Gemini -----------------------------------------------------------------------------------------------
@@ -275,6 +256,21 @@ async def test_models_of_mistral_have_a_path_of_their_own(fake_model: FakeModels
     (asked,) = google.asked
     assert asked.path == f"{BELOW}/publishers/mistralai/models/mistral-medium-3:streamRawPredict"
     assert asked.json["model"] == "mistral-medium-3"
+
+
+async def test_patches_hold_here_too(fake_model: FakeModels, tmp_path: Path) -> None:
+    google = Google(fake_model)
+    patch = {"chat_completions": {".*": {"headers": {"X-Team": "blue"}, "body": {"labels": {"team": "blue"}}}}}
+    key = service_account(tmp_path, fake_model.url)
+    client = {"type": "vertexai", "api_base": fake_model.url, "adc_file": str(key), "patch": patch}
+    read, problems = read_settings(json.dumps({"user_agent": "auto", "clients": [client]}), "config.yaml", {})
+    assert problems == []
+    async with reaching(read) as gateway:
+        await ask(gateway, "gemini-2.5-flash")
+    (asked,) = google.asked
+    assert (asked.headers["x-team"], asked.json["labels"]) == ("blue", {"team": "blue"})
+    assert asked.headers["authorization"] == "Bearer ya29.1"
+    assert asked.headers["user-agent"].startswith("callboard/")
 
 
 # --- keys and settings ------------------------------------------------------------------------------------
