@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import stat
 import subprocess
 import sys
@@ -188,6 +189,27 @@ async def test_who_leaves_at_the_terminal_leaves_nothing_open(
     assert port
     screen.press("/decline\r")
     assert await process.wait() == 3
+    with pytest.raises(OSError, match=r"all attempts to connect|refused"):
+        await trio.open_tcp_stream("127.0.0.1", int(port[1]))
+    assert place.files() == []
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+async def test_an_interrupt_leaves_nothing_open(
+    place: Place, nursery: trio.Nursery, screen: Screen, terminal: bool
+) -> None:
+    at = screen if terminal else None
+    process = await place.begin(nursery, "auth", "login", "lab", "--no-browser", screen=at)
+    if terminal:
+        await screen.shows(r"paste where it ended")
+        text = screen.text
+    else:
+        text = await address(process) + " "
+    port = re.search(r"127\.0\.0\.1(?::|%3A)(\d+)(?:/|%2F)callback", text)
+    assert port
+    process.send_signal(signal.SIGINT)
+    with trio.fail_after(10):
+        assert await process.wait() == 130
     with pytest.raises(OSError, match=r"all attempts to connect|refused"):
         await trio.open_tcp_stream("127.0.0.1", int(port[1]))
     assert place.files() == []

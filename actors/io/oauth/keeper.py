@@ -52,6 +52,9 @@ JUST_NOW = 30.0
 REFRESH_WITHIN = 20.0
 """Seconds for a refresh, in which the end of the program waits for it."""
 
+DEAD = frozenset({"invalid_grant", "bad_refresh_token", "invalid_refresh_token"})
+"""Words for a refresh token that is good no more: the standard's, GitHub's, Slack's."""
+
 BOUND = 1 << 30
 """Mail of an actor: each message belongs to a caller who waits."""
 
@@ -184,7 +187,7 @@ class _Held:
         await self._look()
         if self._serving is not None:
             return self._serving
-        if error.error != "invalid_grant":
+        if error.error not in DEAD:
             raise OAuthRefused(f"{self._who}: {error}", error=error.error) from error
         self._refused = (token.refresh_token, str(error))
         raise self._needed(str(error)) from error
