@@ -120,6 +120,11 @@ class ReplyBuilder:
         if id or name or arguments:
             yield chat.ToolCallDelta(index, id, name, arguments)
 
+    @property
+    def calls(self) -> int:
+        """How many calls there are so far."""
+        return len(self._calls)
+
     def within(self, block: dict[str, Json], text: int) -> None:
         """The last `text` characters belong into that block."""
         if self._woven is None:

@@ -107,7 +107,8 @@ class OpenAiReader(codec.StreamReader):
             self.builder.usage = _usage(chunk.usage)
         for choice in chunk.choices:
             if choice.index == 0:
-                self._thought.add(choice.delta)
+                if choice.delta.thinks:
+                    self._thought.add(choice.delta)
                 yield from _said(self.builder, choice.delta)
                 if choice.finish_reason:
                     self.ended = True
@@ -253,6 +254,11 @@ class _Said(msgspec.Struct):
     reasoning_details: Json = None
     tool_calls: list[_Call] | None = None
 
+    @property
+    def thinks(self) -> bool:
+        """Whether it shows any of its thinking."""
+        return bool(self.reasoning_content or self.reasoning or self.reasoning_details)
+
 
 class _Choice(msgspec.Struct):
     index: int = 0
@@ -295,12 +301,13 @@ def _decoded(body: bytes) -> chat.ChatReply:
         raise ModelError("the answer has no choices")
     choice = completion.choices[0]
     builder = codec.ReplyBuilder(FORM)
-    thought = _Thought()
-    thought.add(choice.message)
     list(_said(builder, choice.message))
     builder.stop = _STOPS.get(choice.finish_reason or "")
     builder.usage = _usage(completion.usage)
-    thought.into(builder)
+    if choice.message.thinks:
+        thought = _Thought()
+        thought.add(choice.message)
+        thought.into(builder)
     return builder.build()
 
 
@@ -310,10 +317,8 @@ class _Thought:
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
         self._details: list[dict[str, Json]] = []
-        self._calls = False
 
     def add(self, said: _Said) -> None:
-        self._calls = self._calls or bool(said.tool_calls)
         if said.reasoning_content:
             self._texts.setdefault("reasoning_content", []).append(said.reasoning_content)
         elif said.reasoning and isinstance(said.reasoning, str):
@@ -338,7 +343,7 @@ class _Thought:
         """Keep it. A text without signatures is wanted again only together with calls."""
         if self._details:
             builder.thought({"reasoning_details": self._details})
-        elif self._texts and self._calls:
+        elif self._texts and builder.calls:
             builder.thought({key: "".join(texts) for key, texts in self._texts.items()})
 
 

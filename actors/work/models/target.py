@@ -100,9 +100,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         if not model.supports_vision and any(_has_image(turn) for turn in request.messages):
             raise Unsupported(f"'{self.id}' takes no images (`supports_vision: false`)")
         changes: dict[str, object] = {}
-        if any(
-            asks.reasoning_effort is not None or asks.thinking_budget is not None for asks in (request, model, settings)
-        ):
+        if (request.reasoning_effort or model.reasoning_effort or settings.reasoning_effort) is not None or (
+            request.thinking_budget,
+            model.thinking_budget,
+            settings.thinking_budget,
+        ) != _NO_BUDGETS:
             changes = effort.wanted(request, self.id, self.name, model, settings)
         if request.model != self.id:
             changes["model"] = self.id
@@ -125,6 +127,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         if request.tools and not model.supports_function_calling:
             changes["tools"] = ()
         return msgspec.structs.replace(request, **changes) if changes else request
+
+
+_NO_BUDGETS = (None, None, None)
 
 
 def _has_image(turn: Turn) -> bool:
