@@ -144,18 +144,18 @@ class Workers:
         while True:
             if called:
                 self._left = IN_A_ROW
-            while waiting:
-                if self._left and _same(waiting[0][1], task.context):
-                    actor, _ = waiting.popleft()
-                    self._coming -= 1
-                    self._left -= 1
-                    if waiting and (called or not self._coming):
-                        self._call_for_the_rest(actor)
-                    task.name = actor.name
-                    return actor
-                task.context = waiting[0][1].copy()
-                await trio.lowlevel.cancel_shielded_checkpoint()
-                self._left = IN_A_ROW
+            if waiting:
+                actor, context = waiting.popleft()  # it is this task's, whatever the next turn of the loop brings
+                self._coming -= 1
+                at_once = self._left and _same(context, task.context)
+                self._left = self._left - 1 if at_once else IN_A_ROW
+                if waiting and (called or not self._coming):
+                    self._call_for_the_rest(actor)
+                if not at_once:
+                    task.context = context.copy()
+                    await trio.lowlevel.cancel_shielded_checkpoint()
+                task.name = actor.name
+                return actor
             self._coming -= 1
             self._caller = None
             if len(self.idle) >= MOST_IDLE:

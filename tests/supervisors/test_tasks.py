@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, copy_context
 
+import pytest
 import trio
 import trio.testing
 
@@ -70,6 +71,32 @@ def launched(me: Actor, body: Callable[..., Awaitable[object]], many: int) -> li
     for child in children:
         child.launch_soon(context)
     return children
+
+
+async def test_actors_of_many_contexts_take_a_turn_of_the_loop_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs have contexts of their own: a thousand that launch a call at the same moment once took a million turns."""
+    turns = 0
+    checkpoint = trio.lowlevel.cancel_shielded_checkpoint
+
+    async def counted() -> None:
+        nonlocal turns
+        turns += 1
+        await checkpoint()
+
+    async def says(_: Actor) -> str:
+        return WORD.get()
+
+    async def starter(me: Actor) -> list[str]:
+        children = []
+        for number in range(500):
+            WORD.set(str(number))
+            children += launched(me, says, 1)
+        return [str((await child.wait_over()).value) for child in children]
+
+    monkeypatch.setattr(trio.lowlevel, "cancel_shielded_checkpoint", counted)
+    async with Root() as root:
+        assert await root.spawn(starter).result() == [str(number) for number in range(500)]
+    assert turns <= 500
 
 
 async def test_actors_launched_in_a_row_that_do_not_wait_share_a_few_tasks() -> None:
