@@ -17,6 +17,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from .....protocol.errors import CredentialsError
+
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _UNRESERVED = "-_.~"
 
@@ -27,6 +29,11 @@ class Keys(msgspec.Struct, frozen=True):
     access_key_id: str
     secret_access_key: str
     session_token: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises CredentialsError if they could not be sent: something else stands where they should."""
+        if not all(part.isascii() and part.isprintable() for part in msgspec.structs.astuple(self)):
+            raise CredentialsError("the keys of AWS hold characters that no key has")
 
     def __repr__(self) -> str:
         return f"Keys({self.access_key_id})"

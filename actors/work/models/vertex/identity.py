@@ -127,6 +127,8 @@ class Identity:
             raise ConfigError(
                 f"client '{self._name}' has no `project_id`: set it in {self._file}, or GOOGLE_CLOUD_PROJECT"
             )
+        if not access or not all(part.isascii() and part.isprintable() for part in (access, billed)):
+            raise CredentialsError(f"{self._source} gave no token, but something with characters that no token has")
         return Token(access, project, billed), self._clock() + life
 
     async def _of_file(self, file: File) -> tuple[str, float, str, str]:

@@ -79,6 +79,9 @@ def test_what_is_missing_is_said(home: dict[str, str], tmp_path: Path) -> None:
         keys_of(client(access_key_id="A"), home)
     with pytest.raises(ConfigError, match=r"no profile 'wrok' in .*credentials or .*config"):
         keys_of(client(profile="wrok"), home)
+    for key in ("caf\u00e9", "a\nb"):
+        with pytest.raises(CredentialsError, match="characters that no key has"):
+            keys_of(client(access_key_id="A", secret_access_key=key), home)
     with pytest.raises(CredentialsError, match=r"set AWS_ACCESS_KEY_ID .* profile 'default' of "):
         keys_of(client(), {"HOME": str(tmp_path / "nowhere")})
 

@@ -100,6 +100,10 @@ async def test_setting_the_date_changes_nothing_for_a_token(
     [
         (refused(400, "invalid_grant", "Invalid JWT Signature."), CredentialsError, f"the key was deleted, or {EMAIL}"),
         (refused(400, "invalid_grant", "Invalid grant: account not found"), CredentialsError, "make a new key"),
+        (answer({"access_token": "ya\n29", "expires_in": 3599}), CredentialsError, "characters that no token has"),
+        (answer({"access_token": "ya\u00e929", "expires_in": 3599}), CredentialsError, "characters that no token has"),
+        (answer({"access_token": "x", "expires_in": "soon"}), CredentialsError, "soon"),
+        (answer({"access_token": "x", "expires_in": 10**30}), CredentialsError, r"key\.json"),
         (refused(401, "unauthorized_client", "no access"), CredentialsError, "what its account may do"),
         (Reply(status=200, raw=b"{}"), CredentialsError, "No access token in response"),
         (Reply(status=200, raw=b"<html>"), CredentialsError, "key.json"),
@@ -117,7 +121,7 @@ async def test_setting_the_date_changes_nothing_for_a_token(
             r"the clock of this machine is 9\d minutes ahead of Google's: set it",
         ),
     ],
-    ids=["signature", "account", "client", "empty", "page", "503", "429", "hung up", "long", "clock"],
+    ids=["signature", "account", "torn", "foreign", "soon", "never", "client", "empty", "page", "503", "429", "hung-up", "long", "clock"],
 )
 async def test_what_a_service_account_is_refused_says_what_to_do(
     fake_model: FakeModels, tmp_path: Path, reply: Reply, error: type[Exception], words: str
