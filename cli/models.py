@@ -75,7 +75,8 @@ def check(names: tuple[str, ...], live: bool, as_json: bool, config_dir: str | N
     "source",
     metavar="FILE|URL",
     default="",
-    help="The data_slim.json of genai-prices [default: sync_models_url of config.yaml, or where it is published].",
+    help="The data_slim.json of genai-prices, or Loki's models.yaml [default: sync_models_url of config.yaml, "
+    "or where genai-prices publishes its own].",
 )
 @output_and_config
 def update(source: str, as_json: bool, config_dir: str | None) -> str:

@@ -186,13 +186,39 @@ def test_an_update_with_what_is_no_table_changes_nothing(
     callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    loki = tmp_path / "models.yaml"
-    loki.write_text("- provider: openai\n  models:\n    - name: gpt-4o\n      input_price: 2.5\n")
-    code, out, err = callboard("models", "update", "--from", str(loki), "--config-dir", str(tmp_path))
-    assert (code, out) == (3, "")
-    assert f"{loki} is no file of prices" in err
-    assert "data_slim.json" in err
+    for name, text, words in (
+        ("data_slim.json", '[{"id": "x"}]', "is no file of prices"),
+        ("models.yaml", "clients:\n  - type: openai\n", "expected is a list of `provider:`"),
+    ):
+        wrong = tmp_path / name
+        wrong.write_text(text)
+        code, out, err = callboard("models", "update", "--from", str(wrong), "--config-dir", str(tmp_path))
+        assert (code, out) == (3, "")
+        assert f"{wrong} is no file of" in err
+        assert words in err
+    assert "data_slim.json" in callboard("models", "update", "--from", str(tmp_path / "data_slim.json"))[2]
     assert not (tmp_path / "data").exists()
+
+
+def test_lokis_list_of_models_prices_and_completes_them(
+    callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("GROQ_API_KEY", "k")
+    loki = tmp_path / "models.yaml"
+    loki.write_text(
+        "- provider: groq\n  models:\n    - name: llama-of-tomorrow\n      type: chat\n"
+        "      max_input_tokens: 9\n      input_price: 7\n      output_price: 8\n"
+    )
+    _lab(tmp_path, f"sync_models_url: {loki}\n")
+    assert callboard("models", "update", "--config-dir", str(tmp_path))[0] == 0
+    out = callboard("models", "show", "groq:llama-of-tomorrow", "--config-dir", str(tmp_path))[1]
+    assert "7.00" in out
+    context = click.Context(ask, info_name="ask")
+    context.params["config_dir"] = str(tmp_path)
+    parameter = next(each for each in ask.params if each.name == "model")
+    found = [item.value for item in parameter.shell_complete(context, "groq:llama-of")]
+    assert found == ["groq:llama-of-tomorrow"]
 
 
 def test_names_of_models_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

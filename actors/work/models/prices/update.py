@@ -12,7 +12,8 @@ import trio
 
 from .....protocol.errors import ConfigError, UpstreamError
 from ....io.http.transport import TrioTransport
-from .kept import keep
+from . import models_yaml
+from .kept import keep, vendored
 from .source import LARGEST, URL, read
 from .table import Table
 
@@ -31,7 +32,8 @@ async def update(source: str, environ: Mapping[str, str], *, today: date) -> Upd
     """Read a file of prices, check all of it, and have it be the table of the last update.
 
     Args:
-        source: a path or an http(s) URL; "" for where genai-prices publishes its own.
+        source: a path or an http(s) URL, of genai-prices' file or of Loki's `models.yaml`; "" for where genai-prices
+            publishes its own.
 
     Raises:
         ConfigError: it can't be read, or is no file of prices; what was kept stays.
@@ -42,8 +44,14 @@ async def update(source: str, environ: Mapping[str, str], *, today: date) -> Upd
         data = await _fetched(source, environ)
     else:
         data = await trio.to_thread.run_sync(_contents, source)
-    table = msgspec.structs.replace(read(data, where=source, today=today), source=source, made=today)
+    table = await trio.to_thread.run_sync(_read, data, source, today)
     return Updated(table=table, file=await trio.to_thread.run_sync(keep, table, environ))
+
+
+def _read(data: bytes, source: str, today: date) -> Table:
+    if not models_yaml.is_meant(data):
+        return msgspec.structs.replace(read(data, where=source, today=today), source=source, made=today)
+    return models_yaml.laid_over(vendored(), data, where=source, today=today)
 
 
 def _contents(source: str) -> bytes:
