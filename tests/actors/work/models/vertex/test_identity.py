@@ -121,7 +121,22 @@ async def test_setting_the_date_changes_nothing_for_a_token(
             r"the clock of this machine is 9\d minutes ahead of Google's: set it",
         ),
     ],
-    ids=["signature", "account", "torn", "foreign", "soon", "never", "client", "empty", "page", "503", "429", "hung-up", "long", "clock"],
+    ids=[
+        "signature",
+        "account",
+        "torn",
+        "foreign",
+        "soon",
+        "never",
+        "client",
+        "empty",
+        "page",
+        "503",
+        "429",
+        "hung-up",
+        "long",
+        "clock",
+    ],
 )
 async def test_what_a_service_account_is_refused_says_what_to_do(
     fake_model: FakeModels, tmp_path: Path, reply: Reply, error: type[Exception], words: str
