@@ -72,7 +72,8 @@ async def few(n: int) -> float:
 async def limiter(n: int) -> float:
     """Where nothing is limited: what the requests and the limiter spend on each other, 100 requests at a time."""
     async with callboard.Root(config_dir=FAST) as root:
-        gate = await Gates(root.kernel).of(root.gateway.catalog.target("fake:fake"))
+        target = root.gateway.catalog.target("fake:fake")
+        gate = await Gates(root.kernel).of(target.id, target.rules)
         await gate.admit(0, "run", no_tokens, no_wait)
         gate.done(0, 10)
 

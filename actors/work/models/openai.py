@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -24,6 +25,7 @@ from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
 from . import codec
 from .reasoning import effort, families, woven
+from .reasoning.tags import OPEN, Parting
 
 Json = Any
 
@@ -43,6 +45,8 @@ class OpenAiCodec:
 
     def __init__(self, *, own: bool, cache: Cache = "auto", base: str = "") -> None:
         self._own = own
+        self._decoded = partial(_decoded, own=own)
+        self._reader = partial(OpenAiReader, own=own)
         self._dialect = next((name for name in _DIALECTS if name in base), "")
         self._limit_key = "max_completion_tokens" if own else "max_tokens"
         self._cache: Cache = cache if own else "off"  # others may not know the key
@@ -74,7 +78,10 @@ class OpenAiCodec:
         if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return codec.Outgoing(
-            "/chat/completions", msgspec.json.encode({**request.extra, **body}), _decoded, OpenAiReader
+            "/chat/completions",
+            msgspec.json.encode({**request.extra, **body}),
+            self._decoded,
+            self._reader,
         )
 
 
@@ -86,12 +93,15 @@ class OpenAiReader(codec.StreamReader):
 
     form = FORM
 
-    def __init__(self) -> None:
+    def __init__(self, *, own: bool) -> None:
         super().__init__()
         self._thought = _Thought()
+        self._parting = None if own else Parting()
 
     def finish(self) -> chat.ChatReply:
         """The whole reply."""
+        if self._parting is not None:
+            list(_parted(self.builder, *self._parting.rest()))
         self._thought.into(self.builder)
         return super().finish()
 
@@ -109,7 +119,7 @@ class OpenAiReader(codec.StreamReader):
             if choice.index == 0:
                 if choice.delta.thinks:
                     self._thought.add(choice.delta)
-                yield from _said(self.builder, choice.delta)
+                yield from _said(self.builder, choice.delta, self._parting)
                 if choice.finish_reason:
                     self.ended = True
                     self.builder.stop = _STOPS.get(choice.finish_reason, "end")
@@ -293,7 +303,7 @@ class _Completion(msgspec.Struct):
 _decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
-def _decoded(body: bytes) -> chat.ChatReply:
+def _decoded(body: bytes, *, own: bool) -> chat.ChatReply:
     completion = codec.read(_decode_completion, body)
     if completion.error is not None:
         raise ModelError(codec.error_text(completion.error))
@@ -301,7 +311,12 @@ def _decoded(body: bytes) -> chat.ChatReply:
         raise ModelError("the answer has no choices")
     choice = completion.choices[0]
     builder = codec.ReplyBuilder(FORM)
-    list(_said(builder, choice.message))
+    said = choice.message.content
+    tagged = not own and isinstance(said, str) and said[:64].lstrip().startswith(OPEN)
+    parting = Parting() if tagged else None
+    list(_said(builder, choice.message, parting))
+    if parting is not None:
+        list(_parted(builder, *parting.rest()))
     builder.stop = _STOPS.get(choice.finish_reason or "")
     builder.usage = _usage(completion.usage)
     if choice.message.thinks:
@@ -347,7 +362,12 @@ class _Thought:
             builder.thought({key: "".join(texts) for key, texts in self._texts.items()})
 
 
-def _said(builder: codec.ReplyBuilder, said: _Said) -> Iterator[chat.Delta]:
+def _parted(builder: codec.ReplyBuilder, thought: str, answer: str) -> Iterator[chat.Delta]:
+    yield from builder.reasoning(thought)
+    yield from builder.text(answer)
+
+
+def _said(builder: codec.ReplyBuilder, said: _Said, parting: Parting | None) -> Iterator[chat.Delta]:
     reasoning = said.reasoning_content or (said.reasoning if isinstance(said.reasoning, str) else "")
     yield from builder.reasoning(reasoning)
     if isinstance(said.content, list):
@@ -356,8 +376,10 @@ def _said(builder: codec.ReplyBuilder, said: _Said) -> Iterator[chat.Delta]:
             for piece in thought:
                 yield from builder.reasoning(str(piece.get("text") or "") if isinstance(piece, dict) else "")
             yield from builder.text(chunk.text)
-    else:
+    elif parting is None or not said.content:
         yield from builder.text(said.content or said.refusal or "")
+    else:
+        yield from _parted(builder, *parting.take(said.content))
     for position, call in enumerate(said.tool_calls or ()):
         arguments = call.function.arguments
         if isinstance(arguments, dict):

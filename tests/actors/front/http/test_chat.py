@@ -96,6 +96,19 @@ async def test_what_can_not_be_had_is_refused(house: House, body: dict[str, Any]
     assert (await house.post("/v1/chat/completions", body, status))["error"]["message"]
 
 
+@pytest.mark.parametrize("model", ["fake:model", "agent/clerk"])
+async def test_what_a_model_thinks_is_no_part_of_the_answer(house: House, model: str) -> None:
+    house.stage.plain(LOOP, name="clerk")
+    house.stage.models.script(Reply(reasoning="Hm.", text="ok"), "<think>Hm.</think>ok")
+    for _ in range(2):
+        events = [
+            each for _, _, each in await house.events("POST", "/v1/chat/completions", asks(model, "x", stream=True))
+        ]
+        said = [each["choices"][0]["delta"].get("content") for each in events[:-1]]
+        assert "".join(text for text in said if text) == "ok"
+        assert "Hm" not in str(events)
+
+
 async def test_a_run_that_fails_ends_the_stream_with_an_error(house: House) -> None:
     house.stage.models.answer_with(lambda _: Reply(status=400, error="no such thing"))
     events = await house.events("POST", "/v1/chat/completions", asks("fake:model", "x", stream=True))

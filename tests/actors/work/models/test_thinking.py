@@ -296,6 +296,18 @@ def test_mistrals_pieces_of_thinking_are_no_part_of_the_answer() -> None:
     assert (reply.text, reply.reasoning) == ("42", "Hm.")
 
 
+def test_thinking_in_tags_is_no_part_of_the_answer_of_other_servers() -> None:
+    text = "<think>Hm.</think>\n\n42"
+    whole = {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
+    reply = answered(OpenAiCodec(own=False), whole)
+    assert (reply.text, reply.reasoning) == ("42", "Hm.")
+    chunks = [{"choices": [{"delta": {"content": text[at : at + 3]}}]} for at in range(0, len(text), 3)]
+    assert answered(
+        OpenAiCodec(own=False), *chunks, {"choices": [{"delta": {}, "finish_reason": "stop"}]}, stream=True
+    ) == (reply)
+    assert answered(OpenAiCodec(own=True), whole).text == text
+
+
 def test_gemini_gets_signatures_back_where_they_were() -> None:
     parts = [
         {"text": "I think.", "thought": True},
