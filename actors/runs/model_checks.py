@@ -217,11 +217,9 @@ def _key(client: ClientSettings, environ: Mapping[str, str], settings: Settings)
         from ..work.models.aws.signers import RoleSigner, signer_of
 
         signer = signer_of(client, "bedrock", environ, settings.file, None)
-        return (
-            "the role of this machine, if it has one"
-            if isinstance(signer, RoleSigner)
-            else f"key {signer.keys.access_key_id}"
-        )
+        if isinstance(signer, RoleSigner):
+            return signer.role.named or "the role of this machine, if it has one"
+        return f"key {signer.keys.access_key_id}"
     return "none needed" if client.type in providers.KEYLESS else ""
 
 

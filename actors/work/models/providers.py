@@ -135,7 +135,7 @@ def has_credentials(client: ClientSettings, environ: Mapping[str, str], file: st
             if not region_of(client, environ):
                 return False
             signer = signer_of(client, "bedrock", environ, file, None)
-            return not isinstance(signer, RoleSigner) or signer.is_named
+            return not isinstance(signer, RoleSigner) or bool(signer.role.named)
     except ConfigError:
         pass
     return False

@@ -205,3 +205,21 @@ async def test_a_reranker_that_gives_no_ranking_has_failed(
     (found,) = await asked(tmp_path, fake_model, monkeypatch, {"name": "r", "type": "reranker"})
     assert found.failed is not None
     assert (found.failed.code, len(fake_model.requests)) == ("model", 1)
+
+
+def test_where_keys_of_aws_come_from_is_told_without_asking_for_them(tmp_path: Path) -> None:
+    text = "clients: [{type: bedrock, region: eu-central-1}]"
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/config").write_text("[profile work]\ncredential_process = touch /no/such/file\n")
+    home = {"HOME": str(tmp_path)}
+    for environ, key in (
+        ({"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "very-secret"}, "key AKIA"),
+        ({"AWS_PROFILE": "work"}, "profile 'work' of AWS"),
+        ({"AWS_WEB_IDENTITY_TOKEN_FILE": "/t", "AWS_ROLE_ARN": "arn"}, "AWS_WEB_IDENTITY_TOKEN_FILE"),
+        ({"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/x"}, "the role of this container"),
+        ({}, "the role of this machine, if it has one"),
+    ):
+        found = look(text, "bedrock:amazon.nova-lite-v1:0", home | environ)
+        assert (found.key, found.failed) == (key, None)
+    missing = look(text, "bedrock:amazon.nova-lite-v1:0", home | {"AWS_EC2_METADATA_DISABLED": "true"})
+    assert "no credentials for client 'bedrock'" in str(missing.failed)

@@ -18,24 +18,21 @@ Sources: AWS, "Using IAM roles in the CLI"; "Sourcing credentials with an extern
 
 from __future__ import annotations
 
-import html
-import re
 import shlex
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
+from .....protocol.errors import ConfigError, CredentialsError
 from .....protocol.json_values import UNREADABLE
-from ....io.imports import imported
 from ..renewed import Renewed
 from .keys import profile_named, static_keys
 from .roles import EARLY, Role
-from .signing import Keys, Signer
+from .signing import Keys
+from .sts import sts
 
 if TYPE_CHECKING:
     from .....supervisors import Actor, Root
@@ -43,12 +40,7 @@ if TYPE_CHECKING:
 WITHIN = 60.0
 """Seconds that a program has: it may ask a person."""
 
-TIMEOUT = 20.0
-"""Seconds for the connection to STS, and for its answer."""
-
 _NEVER = float("inf")
-_FORM = "application/x-www-form-urlencoded; charset=utf-8"
-_FOUND_IN = {"AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration"}
 
 
 class _Printed(msgspec.Struct, rename="pascal"):
@@ -96,6 +88,11 @@ class ProfileRole:
         self.renew = self._renewed.renew
         """See to it that there are keys. Raises what `Renewed.renew` does."""
 
+    @property
+    def named(self) -> str:
+        """What says that there is such a role."""
+        return f"profile '{self._name}' of AWS"
+
     def keys(self) -> Keys:
         """Those that `renew` has seen to."""
         if self._renewed.current is None:
@@ -139,36 +136,16 @@ class ProfileRole:
         raise ConfigError(f"profile '{name}' of AWS has `role_arn`, and no `source_profile` or `credential_source`")
 
     async def _assumed(self, name: str, profile: Mapping[str, str], keys: Keys) -> tuple[Keys, float]:
-        await imported(".actors.io.http.brief")
-        from ....io.http.brief import brief
-
-        region = profile.get("region") or self._region
-        domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-        url = self._environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.{domain}"
         asked = {
             "Action": "AssumeRole",
-            "Version": "2011-06-15",
             "RoleArn": profile["role_arn"],
             "RoleSessionName": profile.get("role_session_name") or f"callboard-{int(self._clock())}",
             "DurationSeconds": profile.get("duration_seconds") or "3600",
         }
         if external := profile.get("external_id"):
             asked["ExternalId"] = external
-        body = urlencode(asked).encode()
-        fields = (("host", urlsplit(url).netloc), ("content-type", _FORM))
-        headers = {"content-type": _FORM, **Signer(keys, region, "sts").headers("POST", "/", fields, body)}
-        answer = await brief("POST", f"{url.rstrip('/')}/", headers, body, environ=self._environ, timeout=TIMEOUT)
-        text = answer.body.decode("utf-8", errors="replace")
-        if answer.status != 200:
-            words = f"profile '{name}' of AWS: {_tagged(text, 'Message') or answer.said} (HTTP {answer.status})"
-            if answer.status >= 500 or _tagged(text, "Code") == "Throttling":
-                raise UpstreamError(words, status=answer.status)
-            raise CredentialsError(f"{words}; `role_arn` is {profile['role_arn']}")
-        found = {tag: _tagged(text, tag) for tag in _FOUND_IN}
-        if not all(found.values()):
-            raise CredentialsError(f"profile '{name}' of AWS: STS gave no keys: {answer.said}")
-        ends = datetime.fromisoformat(found["Expiration"]).timestamp()
-        return Keys(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"]), ends
+        region = profile.get("region") or self._region
+        return await sts(asked, who=f"profile '{name}' of AWS", region=region, environ=self._environ, keys=keys)
 
     # --- programs
 
@@ -212,9 +189,3 @@ class ProfileRole:
             why = " ".join(said)[-300:].strip()
             raise CredentialsError(f"it ended with status {done.status}{': ' if why else ''}{why}")
         return done.stdout
-
-
-def _tagged(text: str, tag: str) -> str:
-    """What stands between the tags of STS's answer, which has each of ours once."""
-    found = re.search(rf"<{tag}>([^<]*)</{tag}>", text)
-    return html.unescape(found[1]).strip() if found else ""

@@ -65,9 +65,9 @@ class Role:
         is no role, or it may not be asked for where the environment says."""
 
     @property
-    def is_named(self) -> bool:
-        """Whether the environment says where it is."""
-        return bool(self._container)
+    def named(self) -> str:
+        """What says that there is such a role; "" where that is not known."""
+        return "the role of this container" if self._container else ""
 
     def keys(self) -> Keys:
         """Those that `renew` has seen to."""

@@ -11,12 +11,13 @@ from .keys import keys_of, named_keys, profile_named, profile_of, region_of
 from .profiles import ProfileRole, is_asked_for
 from .roles import Role
 from .signing import Signer
+from .web_identity import WebIdentity, has_web_identity
 
 if TYPE_CHECKING:
     from .....supervisors import Root
 
 
-Lender = Role | ProfileRole
+Lender = Role | ProfileRole | WebIdentity
 """Has keys for a while. `renew` sees to it that they are good."""
 
 
@@ -27,11 +28,6 @@ class RoleSigner:
         self.role = role
         self.region = region
         self.service = service
-
-    @property
-    def is_named(self) -> bool:
-        """Whether a profile or the environment says that there is such a role; else there may be none."""
-        return isinstance(self.role, ProfileRole) or self.role.is_named
 
     def headers(self, method: str, path: str, fields: Iterable[tuple[str, str]], body: bytes) -> dict[str, str]:
         """See `Signer.headers`."""
@@ -55,8 +51,11 @@ def signer_of(
     if not region:
         raise ConfigError(f"client '{client.name}' has no `region`: set it in {file}, or AWS_REGION")
     profile = profile_of(client, environ)
-    if named_keys(client, environ) is None and is_asked_for(profile_named(profile, environ)):
-        return RoleSigner(ProfileRole(profile, environ, region, root), region, service)
+    if named_keys(client, environ) is None:
+        if is_asked_for(profile_named(profile, environ)):
+            return RoleSigner(ProfileRole(profile, environ, region, root), region, service)
+        if not client.profile and has_web_identity(environ):
+            return RoleSigner(WebIdentity(environ, region), region, service)
     try:
         return Signer(keys_of(client, environ), region, service)
     except CredentialsError as error:
