@@ -13,6 +13,7 @@ it gets for ever. No browser is opened here: a person signs in with `callboard a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, final
@@ -48,7 +49,7 @@ class Access:
         why: why there is no token, where that is known better than the server says it.
         store, environ: what a sign-in needs.
         turn: held by the one who has a person sign in.
-        sign_ins: how often one did.
+        signed_in_at: when one last did, by trio's clock.
         declined: whether it came to nothing, so that nobody is asked again.
     """
 
@@ -58,7 +59,7 @@ class Access:
         self.store = store
         self.environ = environ
         self.turn = trio.Lock()
-        self.sign_ins = 0
+        self.signed_in_at = -math.inf
         self.declined = False
         self._keepers = keepers
         self._login: Login | None = None
@@ -98,7 +99,7 @@ class Access:
 
     def admitted(self) -> None:
         """A person has just signed in."""
-        self.sign_ins += 1
+        self.signed_in_at = trio.current_time()
         self.declined = self._looked = False
 
     async def _look(self) -> None:

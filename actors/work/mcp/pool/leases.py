@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, final
 import msgspec
 import trio
 
-from .....protocol.errors import ActorFailed, CallboardError, McpLost, TooManyRestarts
+from .....protocol.errors import ActorFailed, CallboardError, McpLost, McpSignInNeeded, TooManyRestarts
 from .....protocol.mcp.config import McpConfig, PoolSettings, Server, resolved
 from .....protocol.references import Secrets
 from .....supervisors import Actor, Lease, Pool, Root
@@ -138,7 +138,10 @@ class Leases:
                 return await self._in_time(lease)
             return await lease.acquire()
         except (ActorFailed, TooManyRestarts) as failed:
-            raise _error_of(failed, key.server.name) from failed
+            error = _error_of(failed, key.server.name)
+            if isinstance(error, McpSignInNeeded):  # it is not the server that has failed
+                self.opening.record(key.digest).breaker.forgive()
+            raise error from failed
         finally:
             if self.opening.causes.get(key) is me:
                 del self.opening.causes[key]

@@ -88,8 +88,10 @@ class Scope(AbstractContextManager["Scope"]):
     def bring(self, server: Server) -> Server:
         """Have a server that `mcp.json` does not name, for as long as this scope lives, and for those in it.
 
-        Its values are taken as they are. It gets another name if the one it has is taken by a different server.
+        Its values are taken as they are. It gets another name if the one it has is taken by a different server. The
+        user's sign-ins are not for it: who brings it along may be somebody else.
         """
+        server = msgspec.structs.replace(server, oauth=False)
         key = self._leases.guest(server)
         name, number = server.name, 1
         while (known := self._guests.get(name)) != key and (known or name in self._leases.config.servers):

@@ -25,16 +25,16 @@ FAILED = "mcp_sign_in"
 """Code of the warning that a person could not sign in."""
 
 
-async def signed_in(me: Actor, server: Server, access: Access, needed: McpSignInNeeded, seen: int) -> bool:
+async def signed_in(me: Actor, server: Server, access: Access, needed: McpSignInNeeded, began: float) -> bool:
     """Have a person sign in; whether one has, so that what was refused is worth another try.
 
     Args:
         me: asks.
         server: its entry, with all values put in.
-        seen: `access.sign_ins` before the server refused.
+        began: when what was refused was begun, by trio's clock.
     """
     async with access.turn:
-        if access.sign_ins != seen:
+        if access.signed_in_at > began:
             return True
         if access.declined:
             return False

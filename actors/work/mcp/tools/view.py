@@ -176,18 +176,18 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     async def admitted(self, me: Actor, attempt: Callable[[], Awaitable[T]], clock: Clock | None = None) -> T:
         """What the attempt gives, for which a person may have to sign in; `clock` stands still meanwhile."""
         for _ in range(SIGN_INS):
-            way = self.talk.scope.way_in(self.server.name)
-            seen = 0 if way is None else way[1].sign_ins
+            began = trio.current_time()
             try:
                 return await attempt()
             except McpSignInNeeded as needed:
+                way = self.talk.scope.way_in(self.server.name)
                 if way is None:
                     raise
                 from .sign_in import signed_in
 
                 runs = clock is not None and clock.scope.deadline < math.inf
                 with clock.stopped() if clock is not None and runs else nullcontext():
-                    if not await signed_in(me, *way, needed, seen):
+                    if not await signed_in(me, *way, needed, began):
                         raise
         return await attempt()
 
