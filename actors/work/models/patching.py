@@ -120,7 +120,12 @@ def patched(
     of_client = _first(patterns, model.name, where)
     patches = [patch for patch in (model.patch, of_client) if patch is not None and patch != Patch()]
     for patch in patches:
-        _check(patch, f"{client.name}:{model.name}", where if patch is of_client else f"its `patch` in {settings.file}")
+        at = where if patch is of_client else f"its `patch` in {settings.file}"
+        _check(patch, f"{client.name}:{model.name}", at)
+        if patch.url and client.type == "local":
+            raise ConfigError(
+                f"'{client.name}:{model.name}': {at}: a local model has no `url`, its engine is started here"
+            )
     return Patched(patches) if patches else None
 
 

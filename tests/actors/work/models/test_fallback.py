@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -416,3 +417,32 @@ async def test_a_graph_falls_back_and_the_outcome_names_who_answered(fake_model:
         LlmFallback,
         LlmRequest,
     ]
+
+
+async def test_an_agent_takes_a_list_from_its_caller(fake_model: FakeModels, tmp_path: Any) -> None:
+    fake_model.answer_with(by_model(a="from a", b=DOWN))
+    clients = "".join(
+        f"  - {{type: openai-compatible, name: {name}, api_base: '{fake_model.openai_base}', api_key: sk}}\n"
+        for name in ("one", "two")
+    )
+    (tmp_path / "config.yaml").write_text(f"model: [one:a, two:b]\nclients:\n{clients}")
+    agent = callboard.Agent(name="x", instructions="Help.", can_ask_user=False)
+    assert list((await callboard.run(agent, "hi", config_dir=tmp_path)).usage) == ["one:a"]
+    outcome = await callboard.run(agent, "hi", config_dir=tmp_path, model="two:b,one:a")
+    assert (outcome.output, list(outcome.usage)) == ("from a", ["one:a"])
+
+
+async def test_of_a_hundred_requests_at_once_one_tries_a_model_that_was_down(
+    fake_model: FakeModels, mock_clock: trio.testing.MockClock
+) -> None:
+    fake_model.answer_with(by_model(a=DOWN, b="from b"))
+    async with models(fake_model) as gateway:
+        await gateway.chat(Recorder(), HELLO, attempts=1)
+        for passed, tries in ((10, 0), (21, 1)):
+            mock_clock.jump(passed)
+            fake_model.requests.clear()
+            async with trio.open_nursery() as nursery:
+                for _ in range(100):
+                    nursery.start_soon(partial(gateway.chat, Recorder(), HELLO, attempts=1))
+            assert asked(fake_model).count("a") == tries
+            assert asked(fake_model).count("b") == 100

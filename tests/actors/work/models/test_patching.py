@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -275,6 +276,16 @@ def test_what_a_value_refers_to_is_checked_when_it_is_known(patch: str, words: s
     assert problems == []
     with pytest.raises(ConfigError, match=f"'openai:m': its `patch` in config.yaml: .*{words}"):
         Catalog(settings, environ).target("openai:m")
+
+
+def test_a_local_model_has_no_url_to_patch(tmp_path: Path) -> None:
+    weights = tmp_path / "m.gguf"
+    weights.write_bytes(b"GGUF")
+    text = "clients:\n  - type: local\n    patch: {chat_completions: {'.*': {url: 'http://x/y'}}}\n"
+    settings, problems = read_settings(text, "config.yaml", {})
+    assert problems == []
+    with pytest.raises(ConfigError, match=r"of client 'local' in config.yaml: a local model has no `url`"):
+        Catalog(settings, {}).target(f"local:{weights}")
 
 
 # --- how they are looked at
