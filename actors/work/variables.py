@@ -8,11 +8,12 @@ scripts get the secret, models don't.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from ...protocol.agent import Agent
+from ...protocol.chat import ReasoningEffort
 from ...protocol.errors import ConfigError, UsageError
 from ...protocol.graph.model import Graph, Variable
 from ...protocol.mcp.config import split
@@ -153,11 +154,11 @@ A = TypeVar("A", Graph, Agent)
 def overridden(agent: A, environ: Mapping[str, str]) -> A:
     """The agent as the environment wants it.
 
-    `<AGENT>_MODEL`, `<AGENT>_TEMPERATURE`, `<AGENT>_TOP_P`, and `<AGENT>_GLOBAL_TOOLS` and `<AGENT>_MCP_SERVERS`, which
-    are JSON lists, or names with commas between them.
+    `<AGENT>_MODEL`, `<AGENT>_TEMPERATURE`, `<AGENT>_TOP_P`, `<AGENT>_REASONING_EFFORT`, and `<AGENT>_GLOBAL_TOOLS` and
+    `<AGENT>_MCP_SERVERS`, which are JSON lists, or names with commas between them.
 
     Raises:
-        ConfigError: one of them is no number, or no list of texts.
+        ConfigError: one of them is no number, no level, or no list of texts.
     """
     said = {
         "model": _override(agent.name, "MODEL", environ),
@@ -166,8 +167,18 @@ def overridden(agent: A, environ: Mapping[str, str]) -> A:
         "global_tools": _texts(agent.name, "GLOBAL_TOOLS", environ),
         "mcp_servers": _texts(agent.name, "MCP_SERVERS", environ),
     }
-    changes = {key: value for key, value in said.items() if value is not None}
+    changes = {key: value for key, value in said.items() if value is not None} | _thinking(agent.name, environ)
     return msgspec.structs.replace(agent, **changes) if changes else agent
+
+
+def _thinking(agent: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    text = _override(agent, "REASONING_EFFORT", environ)
+    if text is None:
+        return {}
+    if text not in get_args(ReasoningEffort):
+        variable, levels = _variable(agent, "REASONING_EFFORT"), ", ".join(get_args(ReasoningEffort))
+        raise ConfigError(f"{variable} in the environment must be one of {levels}, not '{text}'")
+    return {"reasoning_effort": text, "thinking_budget": None}  # which are not mixed
 
 
 def _texts(agent: str, what: str, environ: Mapping[str, str]) -> tuple[str, ...] | None:

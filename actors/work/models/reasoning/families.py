@@ -129,11 +129,10 @@ _SERIES: tuple[tuple[str, Unasked], ...] = (
 
 @lru_cache(maxsize=256)
 def openai_samples(name: str, effort: str | None) -> bool:
-    """Whether one of OpenAI's own models takes `temperature` and `top_p`: not while it thinks."""
-    unasked = next((unasked for start, unasked in _SERIES if name.startswith(start)), "never")
-    if unasked == "never" or effort == "none":
-        return True
-    return effort is None and unasked == "answers"
+    """Whether one of OpenAI's own models takes `temperature` and `top_p`: not while it thinks. It may be an alias."""
+    if effort is not None:
+        return effort == "none"
+    return next((unasked for start, unasked in _SERIES if name.startswith(start)), "never") != "thinks"
 
 
 def openai_thinks(name: str) -> bool:

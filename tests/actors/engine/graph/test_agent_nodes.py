@@ -309,6 +309,18 @@ async def test_the_environment_overrides_model_and_sampling(stage: Stage, monkey
     assert stage.models.requests[3].json["model"] == "flag"
 
 
+async def test_the_environment_says_how_much_a_model_thinks(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.plain("model: fake:file\nthinking_budget: 30000", name="kid")
+    monkeypatch.setenv("KID_REASONING_EFFORT", "low")
+    await stage.run("go", target="kid")
+    assert stage.models.requests[0].json["reasoning_effort"] == "low"
+    monkeypatch.setenv("KID_REASONING_EFFORT", "much")
+    with pytest.raises(
+        callboard.CallboardError, match=r"KID_REASONING_EFFORT in the environment must be one of none"
+    ):
+        await stage.run("go", target="kid")
+
+
 async def test_an_override_that_is_no_number_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.agent("start: e\nnodes:\n  e: {type: end}")
     monkeypatch.setenv("G_TOP_P", "high")

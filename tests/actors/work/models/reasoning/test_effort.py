@@ -11,7 +11,7 @@ from callboard.actors.work.models.reasoning import effort
 from callboard.actors.work.models.reasoning.families import openai_samples, refusal, wants_responses
 from callboard.protocol.chat import ChatRequest, ReasoningEffort, UserTurn
 from callboard.protocol.errors import Unsupported
-from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
+from callboard.protocol.settings import ClientSettings, ModelSettings, Settings, read_settings
 
 HI = (UserTurn("hi"),)
 KEYS = {"OPENAI_API_KEY": "sk", "ANTHROPIC_API_KEY": "sk", "GEMINI_API_KEY": "sk"}
@@ -31,6 +31,15 @@ def test_the_most_particular_one_counts_and_levels_and_tokens_are_never_mixed() 
     assert asked("openai:gpt-5", settings) == ("low", None)
     assert asked("openai:gpt-5-mini", settings) == (None, 5000)
     assert asked("openai:gpt-5", Settings()) == (None, None)
+
+
+def test_the_environment_wins_over_the_file_and_wrong_levels_are_told() -> None:
+    environ = {"CALLBOARD_REASONING_EFFORT": "none", "CALLBOARD_THINKING_BUDGET": "5"}
+    found, problems = read_settings("reasoning_effort: high\n", "config.yaml", environ)
+    assert (found.reasoning_effort, found.thinking_budget, problems) == ("none", 5, [])
+    text = "reasoning_effort: much\nclients:\n- {type: openai, models: [{name: a, thinking_budget: -1}]}\n"
+    _, problems = read_settings(text, "config.yaml", {})
+    assert [(each.code, each.line) for each in problems] == [("unknown_value", 1), ("out_of_range", 3)]
 
 
 def test_what_the_settings_want_of_all_is_not_asked_of_one_that_can_not() -> None:
@@ -87,6 +96,8 @@ def test_levels_and_tokens_stand_for_each_other() -> None:
         ("gpt-6", None, False),
         ("o3", None, False),
         ("ft:gpt-4o:x", None, True),
+        ("my-deployment", None, True),
+        ("my-deployment", "low", False),
     ],
 )
 def test_openais_models_take_no_temperature_while_they_think(name: str, level: str | None, samples: bool) -> None:
