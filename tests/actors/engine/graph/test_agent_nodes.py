@@ -315,9 +315,7 @@ async def test_the_environment_says_how_much_a_model_thinks(stage: Stage, monkey
     await stage.run("go", target="kid")
     assert stage.models.requests[0].json["reasoning_effort"] == "low"
     monkeypatch.setenv("KID_REASONING_EFFORT", "much")
-    with pytest.raises(
-        callboard.CallboardError, match=r"KID_REASONING_EFFORT in the environment must be one of none"
-    ):
+    with pytest.raises(callboard.CallboardError, match=r"KID_REASONING_EFFORT in the environment must be one of none"):
         await stage.run("go", target="kid")
 
 
