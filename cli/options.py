@@ -73,7 +73,7 @@ output_and_config = several(text_or_json, config_dir)
 
 
 def complete_model(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Models of the clients that can be used, as far as they are known."""
+    """Models of the clients that can be used, as far as they are known; after a comma, the next of a list."""
     from ..actors.io.settings import load_settings
     from ..protocol.errors import ConfigError
     from .model_clients import model_names
@@ -82,7 +82,8 @@ def complete_model(ctx: click.Context, _parameter: click.Parameter, incomplete: 
         settings, _ = load_settings(configured(ctx.params.get("config_dir"), os.environ)[0])
     except ConfigError:
         return []  # the command itself says so
-    return sorted(name for name in model_names(settings) if name.startswith(incomplete))
+    before, comma, begun = incomplete.rpartition(",")
+    return sorted(f"{before}{comma}{name}" for name in model_names(settings) if name.startswith(begun))
 
 
 model = click.option(
@@ -90,7 +91,7 @@ model = click.option(
     "--model",
     metavar="MODEL",
     shell_complete=complete_model,
-    help="Model id (client:model) for everything that names none.",
+    help="Model id (client:model) for everything that names none; of several with commas the first that answers.",
 )
 variables = click.option(
     "--var", "variables", metavar="NAME=VALUE", multiple=True, help="Sets a variable of the agent; repeatable."

@@ -230,6 +230,8 @@ def test_names_of_models_are_completed(tmp_path: Path, monkeypatch: pytest.Monke
     found = [item.value for item in parameter.shell_complete(context, "openai:")]
     assert found == ["openai:gpt-4o-mini", "openai:gpt-of-tomorrow"]
     assert "groq:llama-3.3-70b-versatile" in [item.value for item in parameter.shell_complete(context, "groq:ll")]
+    second = [item.value for item in parameter.shell_complete(context, "groq:x,openai:gpt-of")]
+    assert second == ["groq:x,openai:gpt-of-tomorrow"]
     (tmp_path / "config.yaml").write_text("clients: 3\n")
     assert parameter.shell_complete(context, "openai:") == []
 
