@@ -25,7 +25,6 @@ import trio
 
 from .connections import BROKEN, Connection, Connections, Route, proxy_headers, seconds
 from .http1 import ResponseReader, request_head
-from .wires import peer
 
 KEEP_ALIVE = 30.0
 """Seconds an idle connection is kept: longer than an agent's step, shorter than most servers' patience."""
@@ -184,11 +183,6 @@ class Exchange(httpx.AsyncByteStream):
             scope.deadline = trio.current_time() + self._read_timeout
         if broken is not None:
             reader.reusable = False
-
-    @property
-    def peer(self) -> str:
-        """The address that its connection leads to: the server's, or that of a proxy."""
-        return peer(self._wire)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self

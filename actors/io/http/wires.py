@@ -116,7 +116,7 @@ async def connect(host: str, port: int) -> PlainWire:
     return PlainWire(_prompt(sock))
 
 
-def peer(wire: Wire) -> str:
+def peer(wire: PlainWire) -> str:
     """The address at the other end."""
     return str(wire.socket.getpeername()[0])
 

@@ -10,8 +10,47 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .....protocol.errors import ConfigError
-from ....io.http.guarded import CantFetch, GuardedTransport
+from ....io.http.connections import Connections, Route
+from ....io.http.guarded import CantFetch, GuardedTransport, is_private
+from ....io.http.transport import KEEP_ALIVE, MAX_IDLE, TrioTransport
+from ....io.http.wires import PlainWire, Wire, peer
 from ....io.oauth.http import Answer, AuthHttp
+
+
+class ProbeTransport(TrioTransport):
+    """Goes anywhere, and remembers where that was.
+
+    Args:
+        environ: for proxies and certificates.
+
+    Attributes:
+        private: whether the last connection leads to a private address, and not to a proxy that goes on.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__(environ=environ)
+        self.connections = self._seen = _Seen(environ)
+
+    @property
+    def private(self) -> bool:
+        return bool(self._seen.peer) and is_private(self._seen.peer)
+
+
+class _Seen(Connections):
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__(environ, "", None, keep_alive=KEEP_ALIVE, max_idle=MAX_IDLE)
+        self.peer = ""
+
+    async def _wire(self, route: Route) -> Wire:
+        wire = await super()._wire(route)
+        if route.proxy:
+            self.peer = ""
+        return wire
+
+    async def _connected(self, host: str, port: int) -> PlainWire:
+        wire = await super()._connected(host, port)
+        self.peer = peer(wire)
+        return wire
 
 
 class GuardedAuthHttp(AuthHttp):

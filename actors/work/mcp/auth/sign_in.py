@@ -26,15 +26,13 @@ from .....protocol.mcp.config import OAuth, Server
 from .....protocol.mcp.model import HANDSHAKE
 from .....protocol.version import VERSION
 from ....io.http.challenges import challenge_of
-from ....io.http.guarded import is_private
-from ....io.http.transport import Exchange, TrioTransport
 from ....io.oauth.authorization import Authorization, authorization
 from ....io.oauth.endpoint import TokenEndpoint
 from ....io.oauth.loopback import Redirect, listening
 from ....io.oauth.server import LOOPBACK, AuthServer
 from ....io.oauth.token import Token
 from .discovery import Found, discover
-from .http import GuardedAuthHttp
+from .http import GuardedAuthHttp, ProbeTransport
 from .metadata import OFFLINE, Unusable, safe_address, scopes_for, union, words
 from .registration import Client, known_client, registered
 from .store import Login, Store
@@ -146,18 +144,19 @@ async def probe(server: Server, environ: Mapping[str, str]) -> Wanted:
     Raises:
         McpLost: it can't be reached.
     """
-    transport = TrioTransport(environ=environ)
+    transport = ProbeTransport(environ)
     url = httpx.URL(server.url)
     introduction = {
         "protocolVersion": HANDSHAKE[0],
         "capabilities": {},
         "clientInfo": {"name": "callboard", "version": VERSION},
     }
-    body = encode_request(1, "initialize", introduction)
+    streams = server.type == "sse"  # its address is that of a stream, and takes no messages
+    body = b"" if streams else encode_request(1, "initialize", introduction)
     headers = {
         "host": url.netloc.decode("ascii"),
         "user-agent": "callboard",
-        "accept": "application/json, text/event-stream",
+        "accept": "text/event-stream" if streams else "application/json, text/event-stream",
         "content-type": "application/json",
         **server.headers,
         "content-length": str(len(body)),
@@ -165,12 +164,9 @@ async def probe(server: Server, environ: Mapping[str, str]) -> Wanted:
     timeouts = dict.fromkeys(("connect", "read", "write"), PROBE_WITHIN)
     try:
         head = list(httpx.Headers(headers).raw)
-        response = await transport.send("POST", url, head, body, timeouts, once=True)
-        exchange = response.stream
-        assert isinstance(exchange, Exchange)
-        direct = not transport.connections.route(url).proxy
+        response = await transport.send("GET" if streams else "POST", url, head, body, timeouts, once=True)
         said = response.headers.get("www-authenticate", "")
-        return msgspec.structs.replace(read_challenge(said), private=direct and is_private(exchange.peer))
+        return msgspec.structs.replace(read_challenge(said), private=transport.private)
     except httpx.HTTPError as error:
         raise McpLost(f"MCP server '{server.name}': {str(error) or type(error).__name__}") from error
     finally:

@@ -11,9 +11,11 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import trio
 from auth_server import CLIENT, SECRET
+from fake_mcp_http import Talk
+from fake_models import Request
 from mcp_protected import OAUTH, RESOURCE, Town, protected_town
 
-from callboard.actors.work.mcp.auth.sign_in import sign_in, sign_out
+from callboard.actors.work.mcp.auth.sign_in import probe, sign_in, sign_out
 from callboard.protocol.errors import ConfigError, McpLost, NobodyToAsk, OAuthRefused, UsageError
 from callboard.protocol.mcp.config import OAuth
 
@@ -55,6 +57,37 @@ async def test_the_challenge_says_which_scopes_are_needed(town: Town, tmp_path: 
     town.scope = "read files:read"
     await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
     assert asked(town)["scope"] == "read files:read"
+
+
+@pytest.mark.parametrize(("kind", "method"), [("http", "POST"), ("sse", "GET")])
+async def test_a_server_is_asked_what_it_wants_in_its_own_way(
+    town: Town, tmp_path: Path, kind: str, method: str
+) -> None:
+    town.scope = "from-the-challenge"
+    await sign_in(town.entry(type=kind), town.store(tmp_path), {}, town.person)
+    assert town.server.requests[0].method == method
+    assert asked(town)["scope"] == "from-the-challenge"
+
+
+async def test_a_server_that_hangs_up_after_its_challenge(town: Town, tmp_path: Path) -> None:
+    async def hangs_up(request: Request, talk: Talk) -> None:
+        if request.path in town.metadata:
+            await town(request, talk)
+            return
+        await talk.whole(b"", 401, connection="close")
+        talk.done = False
+
+    town.server.answer = hangs_up
+    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+    login = town.store(tmp_path).read()
+    assert login is not None
+    assert login.private
+
+
+async def test_through_a_proxy_it_is_not_known_where_a_server_is(town: Town) -> None:
+    assert (await probe(town.entry(), {})).private
+    through = {"http_proxy": town.origin}
+    assert not (await probe(town.entry(url="http://mcp.example/mcp"), through)).private
 
 
 async def test_the_entry_wins(town: Town, tmp_path: Path) -> None:
