@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from .chat import ReasoningEffort, ThinkingBudget
-from .graph.model import NO_JOBS, NO_SKILLS, AtLeastOne, Count, Id, McpTools, Seconds, Variable
+from .graph.model import NO_JOBS, NO_SKILLS, OWN_LIMITS, AtLeastOne, Count, Id, McpTools, OwnLimits, Seconds, Variable
 from .model_names import Models
 from .no_effect import no_effect
 from .permissions import Permissions
@@ -52,6 +52,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Permissions,
         Meta(description="Tool to allow, ask or deny; stricter than what the user allows. Denied below it as well."),
     ] = {}
+    limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
     max_turns: Annotated[AtLeastOne, Meta(description="Model replies after which the agent is ended.")] = 200
     tool_timeout: Annotated[Seconds | None, Meta(description="Seconds of one tool call.")] = None
     mcp_servers: Annotated[Texts, Meta(description="MCP servers of mcp.json.")] = ()

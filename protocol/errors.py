@@ -189,13 +189,32 @@ class WorkCancelled(NodeFailed):
 
 
 class TurnsReached(LimitReached):
-    """`--max-turns` or `max_iterations` model turns were used up."""
+    """`--max-turns` or `max_iterations` model turns were used up.
+
+    Attributes:
+        account: path of the account that is at its end (`Account.path`); "" if it is none.
+    """
 
     code = "max_turns"
+    account: str = ""
 
 
 class BudgetReached(LimitReached):
-    """`--max-tokens` or `--max-cost` was used up."""
+    """`--max-tokens` or `--max-cost` was used up, or what a key may spend in a day.
+
+    Attributes:
+        account: path of the account that is at its end (`Account.path`).
+    """
+
+    code = "budget"
+    account: str = ""
+
+
+class ShareReached(LimitReached):
+    """The `limits` of an agent or a node were reached: it has failed, and the run may go on without it.
+
+    Its code is that of the error that ended it.
+    """
 
     code = "budget"
 

@@ -25,7 +25,7 @@ from ...protocol.requests import RunRequest
 from ..io.directories import state_dir
 from ..work.agent.history import History
 from ..work.context import RunContext
-from ..work.meter import Meter
+from ..work.spending.meter import Meter
 from ..work.tools.kept_results import KeptResults
 from ..work.tools.permissions import Permissions
 from ..work.tools.registry import ToolOptions
@@ -80,7 +80,7 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     model, why = _default_model(root, prepared, context)
     for name in prepared.models | ({model} if model is not None else set()):
         root.gateway.check(name)
-        if context.meter.needs_prices:
+        if context.account is not None and context.account.needs_prices:
             root.gateway.check_price(name)
     input = _input(request, root)
     saved = None if request.save is None else Saved(Path(request.save) / id)

@@ -5,6 +5,7 @@ The same for the agent that the user named and for those that other agents call 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,8 +16,8 @@ import trio
 
 from ...protocol.agent import Agent
 from ...protocol.chat import Part
-from ...protocol.errors import CallboardError, InvalidFile, RunFailed, Unsupported
-from ...protocol.graph.model import AgentNode, AnyNode, Graph, LlmNode, RagNode
+from ...protocol.errors import CallboardError, InvalidFile, RunFailed, TimedOut, Unsupported
+from ...protocol.graph.model import AgentNode, AnyNode, Graph, LlmNode, OwnLimits, RagNode
 from ...protocol.problems import Problem
 from ..engine.conversation.agent import Cast, run_agent
 from ..engine.graph.compat import MODES
@@ -29,6 +30,7 @@ from ..work.agent.family import renamed
 from ..work.agent.history import History
 from ..work.agent.user import user_tools
 from ..work.record import Record
+from ..work.spending.accounts import as_failure
 from ..work.tools.registry import tools_of_agent
 from ..work.tools.tool import Tool
 from ..work.variables import Values, overridden, resolve_variables
@@ -95,6 +97,7 @@ class Prepared:
         self.model = ""
         self.tool_names: set[str] = set()
         self.recipes: dict[str, Recipe] = {}
+        self._limits: OwnLimits | None = None
         self.absent: tuple[Problem, ...] = ()
         self._cast: Cast | None = None
         self._plan: Plan | None = None
@@ -106,6 +109,7 @@ class Prepared:
             self._flow = compile_workflow(agent.workflow, agent.path, context.environ)
             return
         file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
+        self._limits = file.limits
         resolved = resolve_variables(agent.name, file.variables, variables, os.environ, source=file.source)
         if isinstance(agent, GraphAgent):
             self._prepare_graph(agent, resolved.real, compat, context)
@@ -209,6 +213,30 @@ class Prepared:
         result = result if result is not None else self.new_result()
         record = record if record is not None else Record()
         history = history or History()
+        if self._limits is None:
+            return await self._play(me, input, context, depth, result, record, seat, escalation_timeout, history)
+        own = context.limited(f"agent '{self.name}'", self._limits)
+        seconds = math.inf if self._limits.timeout is None else self._limits.timeout
+        with trio.move_on_after(seconds) as clock:
+            await self._play(me, input, own, depth, result, record, seat, escalation_timeout, history)
+        if clock.cancelled_caught:
+            result.error = TimedOut(f"agent '{self.name}' did not end within {seconds:g} s (`limits: timeout`)")
+        elif result.error is not None:
+            result.error = as_failure(result.error, own.account, context.account)
+        return result
+
+    async def _play(
+        self,
+        me: Actor,
+        input: Input,
+        context: RunContext,
+        depth: int,
+        result: GraphResult,
+        record: Record,
+        seat: Seat | None,
+        escalation_timeout: float | None,
+        history: History,
+    ) -> GraphResult:
         try:
             prompt, at_hand = await self._consult(me, input, context)
             ref: Ref[Any]

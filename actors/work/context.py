@@ -19,13 +19,15 @@ import msgspec
 from ...protocol.chat import ChatReply, ChatRequest, Delta, TokenUsage
 from ...protocol.errors import KnowledgeError
 from ...protocol.events import UsageUpdate
+from ...protocol.graph.model import OwnLimits
 from ...protocol.mcp.config import Server
 from ...protocol.permissions import Permissions as Rules
 from ...protocol.requests import Limits
 from ...protocol.settings import Settings
 from ...supervisors import Actor, Retry
-from .meter import Meter
 from .record import Record
+from .spending.accounts import Account
+from .spending.meter import Meter
 from .tools.permissions import Permissions
 from .tools.tool import Tool
 
@@ -80,6 +82,7 @@ class RunContext:
     Args:
         limits: what the run may use.
         allow_unpriced: a limit in money does not keep it from models whose price is not known.
+        payer: the account that the run is charged to beside its own.
         streams: pieces of replies become events, if the run has a listener.
         may_wait: requests wait where their provider wants them to; see `Gateway.chat`.
         make_knowledge: makes what the run looks things up in; None in a run that has nothing.
@@ -88,6 +91,7 @@ class RunContext:
     Attributes:
         gateway: the way to models.
         meter: what the run has used.
+        account: what those who work here are charged to; None where nothing is limited.
         kept: what `results` has made, if anything.
         config_dir: where agents, tools and settings live.
         environ: the environment that scripts inherit.
@@ -108,7 +112,8 @@ class RunContext:
 
     gateway: Gateway
     limits: InitVar[Limits]
-    allow_unpriced: InitVar[bool] = False
+    allow_unpriced: bool = False
+    payer: InitVar[Account | None] = None
     config_dir: Path
     environ: Mapping[str, str]
     run_agent: AgentRunner
@@ -129,8 +134,9 @@ class RunContext:
     servers: tuple[Server, ...] = ()
     make_results: Callable[[], KeptResults] | None = None
 
-    def __post_init__(self, limits: Limits, allow_unpriced: bool) -> None:
-        self.meter = Meter(limits, allow_unpriced=allow_unpriced)
+    def __post_init__(self, limits: Limits, payer: Account | None) -> None:
+        self.meter = Meter(limits, allow_unpriced=self.allow_unpriced, payer=payer)
+        self.account = self.meter.account
         self._known: list[RunKnowledge] = []
         self.kept: list[KeptResults] = []
 
@@ -147,6 +153,14 @@ class RunContext:
             lower.max_depth = MAX_DEPTH if max_depth is None else max_depth
         elif max_depth is not None:
             lower.max_depth = min(self.max_depth, max_depth)
+        return lower
+
+    def limited(self, name: str, limits: OwnLimits | None) -> RunContext:
+        """The run as those see it who work on something with limits of its own; `name` is how people call it."""
+        if limits is None:
+            return self
+        lower = copy.copy(self)
+        lower.account = Account.of(name, limits, self.account, allow_unpriced=self.allow_unpriced)
         return lower
 
     def too_deep(self, depth: int) -> str | None:
@@ -202,22 +216,16 @@ class RunContext:
 
         if me.root.pauses is not None:
             await me.root.pauses.passed(me)
-        self.meter.admit()
-        if self.meter.needs_prices:
-            self.gateway.check_price(request.model)
-        self.meter.under_way += 1
-        try:
-            return await self.gateway.chat(
-                me,
-                request,
-                on_delta=(hears or _ignore) if self.streams and me.stream.heard else None,
-                on_usage=count,
-                attempts=attempts,
-                need_text=need_text,
-                may_wait=self.may_wait,
-            )
-        finally:
-            self.meter.under_way -= 1
+        return await self.gateway.chat(
+            me,
+            request,
+            on_delta=(hears or _ignore) if self.streams and me.stream.heard else None,
+            on_usage=count,
+            attempts=attempts,
+            need_text=need_text,
+            may_wait=self.may_wait,
+            account=self.account,
+        )
 
 
 def _ignore(_: Any) -> None:

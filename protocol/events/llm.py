@@ -64,7 +64,8 @@ class LlmWaiting(EventData, frozen=True, kw_only=True):
     """A request waits for its turn, `wait` seconds at least; 0: until another one is over.
 
     Attributes:
-        reason: `refused`: the provider said that there are too many; `rate`, `concurrency`: more would be.
+        reason: `refused`: the provider said that there are too many; `rate`, `concurrency`: more would be;
+            `budget`: what is left of a limit is reserved for requests under way.
         error: how the provider has refused this very request, if it has.
     """
 

@@ -26,6 +26,7 @@ from ..source import Source
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+Usd: TypeAlias = Annotated[float, Meta(gt=0)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
 
@@ -72,6 +73,20 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     name: Id
     description: str = ""
     default: str | None = None
+
+
+class OwnLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """*Ours.* What may be used at most by an agent, a graph or a node, and by all that works below it."""
+
+    max_cost: Annotated[Usd | None, Meta(description="USD; only models whose price is known are asked.")] = None
+    max_tokens: Annotated[AtLeastOne | None, Meta(description="Tokens of input and output.")] = None
+    max_turns: Annotated[AtLeastOne | None, Meta(description="Replies of models.")] = None
+    timeout: Annotated[Seconds | None, Meta(description="Seconds, from its beginning.")] = None
+
+
+OWN_LIMITS = Meta(
+    description="What it may use at most, with all that works below it: max_cost, max_tokens, max_turns, timeout."
+)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -153,6 +168,7 @@ class LlmNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     enabled_skills: Annotated[tuple[str, ...] | None, NO_SKILLS] = None
     max_attempts: Annotated[AtLeastOne, Meta(description="Tries on transient errors.")] = 1
     max_iterations: Annotated[AtLeastOne, Meta(description="Turns of the tool loop.")] = 10
+    limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
     timeout: Seconds | None = None
     fallback: Annotated[str | None, Meta(description="Where to go when all tries fail.")] = None
     output_schema: Annotated[
@@ -170,6 +186,7 @@ class AgentNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     inputs: Annotated[dict[str, str], Meta(description="The child's variables (templates).")] = {}
     teammates: Annotated[bool, no_effect("parallel siblings can't send each other messages yet")] = False
     max_attempts: AtLeastOne = 1
+    limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
     fallback: Annotated[str | None, Meta(description="Where to go when all tries fail.")] = None
 
 
@@ -228,6 +245,7 @@ class MapNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     max_concurrency: Annotated[int | str | None, Meta(description="Items at once: a number, or a template of one.")] = (
         None
     )
+    limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
 
 
 class EndNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="end"):
@@ -267,6 +285,7 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Permissions,
         Meta(description="Tool to allow, ask or deny; stricter than what the user allows. Denied below it as well."),
     ] = {}
+    limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
     mcp_servers: Annotated[tuple[str, ...], Meta(description="The servers that llm nodes may list.")] = ()
     mcp_tools: McpTools = {}
     conversation_starters: tuple[str, ...] = ()

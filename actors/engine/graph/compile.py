@@ -15,6 +15,7 @@ from ....protocol.graph.model import (
     InputNode,
     LlmNode,
     MapNode,
+    OwnLimits,
     RagNode,
     ScriptNode,
 )
@@ -92,7 +93,8 @@ def _step(id: str, node: AnyNode, compat: Compat) -> Step:
         next=node.next,
         fallback=fallback,
         updates=node.state_updates,
-        timeout=None if isinstance(node, ApprovalNode | InputNode) else getattr(node, "timeout", None),
+        timeout=_timeout(node),
+        limits=getattr(node, "limits", None),
         join_all=node.join == "all",
         on_error=node.on_error,
         tolerant=compat.failure_goes_to_next and isinstance(node, LlmNode | ScriptNode),
@@ -101,6 +103,15 @@ def _step(id: str, node: AnyNode, compat: Compat) -> Step:
         output=node.output if isinstance(node, EndNode) else "",
         roads=frozenset(edge.target for edge in edges_of(node) if edge.via != "branch"),
     )
+
+
+def _timeout(node: AnyNode) -> float | None:
+    """Seconds for one execution; those of a question are its own business."""
+    own: float | None = None if isinstance(node, ApprovalNode | InputNode) else getattr(node, "timeout", None)
+    limits: OwnLimits | None = getattr(node, "limits", None)
+    if limits is None or limits.timeout is None:
+        return own
+    return limits.timeout if own is None else min(own, limits.timeout)
 
 
 _FAILS_AS: dict[type[AnyNode], str] = {

@@ -18,7 +18,7 @@ import msgspec
 
 from ....protocol.chat import ReasoningEffort
 from ....protocol.errors import CallboardError
-from ....protocol.graph.model import AnyNode, Raw, Settings
+from ....protocol.graph.model import AnyNode, OwnLimits, Raw, Settings
 from ....protocol.permissions import Permissions
 from ...work.record import Record
 from ...work.tools.tool import Tool
@@ -49,6 +49,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         fallback: where it goes when it fails.
         updates: its state updates, None if it has none.
         timeout: seconds for one execution, all tries included.
+        limits: what all its executions may use together.
         tolerant: a failure without `fallback` may go to `next` (llm and script nodes, by `compat`).
         updates_on_failure: whether state updates run with the error text as output when it fails to its fallback.
         fails_as: what its error text calls it (`LLM node`).
@@ -63,6 +64,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     fallback: str | None = None
     updates: Mapping[str, str | Raw] | None = None
     timeout: float | None = None
+    limits: OwnLimits | None = None
     join_all: bool = False
     on_error: str | None = None
     tolerant: bool = False
@@ -125,6 +127,7 @@ class Job(msgspec.Struct):
         record: where the models' texts of the whole graph are written down.
         item: its index, if it runs for an item of a map.
         servers: what the graph has of MCP servers; None if it uses none.
+        accounts: the run as the nodes of the graph see it that have limits, by their ids.
         failures: where failures go that this execution, or what it plays, goes on over without the author's word.
     """
 
@@ -137,6 +140,7 @@ class Job(msgspec.Struct):
     item: int | None
     servers: Talk | None
     failures: list[CallboardError]
+    accounts: dict[str, RunContext]
 
     def strict(self, text: str) -> str:
         """Render a template that must find every key it names, else the graph is wrong (`GraphMistake`)."""

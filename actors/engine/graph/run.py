@@ -27,6 +27,7 @@ from ....protocol.kernel.errors import EndOfMail
 from ....protocol.messages import GraphBegun, NodeLeft
 from ...io.imports import imported
 from ...work.record import Record
+from ...work.spending.accounts import as_failure
 from ..driver import Driver, Performer
 from . import leave
 from .decider import GraphDecider, GraphResult, state_size
@@ -73,7 +74,7 @@ async def run_graph(
     with _servers(me, plan, context) as servers:
         if me.stream.heard:
             me.emit(GraphStarted(graph=plan.name, start=plan.start, depth=depth))
-        performers: dict[type[Work], Performer] = {RunNode: Nodes(plan, context, depth, record, servers).run}
+        performers: dict[type[Work], Performer] = {RunNode: Nodes(plan, context, depth, record, servers, {}).run}
         limit = plan.settings.max_concurrency
         logs = plan.settings.log_state_snapshots and log.isEnabledFor(logging.DEBUG)
         tapes = (_StepLog(decider),) if logs else ()
@@ -123,14 +124,25 @@ class Nodes(msgspec.Struct, frozen=True):
     depth: int
     record: Record
     servers: Talk | None
+    accounts: dict[str, RunContext]
 
     async def run(self, me: Actor, work: RunNode) -> NodeLeft:
         """Body of a node's actor."""
         plan = self.plan
         step = plan.steps[work.node]
         unaccepted: list[CallboardError] = []
+        context = self.context if step.limits is None else self._limited(step)
         job = Job(
-            plan, step.node, work.state, self.context, self.depth, self.record, work.item, self.servers, unaccepted
+            plan,
+            step.node,
+            work.state,
+            context,
+            self.depth,
+            self.record,
+            work.item,
+            self.servers,
+            unaccepted,
+            self.accounts,
         )
         in_map = work.item is not None
         heard = me.stream.heard
@@ -142,7 +154,8 @@ class Nodes(msgspec.Struct, frozen=True):
             assert step.work is not None
             result = await (step.work(me, job) if step.timeout is None else _in_time(me, step, job))
             left = leave.succeeded(plan, step, work.state, result, in_map=in_map)
-        except CallboardError as error:
+        except CallboardError as failed:
+            error = as_failure(failed, context.account, self.context.account)
             left = leave.failed(plan, step, work.state, error, in_map=in_map)
         except Exception as error:  # a bug in a node's code must cost that node, with its traceback in the log
             log.exception("node '%s' crashed", step.id)
@@ -152,6 +165,12 @@ class Nodes(msgspec.Struct, frozen=True):
             for event in leave.told(step, left, seconds, work.item):
                 me.emit(event)
         return leave.as_message(work.key, step, left, seconds, _unaccepted(step, left, unaccepted))
+
+    def _limited(self, step: Step) -> RunContext:
+        """The run as a node with limits sees it: they hold for all its executions in this graph."""
+        if step.id not in self.accounts:
+            self.accounts[step.id] = self.context.limited(f"node '{step.id}'", step.limits)
+        return self.accounts[step.id]
 
 
 def _unaccepted(step: Step, left: leave.Left, below: list[CallboardError]) -> tuple[Failure, ...]:

@@ -25,7 +25,7 @@ from .split.split import OVERLAP
 
 if TYPE_CHECKING:
     from ....supervisors.actor import Actor
-    from ..meter import Meter
+    from ..spending.meter import Meter
     from .base.model import Meta
 
 

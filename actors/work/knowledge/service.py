@@ -31,6 +31,7 @@ from ....protocol.settings import Settings as UserSettings
 from ....supervisors.lease import PoolStatistics
 from ....supervisors.pool import Pool
 from ...io.directories import cache_dir
+from ..spending.accounts import Amount
 from .base import build as building
 from .base.base import TOP_K, Base, Changes, changes
 from .base.layout import Layout, told
@@ -49,10 +50,10 @@ from .split.split import split
 if TYPE_CHECKING:
     from ....supervisors.actor import Actor
     from ....supervisors.root import Root
-    from ..meter import Meter
     from ..models.call import Emitter
     from ..models.limiter import Gates
     from ..models.prices.price import Price
+    from ..spending.meter import Meter
     from .base.model import Floats
 
 IDLE = 300.0
@@ -365,18 +366,20 @@ class Knowledge:
 
     def _asked(self, me: Emitter, model: str, price: Price) -> None:
         meter, _ = self._run(me)
-        if meter is not None and meter.needs_prices and price.tariff is None:
+        account = None if meter is None else meter.account
+        if account is None:
+            return
+        account.check()
+        if account.needs_prices and price.tariff is None:
             raise Unpriced.of(model, self.settings.file)
 
     def _used(self, me: Emitter, model: str, tokens: TokenUsage, cost: float | None) -> UsageUpdate | None:
         meter, _ = self._run(me)
         if meter is None:
             return None
-        try:
-            meter.check_budget()  # what passes a limit is still used; what comes after it is not
-        finally:
-            update = meter.count(model, tokens, cost)
-        return update
+        if meter.account is not None:
+            meter.account.add(Amount(tokens.input_tokens + tokens.output_tokens, cost or 0.0))
+        return meter.count(model, tokens, cost)
 
     # --- how it is built -----------------------------------------------------------------------------------------
 

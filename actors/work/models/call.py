@@ -22,10 +22,14 @@ from ....protocol.chat import (
     TextDelta,
     TextPart,
     TokenUsage,
+    ToolCallDelta,
     parts_of,
 )
-from ....protocol.errors import CallboardError, UpstreamError
+from ....protocol.errors import CallboardError, ModelError, Unpriced, UpstreamError
+from ..spending.accounts import NOTHING, Account, Amount, Hold
+from ..spending.reserve import reserve
 from .allowance import Remaining, remaining_in
+from .bounds import bound
 from .codec import is_text
 from .limiter import Waiting
 from .target import Target
@@ -82,6 +86,8 @@ class Call:
         answered: whether the model has given a whole reply, and be it empty.
         patience: seconds that it may wait for its turn.
         remaining: what the headers of a reply have said of the provider's limits.
+        account: what it is charged to; None where nothing is limited.
+        hold: what is reserved there for the try under way.
     """
 
     me: Emitter
@@ -94,6 +100,7 @@ class Call:
     need_text: bool
     may_stream: bool
     may_wait: bool
+    account: Account | None = None
 
     def __post_init__(self) -> None:
         self.asks(self.target, self.request)
@@ -111,6 +118,9 @@ class Call:
         self.remaining: Remaining | None = None
         wanted = self.on_delta is not None and self.may_stream if request.stream is None else request.stream
         self.stream = wanted and not target.model.no_stream and (target.codec.streams_tools or not request.tools)
+        self.hold: Hold | None = None
+        self._out = False
+        self._said = 0
 
     def emit(self, data: events.EventData) -> None:
         self.me.emit(data, id=self.id)
@@ -152,7 +162,8 @@ class Call:
 
     def _begins(self, attempt: int) -> None:
         self._began = trio.current_time()
-        self._asked = True
+        self._asked = self._out = True
+        self._said = 0
         request = self.request
         self.emit(
             events.LlmRequest(
@@ -165,6 +176,8 @@ class Call:
         )
 
     def hears(self, delta: Delta) -> None:
+        if self.hold is not None:
+            self._said += len(delta.arguments if isinstance(delta, ToolCallDelta) else getattr(delta, "text", ""))
         if self.stream:
             self.heard = True
             if isinstance(delta, TextDelta):
@@ -192,8 +205,38 @@ class Call:
         if self._asked:  # else nothing went out
             self.emit(events.LlmFailed(model=self.target.id, error=str(error), code=error.code))
 
+    async def reserve(self, account: Account, file: str) -> None:
+        """Wait until the account has room for another try.
+
+        Raises:
+            Unpriced: money is limited, and the price of the model is not known.
+            TurnsReached, BudgetReached: the account is at its end.
+        """
+        if account.needs_prices and self.target.price.tariff is None:
+            raise Unpriced.of(self.target.id, file)
+        self._out = False
+        most = bound(self.request, self.target) if account.measures else NOTHING
+        self.hold = await reserve(account, most, self._waits_for_account)
+
+    def _waits_for_account(self) -> None:
+        self.emit(events.LlmWaiting(model=self.target.id, wait=0.0, reason="budget"))
+
+    def cut_off(self, error: BaseException) -> None:
+        """A try has ended without a reply: what it has cost all the same is estimated, unless it was refused."""
+        assert self.hold is not None
+        refused = isinstance(error, ModelError) and (error.status is not None or not self._said)
+        if refused or not self._out:
+            self.hold.release()
+            return
+        request = msgspec.structs.replace(self.request, max_tokens=None)
+        usage = TokenUsage(input_tokens=about_tokens(request), output_tokens=-(-self._said // 4))
+        spent = Amount(usage.input_tokens + usage.output_tokens, self.target.cost(usage) or 0.0)
+        self.hold.settle(spent, turns=0, estimated=True)
+
     def ends(self, reply: ChatReply) -> None:
         self.answered = True
+        if self.hold is not None:
+            self.hold.settle(Amount(reply.usage.input_tokens + reply.usage.output_tokens, reply.cost or 0.0))
         self.emit(
             events.LlmResponse(
                 model=reply.model,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from types import TracebackType
@@ -46,6 +46,7 @@ from .target import Choice, Target, TokenBearer
 
 if TYPE_CHECKING:
     from ....supervisors.root import Root
+    from ..spending.accounts import Account
     from .fallback import Down
 
 _NOTHING = nullcontext()
@@ -147,6 +148,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         deadline: float = math.inf,
         need_text: bool = False,
         may_wait: bool = True,
+        account: Account | None = None,
     ) -> ChatReply:
         """Ask a model and wait for its whole reply.
 
@@ -164,12 +166,15 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             need_text: a reply without text and tool calls counts as an error that may pass.
             may_wait: a request that is one too many for the provider waits for its turn, however long that takes, and
                 is no failed try. Else it is an UpstreamError.
+            account: what every try is charged to; it goes out when there is room for it.
 
         Raises:
             ConfigError, CredentialsError: the model or its key is missing.
             ModelError: the provider refused the request, or its answer makes no sense.
             UpstreamError: the tries are spent, or there is no time left for the wait before the next.
             TimedOut: the deadline passed.
+            TurnsReached, BudgetReached: the account is at its end.
+            Unpriced: it is limited in money, and the price of the model is not known.
         """
         retry = Retry(most=attempts, backoff=BACKOFF) if isinstance(attempts, int) else attempts
         if retry.most < 1:
@@ -181,12 +186,12 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         ticket = self.gates.ticket()
         asked, id = request if several else target.complete(request, self._settings), f"llm-{ticket}"
         may_stream = self._settings.stream
-        call = Call(me, id, ticket, target, asked, on_delta, on_usage, need_text, may_stream, may_wait)
+        call = Call(me, id, ticket, target, asked, on_delta, on_usage, need_text, may_stream, may_wait, account)
         try:
             with _NOTHING if deadline == math.inf else trio.move_on_at(deadline):  # a scope costs a kilobyte
                 if several:
                     return await self._several(call, targets, retry, deadline)
-                tries, rand = partial(self._try, call), self._rng.random
+                tries, rand = partial(self._try_of(call), call), self._rng.random
                 return await retried(tries, retry, on_wait=call.will_retry, rand=rand, deadline=deadline)
             raise TimedOut(f"{call.target.id} did not answer in time")
         except CallboardError as error:
@@ -211,10 +216,25 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             self._down = Down(self._settings.fallback_cooldown)
 
         def ask(retry: Retry) -> Awaitable[ChatReply]:
-            tries, rand = partial(self._try, call), self._rng.random
+            tries, rand = partial(self._try_of(call), call), self._rng.random
             return retried(tries, retry, on_wait=call.will_retry, rand=rand, deadline=deadline)
 
         return await first_to_answer(call, targets, call.request, self._settings, self._down, ask, retry)
+
+    def _try_of(self, call: Call) -> Callable[[Call, int], Coroutine[Any, Any, ChatReply]]:
+        return self._try if call.account is None else self._try_on_account
+
+    async def _try_on_account(self, call: Call, attempt: int) -> ChatReply:
+        target = call.target
+        if self.gates.get(target.id) is None:
+            await self._open(target)  # which looks its price up
+        assert call.account is not None
+        await call.reserve(call.account, self._settings.file)
+        try:
+            return await self._try(call, attempt)
+        except BaseException as error:  # cancelled too: it is only looked at
+            call.cut_off(error)
+            raise
 
     async def _try(self, call: Call, attempt: int) -> ChatReply:
         target = call.target

@@ -21,7 +21,7 @@ from .tool import Json, Shown, Tool, shortened, text_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from ..meter import Meter
+    from ..spending.meter import Meter
 
 RESULT_LIMIT = 64_000
 """Characters of one result that the model gets, where its agent says no other number."""

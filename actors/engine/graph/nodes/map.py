@@ -24,7 +24,7 @@ async def run_map_node(me: Actor, job: Job) -> Result:
     items = _items(job, node)
     if not items:
         return Result(writes={node.collect_into: []})
-    nodes = Nodes(plan, job.context, job.depth, job.record, job.servers)
+    nodes = Nodes(plan, job.context, job.depth, job.record, job.servers, job.accounts)
     request = MapBegun(items=items, state=job.state)
     ended: MapEnded = await drive(
         me, lambda: MapDecider(plan, node), request, {RunNode: nodes.run}, at_once=_limit(job, node)

@@ -20,12 +20,12 @@ CONVERTIBLE = 30
 
 
 def with_clients(graph: Any) -> None:
-    """Have a graph's agents ask the client `fake` for a model of their own name."""
+    """Have a graph's agents ask the client `fake` for a model that says what they are to say, as hexadecimal JSON."""
     for node in graph.get("nodes") or ():
         if node["type"] == "agent" and node["config"]["provider"] == "stub":
             params = node["config"].pop("params", None) or {}
             reply = params.get("reply", params.get("seq", [None])[0])
-            node["config"].update(provider="fake", name=json.dumps([node["id"], reply]))
+            node["config"].update(provider="fake", name=json.dumps([node["id"], reply]).encode().hex())
 
 
 def written(case: dict[str, Any], home: Path, compat: str) -> Path | None:
@@ -54,7 +54,7 @@ def written(case: dict[str, Any], home: Path, compat: str) -> Path | None:
 
 def echo(request: Request) -> str:
     """What a recorded agent says: its reply, or all that it was sent."""
-    name, reply = json.loads(request.json["model"])
+    name, reply = json.loads(bytes.fromhex(request.json["model"]))
     sent = " ; ".join(f"{message['role']}:{message['content']}" for message in request.json["messages"])
     return str(reply) if reply is not None else f"{name}<{sent}>"
 

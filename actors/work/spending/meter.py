@@ -1,0 +1,62 @@
+"""What a run uses, and how much it may."""
+
+from __future__ import annotations
+
+from ....protocol.chat import TokenUsage
+from ....protocol.events import UsageUpdate
+from ....protocol.outcome import Usage
+from ....protocol.requests import Limits
+from .accounts import Account, by_flag
+
+
+class Meter:
+    """Counts what a run uses, per model and per node.
+
+    Args:
+        limits: what it may use.
+        payer: the account that it is a part of: that of the day of the key that it was started with.
+
+    Attributes:
+        account: the run's; None where nothing is limited.
+    """
+
+    def __init__(self, limits: Limits, *, allow_unpriced: bool = False, payer: Account | None = None) -> None:
+        self.limits = limits
+        self.account = Account.of("the run", limits, payer, key=by_flag, allow_unpriced=allow_unpriced)
+        self.turns = 0
+        self.tool_calls = 0
+        self.models: dict[str, Usage] = {}
+        self.nodes: dict[str, Usage] = {}
+
+    def add(self, model: str, tokens: TokenUsage, cost: float | None, node: str | None) -> UsageUpdate:
+        """Count one reply; returns the totals of its model."""
+        self.turns += 1
+        return self.count(model, tokens, cost, node)
+
+    def count(self, model: str, tokens: TokenUsage, cost: float | None, node: str | None = None) -> UsageUpdate:
+        """Count what a request has used that is no turn, as one for vectors; returns the totals of its model.
+
+        Args:
+            cost: None if the price is not known.
+        """
+        usage = self.models.setdefault(model, Usage())
+        of_node = Usage() if node is None else self.nodes.setdefault(node, Usage())
+        for total in (usage, of_node):
+            total.input_tokens += tokens.input_tokens
+            total.output_tokens += tokens.output_tokens
+            if cost is None:
+                total.priced = False
+            else:
+                total.cost += cost
+        return UsageUpdate(
+            model=model,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost=usage.cost,
+            node=node,
+            node_input_tokens=of_node.input_tokens,
+            node_output_tokens=of_node.output_tokens,
+            node_cost=of_node.cost,
+            priced=usage.priced,
+            node_priced=of_node.priced,
+        )

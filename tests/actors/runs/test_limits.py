@@ -1,0 +1,183 @@
+"""Limits of agents, graphs and nodes: who reaches one has failed, what called it goes on, and all of them hold."""
+
+from __future__ import annotations
+
+import json
+
+import trio
+import trio.testing
+from fake_models import FakeModels, Reply, Request
+from stage import Stage
+
+import callboard
+
+PRICED = '"api_key": "sk-test", "models": [{"name": "model", "input_price": 1000, "output_price": 2000}]'
+"""A reply of 10 tokens in and 5 out costs 0.02 USD."""
+
+TWO_LOOPS = """
+start: a
+nodes:
+  a: {type: llm, prompt: one, next: b}
+  b: {type: llm, prompt: two, next: e}
+  e: {type: end, output: "{{output}}"}
+"""
+
+
+async def test_an_agent_that_reaches_its_own_limit_has_failed_and_the_graph_takes_its_fallback(stage: Stage) -> None:
+    stage.agent("limits: {max_tokens: 15}" + TWO_LOOPS, name="kid")
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: agent, agent: kid, prompt: go, next: e, fallback: sorry}
+          sorry: {type: llm, prompt: sorry, next: e, state_updates: {said: "{{output}}"}}
+          e: {type: end, output: "{{said}}"}
+        """
+    )
+    outcome = await stage.run()
+    assert outcome.status == "done", outcome.error
+    assert outcome.output == "ok"
+    assert len(stage.models.requests) == 2
+    *_, failed = [data for data in stage.of("node.exited") if data.error]
+    assert "agent 'kid' has used 15 of its 15 tokens (`limits: max_tokens`)" in failed.error
+    assert failed.code == "budget"
+
+
+async def test_without_a_fallback_the_run_fails_with_4_and_names_the_agent(stage: Stage) -> None:
+    stage.agent("limits: {max_turns: 1}" + TWO_LOOPS)
+    outcome = await stage.run()
+    assert outcome.exit_code == 4
+    assert outcome.error is not None
+    assert outcome.error.code == "max_turns"
+    assert "agent 'g' has used its 1 model turn (`limits: max_turns`)" in outcome.error.message
+
+
+async def test_a_limit_of_the_run_is_no_failure_of_the_agent_below(stage: Stage) -> None:
+    stage.agent("limits: {max_tokens: 1000}" + TWO_LOOPS, name="kid")
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: agent, agent: kid, prompt: go, next: e, fallback: e}
+          e: {type: end}
+        """
+    )
+    outcome = await stage.run(limits=callboard.Limits(max_tokens=15))
+    assert outcome.exit_code == 4
+    assert outcome.error is not None
+    assert "the run has used 15 of its 15 tokens (--max-tokens)" in outcome.error.message
+
+
+async def test_the_model_that_has_called_an_agent_reads_that_its_limit_was_reached(stage: Stage) -> None:
+    stage.plain("instructions: lead\ncan_spawn_agents: true", name="lead")
+    stage.agent("limits: {max_tokens: 15}" + TWO_LOOPS, name="kid")
+    told: list[str] = []
+
+    def answer(request: Request) -> Reply | str:
+        messages = request.json["messages"]
+        if messages[0]["role"] != "system" or "lead" not in messages[0]["content"]:
+            return "half"
+        results = [message for message in messages if message["role"] == "tool"]
+        told[:] = [str(message["content"]) for message in results]
+        if not results:
+            return Reply(calls=[("agent__spawn", {"agent": "kid", "prompt": "go"})])
+        if len(results) == 1:
+            id = json.loads(results[0]["content"])["id"]
+            return Reply(calls=[("agent__collect", {"id": id})])
+        return "told"
+
+    stage.models.answer_with(answer)
+    outcome = await stage.run("go", target="lead")
+    assert outcome.status == "done", outcome.error
+    assert "agent 'kid' has used 15 of its 15 tokens" in told[1]
+    assert outcome.output.endswith("told")
+
+
+async def test_all_executions_of_a_node_share_its_limit(stage: Stage) -> None:
+    stage.agent(
+        """
+        initial_state: {items: [1, 2, 3, 4]}
+        start: m
+        nodes:
+          m: {type: map, over: "{{items}}", as: item, branch: one, collect_into: found,
+              on_error: collect, next: e}
+          one: {type: llm, prompt: p, limits: {max_turns: 2}}
+          e: {type: end, output: "{{found}}"}
+        """
+    )
+    outcome = await stage.run()
+    assert outcome.status == "done", outcome.error
+    assert len(stage.models.requests) == 2
+    assert outcome.output.count("node 'one' has used its 2 model turns (`limits: max_turns`)") == 2
+
+
+async def test_an_agents_time_is_limited(stage: Stage, mock_clock: trio.testing.MockClock) -> None:
+    stage.models.script(Reply("never", hold=trio.Event()))
+    stage.agent("limits: {timeout: 5}" + TWO_LOOPS, name="kid")
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: agent, agent: kid, prompt: go, next: e, fallback: e}
+          e: {type: end, output: "{{output}}"}
+        """
+    )
+    async with trio.open_nursery() as nursery:
+        outcomes: list[callboard.Outcome] = []
+
+        async def run() -> None:
+            outcomes.append(await stage.run())
+
+        nursery.start_soon(run)
+        await stage.models.arrived(1)
+        mock_clock.jump(6)
+    assert outcomes[0].status == "done"
+    *_, failed = [data for data in stage.of("node.exited") if data.error]
+    assert "agent 'kid' did not end within 5 s (`limits: timeout`)" in failed.error
+
+
+async def test_requests_at_once_wait_for_room_and_no_limit_is_passed_by_more_than_one(stage: Stage) -> None:
+    nodes = "".join(f"  n{i}: {{type: llm, prompt: p, next: e, on_error: continue}}\n" for i in range(10))
+    names = ", ".join(f"n{i}" for i in range(10))
+    stage.agent(f"start: s\nnodes:\n  s: {{type: llm, prompt: p, next: [{names}]}}\n{nodes}  e: {{type: end}}")
+    outcome = await stage.run(limits=callboard.Limits(max_tokens=50))
+    assert len(stage.models.requests) == 4  # 60 tokens; the first left 35, the second 20, the third 5
+    assert outcome.exit_code == 4
+    waited = stage.of("llm.waiting")
+    assert waited
+    assert {data.reason for data in waited} == {"budget"}
+
+
+async def test_a_request_that_is_cut_off_is_estimated(stage: Stage, mock_clock: trio.testing.MockClock) -> None:
+    stage.models.script(Reply("never", hold=trio.Event()))
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: llm, prompt: "{{initial_prompt}}", timeout: 5, next: b, on_error: continue}
+          b: {type: llm, prompt: p, next: e}
+          e: {type: end}
+        """
+    )
+    async with trio.open_nursery() as nursery:
+        outcomes: list[callboard.Outcome] = []
+
+        async def run() -> None:
+            outcomes.append(await stage.run("x" * 400, limits=callboard.Limits(max_tokens=100)))
+
+        nursery.start_soon(run)
+        await stage.models.arrived(1)
+        mock_clock.jump(6)
+    assert outcomes[0].exit_code == 4
+    assert outcomes[0].error is not None
+    assert "100 of its 100 tokens, 100 of them estimated (--max-tokens)" in outcomes[0].error.message
+    assert outcomes[0].usage == {}  # which has the providers' figures alone
+
+
+async def test_money_of_an_agent_wants_prices(stage: Stage, fake_model: FakeModels) -> None:
+    stage.agent("limits: {max_cost: 1}" + TWO_LOOPS)
+    outcome = await stage.run()
+    assert (outcome.exit_code, outcome.error and outcome.error.code) == (3, "unpriced")
+    assert fake_model.requests == []
+    outcome = await stage.run(allow_unpriced=True)
+    assert outcome.status == "done"
