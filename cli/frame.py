@@ -88,7 +88,9 @@ async def open_frame(
     from ..actors.front.telemetry.export import exporting
 
     raise_file_limit()
-    root = Root(config_dir=config_dir, signals=True, on_signal=_tell_signal, serving=serving, dry_run=dry_run)
+    root = Root(
+        config_dir=config_dir, signals=True, on_signal=_tell_signal, serving=serving, keeps_usage=True, dry_run=dry_run
+    )
     async with exporting(root, os.environ if traced else {}), root, trio.open_nursery() as nursery:
         with progress, ExitStack() as stack:
             stack.callback(nursery.cancel_scope.cancel)

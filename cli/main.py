@@ -29,7 +29,7 @@ COMMANDS = {
     **{name: name for name in ("agents", "tools", "mcp", "auth", "kb", "sessions")},
     **dict.fromkeys(("serve", "acp", "keys"), "serve"),
     **dict.fromkeys(("ps", "top", "attach", "answer", "stop", "logs"), "remote"),
-    "runs": "runs",
+    **{name: name for name in ("runs", "usage")},
     **dict.fromkeys(("validate", "graph", "convert", "schema"), "files"),
     **{name: name for name in ("init", "demo")},
     **dict.fromkeys(("models", "doctor"), "models"),

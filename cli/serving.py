@@ -125,6 +125,7 @@ async def _serve(options: ServeOptions, ui: bool, quiet: bool, config_dir: str |
         signals=True,
         patient=True,
         serving=True,
+        keeps_usage=True,
         on_drain=drain,
         on_hangup=server.hang_up,
         hangup_ends=terminal.is_over,

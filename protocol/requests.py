@@ -49,6 +49,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     max_cost: float | None = None
 
+    @property
+    def of_models(self) -> bool:
+        """Whether what models may be asked is limited, and not the time alone."""
+        return self.max_turns is not None or self.max_tokens is not None or self.max_cost is not None
+
     def __post_init__(self) -> None:
         """Raise `UsageError` for a limit that nothing could keep."""
         for name in self.__struct_fields__:

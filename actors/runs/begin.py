@@ -118,6 +118,8 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         gateway=root.gateway,
         limits=request.limits,
         allow_unpriced=request.allow_unpriced,
+        owner=hooks.owner,
+        book=root.book,
         config_dir=root.config_dir,
         environ=os.environ,
         run_agent=children,

@@ -18,6 +18,7 @@ import trio
 
 from ...protocol.agent import Agent
 from ...protocol.chat import Turn
+from ...protocol.control.caller import LOCAL
 from ...protocol.events import Event
 from ...protocol.requests import RunRequest
 from ..engine.graph.compat import MODES
@@ -47,6 +48,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
             whatever ended it, if the model has said something; of other runs the prompt and the output, if they are
             done.
         results: the directory for whole results of tools that a conversation cuts; None for one that goes with the run.
+        owner: the subject whose run it is.
         todos: the todo list that an agent with `auto_continue` goes on with; the run changes it.
     """
 
@@ -56,6 +58,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     on_history: Callable[[Sequence[Turn]], None] | None = None
     todos: TodoList | None = None
     results: Path | None = None
+    owner: str = LOCAL.subject
 
 
 NO_HOOKS = Hooks()

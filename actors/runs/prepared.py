@@ -213,6 +213,8 @@ class Prepared:
         result = result if result is not None else self.new_result()
         record = record if record is not None else Record()
         history = history or History()
+        if context.meter.keeps_book and context.agent != self.name:
+            context = context.played_by(self.name)
         if self._limits is None:
             return await self._play(me, input, context, depth, result, record, seat, escalation_timeout, history)
         own = context.limited(f"agent '{self.name}'", self._limits)

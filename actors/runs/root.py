@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from pathlib import Path
@@ -26,7 +27,7 @@ import trio
 from ...protocol.errors import UsageError
 from ...supervisors import Actor, Bus, Desk
 from ...supervisors import Root as Kernel
-from ..io.directories import cache_dir
+from ..io.directories import cache_dir, state_dir
 from ..io.directories import config_dir as configured
 from ..io.settings import load_settings
 from ..work.models.engines import LocalEngines
@@ -37,6 +38,7 @@ from .loading import Loader
 if TYPE_CHECKING:
     from ..work.knowledge.service import Knowledge
     from ..work.mcp.pool.servers import McpServers
+    from ..work.spending.book import Book
     from .sessions.live import Sessions
 
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
@@ -95,6 +97,7 @@ class Root:
         patient: questions wait for a front end that is not there yet.
         dry_run: no request goes to a model; see `Settings.dry_run`.
         serving: the process lives long: unused MCP servers are kept for a while.
+        keeps_usage: what is spent on models is kept by day, for `callboard usage`.
         on_hangup, hangup_ends, on_drain: see `supervisors.Root`.
 
     Attributes:
@@ -103,6 +106,7 @@ class Root:
         gateway: the way to models.
         registry: the tools there are.
         loader: loads what is to be run.
+        book: what is spent on models by day; None if that is not kept.
 
     Raises:
         ConfigError: `config.yaml` has errors (at the beginning of the block).
@@ -117,6 +121,7 @@ class Root:
         on_signal: Callable[[int, int], None] | None = None,
         patient: bool = False,
         serving: bool = False,
+        keeps_usage: bool = False,
         dry_run: bool = False,
         on_hangup: Callable[[], None] | None = None,
         hangup_ends: Callable[[], bool] | None = None,
@@ -145,6 +150,11 @@ class Root:
         self._mcp: McpServers | None = None
         self._knowledge: Knowledge | None = None
         self._sessions: Sessions | None = None
+        self.book: Book | None = None
+        if keeps_usage:
+            from ..work.spending.book import Book
+
+            self.book = Book(self.kernel, state_dir(os.environ) / "usage.db", now=time.time)
         self._token: Token[Root | None] | None = None
 
     async def __aenter__(self) -> Root:
@@ -165,6 +175,8 @@ class Root:
             await self.gateway.aclose()
             if self._knowledge is not None:
                 await self._knowledge.aclose()
+            if self.book is not None:
+                await self.book.aclose()
         return await self.kernel.__aexit__(kind, error, trace)
 
     @property

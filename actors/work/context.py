@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .letters import Seat
     from .mcp.pool.servers import McpServers
     from .models.gateway import Gateway
+    from .spending.book import Book
     from .tools.kept_results import KeptResults
     from .tools.registry import ToolOptions, ToolRegistry
 
@@ -83,6 +84,8 @@ class RunContext:
         limits: what the run may use.
         allow_unpriced: a limit in money does not keep it from models whose price is not known.
         payer: the account that the run is charged to beside its own.
+        owner, book: see `Meter`.
+        agent: the name of the agent that works here, for the book.
         streams: pieces of replies become events, if the run has a listener.
         may_wait: requests wait where their provider wants them to; see `Gateway.chat`.
         make_knowledge: makes what the run looks things up in; None in a run that has nothing.
@@ -114,6 +117,9 @@ class RunContext:
     limits: InitVar[Limits]
     allow_unpriced: bool = False
     payer: InitVar[Account | None] = None
+    owner: InitVar[str] = ""
+    book: InitVar[Book | None] = None
+    agent: str = ""
     config_dir: Path
     environ: Mapping[str, str]
     run_agent: AgentRunner
@@ -134,8 +140,8 @@ class RunContext:
     servers: tuple[Server, ...] = ()
     make_results: Callable[[], KeptResults] | None = None
 
-    def __post_init__(self, limits: Limits, payer: Account | None) -> None:
-        self.meter = Meter(limits, allow_unpriced=self.allow_unpriced, payer=payer)
+    def __post_init__(self, limits: Limits, payer: Account | None, owner: str, book: Book | None) -> None:
+        self.meter = Meter(limits, allow_unpriced=self.allow_unpriced, payer=payer, owner=owner, book=book)
         self.account = self.meter.account
         self._known: list[RunKnowledge] = []
         self.kept: list[KeptResults] = []
@@ -155,12 +161,18 @@ class RunContext:
             lower.max_depth = min(self.max_depth, max_depth)
         return lower
 
+    def played_by(self, agent: str) -> RunContext:
+        """The run as those see it who work for this agent."""
+        lower = copy.copy(self)
+        lower.agent = agent
+        return lower
+
     def limited(self, name: str, limits: OwnLimits | None) -> RunContext:
         """The run as those see it who work on something with limits of its own; `name` is how people call it."""
-        if limits is None:
+        if limits is None or not limits.of_models:
             return self
         lower = copy.copy(self)
-        lower.account = Account.of(name, limits, self.account, allow_unpriced=self.allow_unpriced)
+        lower.account = Account(name, limits, self.account, allow_unpriced=self.allow_unpriced)
         return lower
 
     def too_deep(self, depth: int) -> str | None:
@@ -212,7 +224,7 @@ class RunContext:
         """
 
         def count(model: str, tokens: TokenUsage, cost: float | None) -> UsageUpdate:
-            return self.meter.add(model, tokens, cost, node)
+            return self.meter.add(model, tokens, cost, node, self.agent)
 
         if me.root.pauses is not None:
             await me.root.pauses.passed(me)

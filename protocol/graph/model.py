@@ -83,6 +83,11 @@ class OwnLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     max_turns: Annotated[AtLeastOne | None, Meta(description="Replies of models.")] = None
     timeout: Annotated[Seconds | None, Meta(description="Seconds, from its beginning.")] = None
 
+    @property
+    def of_models(self) -> bool:
+        """Whether what models may be asked is limited, and not the time alone."""
+        return self.max_turns is not None or self.max_tokens is not None or self.max_cost is not None
+
 
 OWN_LIMITS = Meta(
     description="What it may use at most, with all that works below it: max_cost, max_tokens, max_turns, timeout."

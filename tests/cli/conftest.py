@@ -50,10 +50,14 @@ class Ended(NamedTuple):
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The cache directory of all commands: runs leave their replies there, and the user's is none of ours."""
+    """The cache directory of all commands: runs leave their replies there, and the user's is none of ours.
+
+    So with the directory of the state, where it is kept what models have cost.
+    """
     with pytest.MonkeyPatch.context() as patch:
         place = tmp_path_factory.mktemp("cache")
         patch.setenv("XDG_CACHE_HOME", str(place))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield place
 
 

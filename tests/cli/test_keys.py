@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 
 import pytest
 import yaml
@@ -16,7 +17,7 @@ async def test_a_new_key_fits_the_lines_that_come_with_it(capsys: pytest.Capture
     assert run(["keys", "new", "alice", "-s", "run:agents", "--scope", "*"]) == 0
     shown = capsys.readouterr()
     key = shown.out.strip()
-    text = yaml.safe_dump({"api": {"auth": {"keys": yaml.safe_load(shown.err)}}})
+    text = "api:\n  auth:\n    keys:\n" + textwrap.indent(shown.err, "      ")
     settings, problems = read_settings(text, "config.yaml", {})
     assert problems == []
     caller = await KeyRing(settings.api.auth.static).check(key)

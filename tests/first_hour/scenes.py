@@ -171,6 +171,7 @@ SCENES = {
             "callboard ask": Row(shows="piers"),
             "callboard mcp serve clerk --http": Row(serves=r"http://127\.0\.0\.1:8808/mcp"),
             "callboard mcp serve clerk": Row(interactive="\x04", shows=""),
+            "callboard auth": Row(skip="wants a server that wants a sign-in, a browser, and a person in front of it"),
         },
     ),
     "docs/models.md": Scene(rows={"pip install": Row(skip=UNRELEASED), "callboard models": Row(skip=NEEDS_WEIGHTS)}),

@@ -1,1 +1,2 @@
-"""What runs spend: `accounts` that limit it, `reserve` to wait for room in one, the `meter` that counts for a run."""
+"""What runs spend: `accounts` that limit it, `reserve` to wait for room in one, the `meter` of a run,
+and the `book` that keeps sums by day."""

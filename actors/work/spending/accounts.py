@@ -103,21 +103,6 @@ class Account:
         self._held_cost = 0.0
         self.waiting: deque[_Waiter] = deque()
 
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        limits: Limits | OwnLimits,
-        parent: Account | None,
-        *,
-        key: Key = by_file,
-        allow_unpriced: bool = False,
-    ) -> Account | None:
-        """One with these limits; if they limit nothing, the one above, if any."""
-        if limits.max_turns is None and limits.max_tokens is None and limits.max_cost is None:
-            return parent
-        return cls(name, limits, parent, key=key, allow_unpriced=allow_unpriced)
-
     def chain(self) -> Iterator[Account]:
         """This account and those above it."""
         account: Account | None = self

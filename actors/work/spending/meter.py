@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ....protocol.chat import TokenUsage
 from ....protocol.events import UsageUpdate
 from ....protocol.outcome import Usage
 from ....protocol.requests import Limits
 from .accounts import Account, by_flag
+
+if TYPE_CHECKING:
+    from .book import Book
 
 
 class Meter:
@@ -15,30 +20,53 @@ class Meter:
     Args:
         limits: what it may use.
         payer: the account that it is a part of: that of the day of the key that it was started with.
+        owner: the subject whose run it is.
+        book: where what it uses is kept by day; None for nowhere.
 
     Attributes:
         account: the run's; None where nothing is limited.
     """
 
-    def __init__(self, limits: Limits, *, allow_unpriced: bool = False, payer: Account | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        allow_unpriced: bool = False,
+        payer: Account | None = None,
+        owner: str = "",
+        book: Book | None = None,
+    ) -> None:
         self.limits = limits
-        self.account = Account.of("the run", limits, payer, key=by_flag, allow_unpriced=allow_unpriced)
+        self.account = payer
+        if limits.of_models:
+            self.account = Account("the run", limits, payer, key=by_flag, allow_unpriced=allow_unpriced)
+        self._owner = owner
+        self._book = book
         self.turns = 0
         self.tool_calls = 0
         self.models: dict[str, Usage] = {}
         self.nodes: dict[str, Usage] = {}
 
-    def add(self, model: str, tokens: TokenUsage, cost: float | None, node: str | None) -> UsageUpdate:
-        """Count one reply; returns the totals of its model."""
-        self.turns += 1
-        return self.count(model, tokens, cost, node)
+    @property
+    def keeps_book(self) -> bool:
+        """Whether what is used is kept by day."""
+        return self._book is not None
 
-    def count(self, model: str, tokens: TokenUsage, cost: float | None, node: str | None = None) -> UsageUpdate:
+    def add(self, model: str, tokens: TokenUsage, cost: float | None, node: str | None, agent: str = "") -> UsageUpdate:
+        """Count one reply to an agent; returns the totals of its model."""
+        self.turns += 1
+        return self.count(model, tokens, cost, node, agent)
+
+    def count(
+        self, model: str, tokens: TokenUsage, cost: float | None, node: str | None = None, agent: str = ""
+    ) -> UsageUpdate:
         """Count what a request has used that is no turn, as one for vectors; returns the totals of its model.
 
         Args:
             cost: None if the price is not known.
         """
+        if self._book is not None:
+            self._book.add(self._owner, agent, model, tokens, cost)
         usage = self.models.setdefault(model, Usage())
         of_node = Usage() if node is None else self.nodes.setdefault(node, Usage())
         for total in (usage, of_node):

@@ -101,7 +101,7 @@ class Running:
     ) -> None:
         self._starting[info.run] = info, task_status
         try:
-            await perform(request, hooks, self._root)
+            await perform(request, msgspec.structs.replace(hooks, owner=info.owner), self._root)
             if info.run in self._starting:
                 raise ActorCancelled(f"{info.run} was over before it began")
         except Exception:  # a run that ends badly must not end the hub

@@ -12,10 +12,12 @@ from family_stage import context_of
 from callboard.actors.work.context import RunContext
 from callboard.actors.work.mcp.tools.sampling import sample
 from callboard.actors.work.mcp.tools.view import Talk
+from callboard.actors.work.spending.accounts import Account
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import AssistantTurn, ChatReply, ChatRequest, ImagePart, TextPart, UserTurn
 from callboard.protocol.errors import BudgetReached, McpError, UpstreamError
 from callboard.protocol.mcp.config import Sampling, Server
+from callboard.protocol.requests import Limits
 from callboard.supervisors import Actor, Root
 
 
@@ -26,7 +28,9 @@ class Model:
         self.answer = answer
         self.asked: list[ChatRequest] = []
 
-    async def chat(self, me: Actor, request: ChatRequest, **_: Any) -> ChatReply:
+    async def chat(self, me: Actor, request: ChatRequest, *, account: Account | None = None, **_: Any) -> ChatReply:
+        if account is not None:
+            account.check(turn=True)
         self.asked.append(request)
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -134,7 +138,7 @@ async def test_a_model_that_can_not_be_had_is_the_servers_error_not_ours(me: Act
 async def test_a_server_pays_with_the_runs_turns(me: Actor) -> None:
     model = Model(ChatReply(text="a"))
     talk = talk_with(model)
-    talk.context.meter.limits = type(talk.context.meter.limits)(max_turns=0)
+    talk.context.account = Account("the run", Limits(max_turns=0))
     with pytest.raises(McpError, match="the run has used its 0 model turns"):
         await sample(me, talk, server(), {"messages": [text("x")]})
     assert model.asked == []

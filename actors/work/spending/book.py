@@ -1,0 +1,166 @@
+"""The book: what was spent on models by day, key, agent and model, in one SQLite file of all processes of a user.
+
+    usage(day, key, agent, model) -> requests, input, cached and output tokens, USD, requests without a price
+
+It holds sums alone, so it grows by the day and not by the request. Replies are added in memory and written by a thread
+a moment later (`GATHER`), which adds to what other processes have written; the rest is written when the process ends.
+What can't be written (the disk is full) is kept and tried again. `callboard usage` reads it. Days are those of UTC.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+import msgspec
+import trio
+
+if TYPE_CHECKING:
+    from ....protocol.chat import TokenUsage
+    from ....supervisors import Actor, Ref, Root
+
+GATHER = 0.2
+"""Seconds in which replies gather before they are written."""
+
+RETRY_EVERY = 5.0
+"""Seconds between two tries to write what could not be written."""
+
+_PATIENCE = 2.0  # seconds for other processes to be done with the file
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS usage (
+    day TEXT NOT NULL, key TEXT NOT NULL, agent TEXT NOT NULL, model TEXT NOT NULL,
+    requests INTEGER NOT NULL, input_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL, cost REAL NOT NULL, unpriced INTEGER NOT NULL,
+    PRIMARY KEY (day, key, agent, model)
+) WITHOUT ROWID
+"""
+
+_ADD = """
+INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (day, key, agent, model) DO UPDATE SET
+    requests = requests + excluded.requests, input_tokens = input_tokens + excluded.input_tokens,
+    cached_tokens = cached_tokens + excluded.cached_tokens, output_tokens = output_tokens + excluded.output_tokens,
+    cost = cost + excluded.cost, unpriced = unpriced + excluded.unpriced
+"""
+
+log = logging.getLogger("callboard.usage")
+
+Entry = tuple[str, str, str, str]
+"""Day (`2026-11-23`), key, agent, model."""
+
+
+class Spent(msgspec.Struct):
+    """Sums of replies; `cost` in USD, without that of the `unpriced` ones."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    unpriced: int = 0
+
+    def add(self, other: Spent) -> None:
+        """Add other sums to these."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class Write(msgspec.Struct, frozen=True):
+    """It is time to write."""
+
+
+@final
+class Book:
+    """Adds to the book of a process's user.
+
+    Args:
+        root: what writes is an actor of it, from the first reply on.
+        path: of the file.
+        now: the wall clock, in seconds since 1970.
+    """
+
+    def __init__(self, root: Root, path: Path, *, now: Callable[[], float]) -> None:
+        self._root = root
+        self._path = path
+        self._now = now
+        self._sums: dict[Entry, Spent] = {}
+        self._writer: Ref[Write] | None = None
+        self._due = False
+        self._troubled = False
+
+    def add(self, key: str, agent: str, model: str, tokens: TokenUsage, cost: float | None) -> None:
+        """Count a reply; `cost` is None where the price is not known."""
+        day = datetime.fromtimestamp(self._now(), UTC).date().isoformat()
+        sums = self._sums.setdefault((day, key, agent, model), Spent())
+        sums.requests += 1
+        sums.input_tokens += tokens.input_tokens
+        sums.cached_tokens += tokens.cached_tokens
+        sums.output_tokens += tokens.output_tokens
+        sums.cost += cost or 0.0
+        sums.unpriced += cost is None
+        if not self._due:
+            self._due = True
+            if self._writer is None:
+                self._writer = self._root.spawn(self._write_when_due, name="usage", link=False)
+            self._writer.tell_nowait(Write())
+
+    async def aclose(self) -> None:
+        """Write what is left."""
+        await self._write()
+
+    async def _write_when_due(self, me: Actor[Write]) -> None:
+        async for _ in me:
+            await trio.sleep(GATHER)
+            self._due = False
+            if not await self._write():
+                self._due = True
+                me.tell_later(RETRY_EVERY, Write())
+
+    async def _write(self) -> bool:
+        """Write the sums; whether that was possible."""
+        sums, self._sums = self._sums, {}
+        if not sums:
+            return True
+        try:
+            with trio.CancelScope(shield=True):  # sums that are half written would count twice, or not at all
+                await trio.to_thread.run_sync(_added, self._path, sums)
+        except (OSError, sqlite3.Error) as error:
+            for entry, spent in sums.items():
+                self._sums.setdefault(entry, Spent()).add(spent)
+            if not self._troubled:
+                log.warning("what models cost can't be written to %s: %s", self._path, error)
+            self._troubled = True
+            return False
+        self._troubled = False
+        return True
+
+
+def _added(path: Path, sums: dict[Entry, Spent]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with contextlib.suppress(FileExistsError):
+        path.touch(mode=0o600, exist_ok=False)
+    with contextlib.closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as book:
+        book.execute("PRAGMA synchronous = NORMAL")
+        book.execute("BEGIN IMMEDIATE")
+        book.execute(_SCHEMA)
+        book.executemany(_ADD, [(*entry, *msgspec.structs.astuple(spent)) for entry, spent in sums.items()])
+        book.execute("COMMIT")
+
+
+def read(path: Path, since: str = "") -> dict[Entry, Spent]:
+    """What was spent from that day on.
+
+    Raises:
+        sqlite3.Error: the file can't be read.
+    """
+    if not path.exists():
+        return {}
+    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_PATIENCE)) as book:
+        rows = book.execute("SELECT * FROM usage WHERE day >= ? ORDER BY day, key, agent, model", (since,)).fetchall()
+    return {(day, key, agent, model): Spent(*sums) for day, key, agent, model, *sums in rows}

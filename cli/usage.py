@@ -1,0 +1,33 @@
+"""`callboard usage`: what models have cost by day, key, agent and model."""
+
+from __future__ import annotations
+
+import click
+
+from . import options
+
+GROUPS = ("day", "model", "agent", "key")
+"""What the sums may be grouped by, as their columns are called."""
+
+
+@click.command("usage", short_help="Show what models have cost, by day, model, agent or key.")
+@click.option(
+    "--by",
+    "groups",
+    type=click.Choice(GROUPS),
+    multiple=True,
+    default=("day", "model"),
+    show_default="day, model",
+    help="A row for each; may be given several times.",
+)
+@click.option(
+    "--days", metavar="N", type=click.IntRange(1, 36_500), default=30, show_default=True, help="Of the last N days."
+)
+@options.text_or_json
+def command(groups: tuple[str, ...], days: int, as_json: bool) -> str:
+    """Shows requests, tokens and USD of this user's runs, servers and sessions. Days are those of UTC; a key is whose a
+    run is, `local` for those of this machine's own commands. What Python programs have run by themselves is not in it.
+    """
+    from .control.commands.usage import show_usage
+
+    return show_usage(tuple(dict.fromkeys(groups)), days=days, as_json=as_json)

@@ -1,0 +1,97 @@
+"""The book: every reply is in it once, whichever process it was for, and whatever the disk does."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from callboard.actors.work.spending.book import Book, Spent, read
+from callboard.protocol.chat import TokenUsage
+from callboard.supervisors import Root
+
+DAY = 86_400.0
+TOKENS = TokenUsage(input_tokens=100, output_tokens=10, cached_tokens=40)
+
+
+async def test_replies_are_summed_by_day_key_agent_and_model(tmp_path: Path) -> None:
+    path, days = tmp_path / "state" / "usage.db", iter([0.0, 0.0, 0.0, DAY])
+    async with Root() as root:
+        book = Book(root, path, now=lambda: next(days))
+        for cost in (0.5, None):
+            book.add("local", "writer", "a:b", TOKENS, cost)
+        book.add("alice", "writer", "a:b", TOKENS, 0.25)
+        book.add("alice", "writer", "a:b", TOKENS, 0.25)
+        await book.aclose()
+    assert read(path) == {
+        ("1970-01-01", "alice", "writer", "a:b"): Spent(1, 100, 40, 10, 0.25, 0),
+        ("1970-01-01", "local", "writer", "a:b"): Spent(2, 200, 80, 20, 0.5, 1),
+        ("1970-01-02", "alice", "writer", "a:b"): Spent(1, 100, 40, 10, 0.25, 0),
+    }
+    assert list(read(path, "1970-01-02")) == [("1970-01-02", "alice", "writer", "a:b")]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_it_is_written_a_moment_later_and_not_at_the_end_alone(tmp_path: Path) -> None:
+    path = tmp_path / "usage.db"
+    async with Root() as root:
+        book = Book(root, path, now=lambda: 0.0)
+        for requests in (1, 2):
+            book.add("local", "", "a:b", TOKENS, 0.5)
+            with trio.fail_after(10):
+                while sum(spent.requests for spent in read_if_there(path)) < requests:
+                    await trio.sleep(0.01)
+
+
+def read_if_there(path: Path) -> list[Spent]:
+    try:
+        return list(read(path).values())
+    except sqlite3.OperationalError:  # it is made just now
+        return []
+
+
+async def test_what_can_not_be_written_is_kept_and_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    (tmp_path / "state").write_text("a file where a directory should be")
+    path = tmp_path / "state" / "usage.db"
+    async with Root() as root:
+        book = Book(root, path, now=lambda: 0.0)
+        book.add("local", "", "a:b", TOKENS, 0.5)
+        await trio.sleep(20)
+        (tmp_path / "state").unlink()
+        book.add("local", "", "a:b", TOKENS, 0.5)
+        await trio.sleep(20)
+        assert [spent.cost for spent in read(path).values()] == [1.0]
+    assert caplog.text.count("can't be written") == 1
+
+
+def test_processes_at_once_add_to_the_same_sums(tmp_path: Path) -> None:
+    program = f"""
+import trio
+from pathlib import Path
+from callboard.actors.work.spending.book import Book
+from callboard.protocol.chat import TokenUsage
+from callboard.supervisors import Root
+
+async def main():
+    async with Root() as root:
+        book = Book(root, Path({str(tmp_path / "usage.db")!r}), now=lambda: 0.0)
+        for _ in range(20):
+            book.add("local", "", "a:b", TokenUsage(input_tokens=1), 1.0)
+            await book.aclose()
+
+trio.run(main)
+"""
+    programs = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(4)]
+    assert [each.wait(60) for each in programs] == [0, 0, 0, 0]
+    [spent] = read(tmp_path / "usage.db").values()
+    assert (spent.requests, spent.input_tokens, spent.cost) == (80, 80, 80.0)
+
+
+def test_without_a_book_nothing_was_spent(tmp_path: Path) -> None:
+    assert read(tmp_path / "usage.db") == {}
