@@ -85,7 +85,7 @@ class Unpriced(ConfigError):
     def of(cls, model: str, file: str) -> Unpriced:
         """The error for a model by its id; `file` is where it could be given a price."""
         return cls(
-            f"'{model}' has no price, so `--max-cost` can't be kept: give the model `input_price` and `output_price` "
+            f"'{model}' has no price, so a limit in USD can't be kept: give the model `input_price` and `output_price` "
             f"in {file}, refresh the prices with `callboard models update`, or go on with `--allow-unpriced`"
         )
 

@@ -120,6 +120,7 @@ class Call:
         self.stream = wanted and not target.model.no_stream and (target.codec.streams_tools or not request.tools)
         self.hold: Hold | None = None
         self._out = False
+        self._replying = False
         self._said = 0
 
     def emit(self, data: events.EventData) -> None:
@@ -131,7 +132,8 @@ class Call:
         return ask(self.target, headers, self.request, self.hears, self.reads)
 
     def reads(self, headers: httpx.Headers) -> None:
-        """The headers of a reply."""
+        """The headers of a good reply."""
+        self._replying = True
         self.remaining = remaining_in(headers)
 
     def tokens(self) -> int:
@@ -155,6 +157,7 @@ class Call:
 
     def is_refused(self, error: UpstreamError) -> None:
         """It gets in line again."""
+        self._out = False
         self._refusal = str(error)
         if not self.may_wait:
             error.transient = False  # another try would have to wait
@@ -163,6 +166,7 @@ class Call:
     def _begins(self, attempt: int) -> None:
         self._began = trio.current_time()
         self._asked = self._out = True
+        self._replying = False
         self._said = 0
         request = self.request
         self.emit(
@@ -224,7 +228,7 @@ class Call:
     def cut_off(self, error: BaseException) -> None:
         """A try has ended without a reply: what it has cost all the same is estimated, unless it was refused."""
         assert self.hold is not None
-        refused = isinstance(error, ModelError) and (error.status is not None or not self._said)
+        refused = isinstance(error, ModelError) and not self._replying
         if refused or not self._out:
             self.hold.release()
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import trio
 import trio.testing
 from fake_models import FakeModels, Reply, Request
@@ -172,6 +173,60 @@ async def test_a_request_that_is_cut_off_is_estimated(stage: Stage, mock_clock: 
     assert outcomes[0].error is not None
     assert "100 of its 100 tokens, 100 of them estimated (--max-tokens)" in outcomes[0].error.message
     assert outcomes[0].usage == {}  # which has the providers' figures alone
+
+
+@pytest.mark.parametrize(
+    ("reply", "estimated"),
+    [
+        (Reply("broken", drop="middle"), True),
+        (Reply(status=500, error="no"), False),
+        (Reply(drop="at once"), False),
+    ],
+)
+async def test_what_a_provider_has_begun_to_answer_is_estimated_and_what_it_refused_is_not(
+    stage: Stage, reply: Reply, estimated: bool
+) -> None:
+    stage.models.script(reply)
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: llm, prompt: "{{initial_prompt}}", next: b, on_error: continue}
+          b: {type: llm, prompt: p, next: e}
+          e: {type: end}
+        """
+    )
+    outcome = await stage.run("x" * 400, limits=callboard.Limits(max_tokens=100))
+    assert (outcome.exit_code == 4) is estimated
+    assert len(stage.models.requests) == (1 if estimated else 2)
+
+
+async def test_a_request_that_waits_after_a_refusal_costs_nothing_when_it_is_cancelled(
+    stage: Stage, mock_clock: trio.testing.MockClock
+) -> None:
+    stage.models.script(Reply(status=429, error="slow down", headers={"retry-after": "60"}))
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: llm, prompt: "{{initial_prompt}}", timeout: 5, next: b, on_error: continue}
+          b: {type: llm, prompt: p, next: e}
+          e: {type: end}
+        """
+    )
+    outcomes: list[callboard.Outcome] = []
+
+    async def run() -> None:
+        outcomes.append(await stage.run("x" * 400, limits=callboard.Limits(max_tokens=100)))
+
+    with trio.fail_after(1000):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await stage.models.arrived(1)
+            while not outcomes:
+                mock_clock.jump(1)
+                await trio.lowlevel.checkpoint()
+    assert outcomes[0].status == "done", outcomes[0].error
 
 
 async def test_money_of_an_agent_wants_prices(stage: Stage, fake_model: FakeModels) -> None:
