@@ -148,10 +148,10 @@ async def test_an_actor_that_ended_is_not_kept_by_its_timers(root: Root) -> None
     async def body(me: Actor) -> None:
         me.tell_later(1e9, Tick(1))
 
-    await root.spawn(body, name="short").wait()
+    await root.spawn(body, name="kept-by-a-timer").wait()
     await trio.testing.wait_all_tasks_blocked()
     gc.collect()
-    assert not [actor for actor in gc.get_objects() if isinstance(actor, Actor) and actor.name == "short"]
+    assert not [actor for actor in gc.get_objects() if isinstance(actor, Actor) and actor.name == "kept-by-a-timer"]
 
 
 async def test_cancelled_timers_do_not_pile_up(root: Root) -> None:
