@@ -83,6 +83,7 @@ class Story:
                 server.lifetime = rng.choice((None, 0.0, 5.0, 3600.0))
             case _:
                 clock.jump(rng.choice(JUMPS))
+                self.failing = True  # a request that was under way has taken too long
 
 
 @pytest.mark.parametrize("seed", range(12))
