@@ -200,7 +200,7 @@ class TurnsReached(LimitReached):
 
 
 class BudgetReached(LimitReached):
-    """`--max-tokens` or `--max-cost` was used up, or what a key may spend in a day.
+    """`--max-tokens` or `--max-cost` was used up, or the same of `limits`.
 
     Attributes:
         account: path of the account that is at its end (`Account.path`).

@@ -83,7 +83,6 @@ class RunContext:
     Args:
         limits: what the run may use.
         allow_unpriced: a limit in money does not keep it from models whose price is not known.
-        payer: the account that the run is charged to beside its own.
         owner, book: see `Meter`.
         agent: the name of the agent that works here, for the book.
         streams: pieces of replies become events, if the run has a listener.
@@ -116,7 +115,6 @@ class RunContext:
     gateway: Gateway
     limits: InitVar[Limits]
     allow_unpriced: bool = False
-    payer: InitVar[Account | None] = None
     owner: InitVar[str] = ""
     book: InitVar[Book | None] = None
     agent: str = ""
@@ -140,8 +138,8 @@ class RunContext:
     servers: tuple[Server, ...] = ()
     make_results: Callable[[], KeptResults] | None = None
 
-    def __post_init__(self, limits: Limits, payer: Account | None, owner: str, book: Book | None) -> None:
-        self.meter = Meter(limits, allow_unpriced=self.allow_unpriced, payer=payer, owner=owner, book=book)
+    def __post_init__(self, limits: Limits, owner: str, book: Book | None) -> None:
+        self.meter = Meter(limits, allow_unpriced=self.allow_unpriced, owner=owner, book=book)
         self.account = self.meter.account
         self._known: list[RunKnowledge] = []
         self.kept: list[KeptResults] = []

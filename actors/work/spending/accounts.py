@@ -1,9 +1,9 @@
 """Accounts: what may be spent on one thing, and what has been.
 
-A run is such a thing, and so are a node, an agent, and the day of a key that callers of a server come with. They form a
-tree, each of whose limits holds for all that is below it:
+A run is such a thing, and so are a node and an agent. They form a tree, each of whose limits holds for all that is
+below it:
 
-    key 'alice' today  <-  the run  <-  agent 'researcher'  <-  node 'draft' of a graph it calls
+    the run  <-  agent 'researcher'  <-  node 'draft' of a graph it calls
 
 Before a request goes out, what it may come to at most is reserved in its own account and in all above it
 (`Account.hold`), and after it that is replaced by what it came to (`Hold.settle`). A request goes out if less than the
@@ -11,7 +11,7 @@ limit is spent and reserved. So an account never comes to more than its limit an
 too much is reserved, and too little spent to say that the limit is reached, a request waits until others are settled,
 first come, first served.
 
-Who is refused, is told which account is at its end: the innermost that is, so a child agent is ended by its own
+The error names the account that is at its end, the innermost that is: so a child agent is ended by its own
 limit before that of its parent ends both. A request that ends without figures, since it was cancelled or its connection
 broke, is settled with an estimate, as providers charge for what they have said until then.
 
@@ -140,11 +140,6 @@ class Account:
         """Count what was spent without a reservation."""
         for account in self.chain():
             account.charge(amount, turns)
-        self.let_go()
-
-    def reset(self, *, turns: int = 0, amount: Amount = NOTHING) -> None:
-        """Begin anew with what is known to be spent, as on another day; reservations stay."""
-        self.turns, self.tokens, self.cost, self.estimated = turns, amount.tokens, amount.cost, 0
         self.let_go()
 
     def check_own(self, *, turn: bool) -> None:

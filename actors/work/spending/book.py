@@ -30,6 +30,9 @@ GATHER = 0.2
 RETRY_EVERY = 5.0
 """Seconds between two tries to write what could not be written."""
 
+WRITE_WITHIN = 5.0
+"""Seconds for one write."""
+
 _PATIENCE = 2.0  # seconds for other processes to be done with the file
 
 _SCHEMA = """
@@ -128,7 +131,7 @@ class Book:
         if not sums:
             return True
         try:
-            with trio.CancelScope(shield=True):  # sums that are half written would count twice, or not at all
+            with self._root.shield(WRITE_WITHIN):  # who is cancelled before the thread begins would lose the sums
                 await trio.to_thread.run_sync(_added, self._path, sums)
         except (OSError, sqlite3.Error) as error:
             for entry, spent in sums.items():

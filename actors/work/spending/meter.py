@@ -19,7 +19,6 @@ class Meter:
 
     Args:
         limits: what it may use.
-        payer: the account that it is a part of: that of the day of the key that it was started with.
         owner: the subject whose run it is.
         book: where what it uses is kept by day; None for nowhere.
 
@@ -32,14 +31,13 @@ class Meter:
         limits: Limits,
         *,
         allow_unpriced: bool = False,
-        payer: Account | None = None,
         owner: str = "",
         book: Book | None = None,
     ) -> None:
         self.limits = limits
-        self.account = payer
+        self.account: Account | None = None
         if limits.of_models:
-            self.account = Account("the run", limits, payer, key=by_flag, allow_unpriced=allow_unpriced)
+            self.account = Account("the run", limits, key=by_flag, allow_unpriced=allow_unpriced)
         self._owner = owner
         self._book = book
         self.turns = 0

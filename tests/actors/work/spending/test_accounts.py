@@ -135,22 +135,12 @@ def test_tokens_that_no_provider_has_told_are_counted_and_named_as_estimates() -
         account.check()
 
 
-def test_another_day_begins_with_room_for_those_who_wait() -> None:
-    day, woken = tokens(100), list[Hold | LimitReached]()
-    day.add(Amount(tokens=99))
-    assert day.hold(ONE) is not None
-    day.wait(ONE, woken.append)
-    day.reset()
-    assert isinstance(woken[0], Hold)
-    assert day.tokens == 0
-
-
 def test_prices_have_to_be_known_where_money_is_limited_here_or_above() -> None:
-    day = Account("key 'a' today", Limits(max_cost=1.0))
-    run = Account("the run", Limits(max_cost=1.0), day, allow_unpriced=True)
+    above = Account("the run", Limits(max_cost=1.0))
+    below = Account("agent 'a'", Limits(max_cost=1.0), above, allow_unpriced=True)
     assert Account("the run", Limits(max_cost=1.0)).needs_prices
     assert not Account("the run", Limits(max_cost=1.0), allow_unpriced=True).needs_prices
-    assert run.needs_prices  # who may spend so much a day can't allow it to themselves
+    assert below.needs_prices
 
 
 class Trees(RuleBasedStateMachine):
