@@ -88,9 +88,11 @@ class Bucket:
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """A request that went out: the number of it, when, in which round, and about how many tokens it takes."""
+    """A request that went out: the number of it, how many were over by then, when, in which round, and about how many
+    tokens it takes."""
 
     number: int
+    over: int
     at: float
     round: int
     tokens: int
@@ -145,6 +147,7 @@ class Allowance:
         self._rand = rand
         self._threshold = math.inf  # the window doubles up to here, then it grows by one
         self._counted = 0  # requests that the provider may have counted: those that it did not refuse
+        self._over = 0  # those of them that are not under way any more
         self._latency = 0.0  # seconds, a moving average
         self._in_a_row = 0  # cooldowns without a reply in between
         self._this = _Round(now)
@@ -183,11 +186,12 @@ class Allowance:
             self._requests.take(1)
         if self._tokens is not None:
             self._tokens.take(tokens)
-        return Pass(self._counted, now, self.cooldowns, tokens)
+        return Pass(self._counted, self._over, now, self.cooldowns, tokens)
 
     def answered(self, request: Pass, used: int, now: float, remaining: Remaining | None = None) -> None:
         """A request was answered, and has used so many tokens."""
         self.in_flight -= 1
+        self._over += 1
         if self._tokens is not None:
             self._tokens.take(used - request.tokens)
         self._latency += (now - request.at - self._latency) * (SHARE if self._latency else 1.0)
@@ -208,6 +212,7 @@ class Allowance:
     def failed(self) -> None:
         """A request came to nothing for another reason than that there were too many, or was cancelled."""
         self.in_flight -= 1
+        self._over += 1
 
     def refused(self, request: Pass, retry_after: float | None, now: float, *, queued: bool) -> None:
         """A request was refused because there were too many.
@@ -249,8 +254,9 @@ class Allowance:
         bucket.rate = self._known = rate
         bucket.capacity = max(1.0, said.limit)
         bucket.wait(0, now)
-        # Those under way may be counted by now or not: requests overtake each other.
-        least = said.remaining - self.in_flight
+        # Requests overtake each other: any of those that were under way while this one was may not be in its count.
+        others = self.in_flight + self._over - request.over - 1
+        least = said.remaining - others
         most = said.remaining - max(0, self._counted - request.number) + rate * (now - request.at)
         bucket.level = min(max(bucket.level, least), most)
 
@@ -289,6 +295,8 @@ class Allowance:
                 self._requests.rate *= LESS
             else:  # it was not the pace but how many went out in one go
                 self._requests.capacity = max(1.0, self._requests.capacity / 2)
+            # The cooldown has paid what was owed, except for what is under way.
+            self._requests.level = max(self._requests.level, -float(self.in_flight))
             if self._known < math.inf:
                 return
         if last.queued and last.lasted >= ROUND and let_through:

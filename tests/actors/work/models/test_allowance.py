@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 import random
 from dataclasses import dataclass, field
@@ -17,11 +18,15 @@ from callboard.actors.work.models.allowance import BURST, Allowance, Level, Pass
 
 @dataclass
 class Provider:
-    """Lets `rate` requests through per second, `burst` at once, and never more than `at_once` at a time."""
+    """Lets `rate` requests through per second, `burst` at once, and never more than `at_once` at a time.
+
+    Requests take up to `way` seconds to it, and overtake each other.
+    """
 
     rate: float = math.inf
     burst: float = math.inf
     at_once: float = math.inf
+    way: float = 0.0
     latency: float = 0.05
     retry_after: float | None = None
     tells: bool = False
@@ -59,15 +64,14 @@ def played(provider: Provider, requests: int, rules: Rules = Rules()) -> tuple[f
     """The seconds that so many requests took, which were all wanted at the beginning."""
     chance = random.Random(1)
     allowance = Allowance(rules, 0.0, chance.random)
-    to_send, done, now, number = requests, 0, 0.0, 0
-    coming: list[tuple[float, int, Pass, bool, Remaining | None]] = []
+    to_send, done, now = requests, 0, 0.0
+    number = itertools.count()
+    coming: list[tuple[float, int, Pass, bool | None, Remaining | None]] = []  # None: it arrives at the provider
     while done < requests:
         while to_send and allowance.wait(10, now) <= 1e-9:
-            request, number = allowance.send(10, now), number + 1
             to_send -= 1
-            let_through = provider.takes(now)
-            latency = provider.latency * chance.uniform(0.8, 1.2) if let_through else 0.002
-            heapq.heappush(coming, (now + latency, number, request, let_through, provider.says()))
+            arrives = now + provider.way * chance.random()
+            heapq.heappush(coming, (arrives, next(number), allowance.send(10, now), None, None))
         next_one = coming[0][0] if coming else math.inf
         wait = allowance.wait(10, now) if to_send else math.inf
         assert min(next_one, wait) < math.inf, "nothing would ever go out again"
@@ -75,7 +79,11 @@ def played(provider: Provider, requests: int, rules: Rules = Rules()) -> tuple[f
             now += wait + 1e-9
             continue
         now, _, request, let_through, said = heapq.heappop(coming)
-        if let_through:
+        if let_through is None:
+            let_through = provider.takes(now)
+            latency = provider.latency * chance.uniform(0.8, 1.2) if let_through else 0.002
+            heapq.heappush(coming, (now + latency, next(number), request, let_through, provider.says()))
+        elif let_through:
             done += 1
             provider.busy -= 1
             allowance.answered(request, 10, now, said)
@@ -87,6 +95,11 @@ def played(provider: Provider, requests: int, rules: Rules = Rules()) -> tuple[f
 
 CASES = {
     "its replies tell": (Provider(50, 10, tells=True, retry_after=1.0), Rules(), 0.95),
+    "its replies tell, and requests overtake each other": (
+        Provider(50, 10, way=0.02, latency=0.01, tells=True, retry_after=1.0),
+        Rules(),
+        0.95,
+    ),
     "its replies tell, and take long": (Provider(50, 10, latency=2.0, tells=True, retry_after=1.0), Rules(), 0.9),
     "the settings say": (Provider(50, 10, retry_after=1.0), Rules(requests_per_minute=3000), 0.95),
     "the settings say, and replies take long": (

@@ -234,7 +234,7 @@ async def test_agents_at_once_against_fifty_a_second_all_get_through_at_that_pac
     ideal = (2 * agents - limited.burst) / limited.rate
     print(f"{agents} agents: {seconds:.2f} s, {ideal / seconds:.1%} of the ideal, {limited.refused} refused")
     if agents == 1000:
-        assert ideal / seconds >= 0.75  # 0.95 on a machine that has nothing else to do: the provider is in this process
+        assert ideal / seconds >= 0.85  # 0.96 on a machine that has nothing else to do: the provider is in this process
 
 
 async def test_of_two_limits_the_models_own_holds() -> None:
