@@ -11,6 +11,8 @@ from callboard.protocol.events import EventData
 class Ears:
     """Hears events."""
 
+    path = "/run/ears"
+
     def __init__(self) -> None:
         self.events: list[Any] = []
 

@@ -24,14 +24,13 @@ import msgspec
 import trio
 
 from ....protocol.chat import TokenUsage
-from ....protocol.errors import ActorFailed, CallboardError, KnowledgeError, Unpriced, UsageError
+from ....protocol.errors import ActorFailed, CallboardError, KnowledgeError, UsageError
 from ....protocol.events import KnowledgeRetrieved, UsageUpdate, Warned
 from ....protocol.knowledge import Retrieved, Unreadable
 from ....protocol.settings import Settings as UserSettings
 from ....supervisors.lease import PoolStatistics
 from ....supervisors.pool import Pool
 from ...io.directories import cache_dir
-from ..spending.accounts import Amount
 from .base import build as building
 from .base.base import TOP_K, Base, Changes, changes
 from .base.layout import Layout, told
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from ....supervisors.root import Root
     from ..models.call import Emitter
     from ..models.limiter import Gates
-    from ..models.prices.price import Price
+    from ..spending.accounts import Account
     from ..spending.meter import Meter
     from .base.model import Floats
 
@@ -86,7 +85,7 @@ class Knowledge:
             environ,
             owner=owner,
             cache=cache,
-            on_request=self._asked,
+            account_of=self._account,
             on_usage=self._used,
             gates=gates,
             may_wait=self._waits,
@@ -364,22 +363,13 @@ class Knowledge:
     def _waits(self, me: Emitter) -> bool:
         return self._run(me)[1]
 
-    def _asked(self, me: Emitter, model: str, price: Price) -> None:
+    def _account(self, me: Emitter) -> Account | None:
         meter, _ = self._run(me)
-        account = None if meter is None else meter.account
-        if account is None:
-            return
-        account.check()
-        if account.needs_prices and price.tariff is None:
-            raise Unpriced.of(model, self.settings.file)
+        return None if meter is None else meter.account
 
     def _used(self, me: Emitter, model: str, tokens: TokenUsage, cost: float | None) -> UsageUpdate | None:
         meter, _ = self._run(me)
-        if meter is None:
-            return None
-        if meter.account is not None:
-            meter.account.add(Amount(tokens.input_tokens + tokens.output_tokens, cost or 0.0))
-        return meter.count(model, tokens, cost)
+        return None if meter is None else meter.count(model, tokens, cost)
 
     # --- how it is built -----------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from .codec import is_text
 
 if TYPE_CHECKING:
     from ....protocol.chat import ChatRequest
+    from .prices.rates import Tariff
     from .target import Target
 
 ASSUMED = 16_384
@@ -31,12 +32,19 @@ FRAME = 16
 
 def bound(request: ChatRequest, target: Target) -> Amount:
     """The tokens of a complete request and its reply, and what they cost; 0 USD where the price is not known."""
-    usage = TokenUsage(input_tokens=most_input(request), output_tokens=_most_output(request, target))
-    written = msgspec.structs.replace(
-        usage, cache_write_tokens=usage.input_tokens, cache_write_1h_tokens=usage.input_tokens
-    )
-    cost = max(target.cost(usage) or 0.0, target.cost(written) or 0.0)
-    return Amount(usage.input_tokens + usage.output_tokens, cost)
+    return dearest(most_input(request), _most_output(request, target), target.price.tariff)
+
+
+def dearest(input_tokens: int, output_tokens: int, tariff: Tariff | None) -> Amount:
+    """That many tokens at the highest rates; 0 USD without a tariff."""
+    usage = TokenUsage(input_tokens=input_tokens, output_tokens=output_tokens)
+    cost = 0.0
+    if tariff is not None:
+        written = msgspec.structs.replace(
+            usage, cache_write_tokens=usage.input_tokens, cache_write_1h_tokens=usage.input_tokens
+        )
+        cost = max(tariff.cost(usage), tariff.cost(written))
+    return Amount(input_tokens + output_tokens, cost)
 
 
 def most_input(request: ChatRequest) -> int:

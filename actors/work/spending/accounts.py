@@ -99,7 +99,7 @@ class Account:
         self.needs_prices: bool = in_money or (parent is not None and parent.needs_prices)
         self.turns = self.tokens = self.estimated = 0
         self.cost = 0.0
-        self._held = self._held_tokens = 0
+        self._held = self._held_turns = self._held_tokens = 0
         self._held_cost = 0.0
         self.waiting: deque[_Waiter] = deque()
 
@@ -110,24 +110,27 @@ class Account:
             yield account
             account = account.parent
 
-    def hold(self, most: Amount) -> Hold | None:
+    def hold(self, most: Amount, *, turn: bool = True) -> Hold | None:
         """Reserve what a request may come to; None if it has to wait (`wait`).
+
+        Args:
+            turn: it is a turn of a model; one for vectors is none.
 
         Raises:
             TurnsReached, BudgetReached: an account is at its end.
         """
-        self.check(turn=True)
+        self.check(turn=turn)
         if any(account.is_full() for account in self.chain()):
             return None
-        return Hold(self, most)
+        return Hold(self, most, turn=turn)
 
-    def wait(self, most: Amount, wake: Wake) -> Callable[[], None]:
+    def wait(self, most: Amount, wake: Wake, *, turn: bool = True) -> Callable[[], None]:
         """Have `wake` called when a request may go out that `hold` had no room for.
 
         Returns:
             what to call if it shall wait no longer; a reservation that it has by then is for the caller to release.
         """
-        waiter = _Waiter(self, most, wake)
+        waiter = _Waiter(self, most, wake, turn)
         self.full().waiting.append(waiter)
         return waiter.leave
 
@@ -145,7 +148,7 @@ class Account:
     def check_own(self, *, turn: bool) -> None:
         """As `check`, for this account alone."""
         limits = self.limits
-        if turn and limits.max_turns is not None and self.turns + self._held >= limits.max_turns:
+        if turn and limits.max_turns is not None and self.turns + self._held_turns >= limits.max_turns:
             turns = "1 model turn" if limits.max_turns == 1 else f"{limits.max_turns} model turns"
             self._refuse(TurnsReached(f"{self.name} has used its {turns} ({self._key('max_turns')})"))
         if limits.max_tokens is not None and self.tokens >= limits.max_tokens:
@@ -188,15 +191,17 @@ class Account:
         self.tokens += amount.tokens
         self.cost += amount.cost
 
-    def reserve(self, most: Amount) -> None:
+    def reserve(self, most: Amount, *, turn: bool) -> None:
         """Make a reservation, in this account alone."""
         self._held += 1
+        self._held_turns += turn
         self._held_tokens += most.tokens
         self._held_cost += most.cost
 
-    def free(self, most: Amount) -> None:
+    def free(self, most: Amount, *, turn: bool) -> None:
         """Take a reservation back, in this account alone."""
         self._held -= 1
+        self._held_turns -= turn
         self._held_tokens -= most.tokens
         self._held_cost = self._held_cost - most.cost if self._held else 0.0  # no dust of fractions stays
 
@@ -226,13 +231,14 @@ def as_failure(error: CallboardError, account: Account | None, above: Account | 
 class Hold:
     """What is reserved for one request, in one account and all above it."""
 
-    __slots__ = ("_account", "_most")
+    __slots__ = ("_account", "_most", "_turn")
 
-    def __init__(self, account: Account, most: Amount) -> None:
+    def __init__(self, account: Account, most: Amount, *, turn: bool = True) -> None:
         self._account: Account | None = account
         self._most = most
+        self._turn = turn
         for each in account.chain():
-            each.reserve(most)
+            each.reserve(most, turn=turn)
 
     def settle(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
         """The request came to this. What is reserved is free; a second call is without effect."""
@@ -240,8 +246,8 @@ class Hold:
         if account is None:
             return
         for each in account.chain():
-            each.free(self._most)
-            each.charge(amount, turns)
+            each.free(self._most, turn=self._turn)
+            each.charge(amount, turns if self._turn else 0)
             if estimated:
                 each.estimated += amount.tokens
         account.let_go()
@@ -255,9 +261,10 @@ class Hold:
 class _Waiter:
     """A request that waits in the line of an account without room."""
 
-    def __init__(self, account: Account, most: Amount, wake: Wake) -> None:
+    def __init__(self, account: Account, most: Amount, wake: Wake, turn: bool) -> None:
         self._account = account
         self._most = most
+        self._turn = turn
         self._wake: Wake | None = wake
 
     def leave(self) -> None:
@@ -270,7 +277,7 @@ class _Waiter:
             return True
         line = self._line()
         try:
-            found: Hold | LimitReached | None = self._account.hold(self._most)
+            found: Hold | LimitReached | None = self._account.hold(self._most, turn=self._turn)
         except LimitReached as error:
             found = error
         if found is None:

@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from .accounts import Account, Amount
 
 
-async def reserve(account: Account, most: Amount, on_wait: Callable[[], None]) -> Hold:
+async def reserve(account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool = True) -> Hold:
     """Reserve what a request may come to, as soon as there is room.
 
     Args:
         on_wait: called if it has to wait.
+        turn: it is a turn of a model; one for vectors is none.
 
     Raises:
         TurnsReached, BudgetReached: an account is at its end, or came to it meanwhile.
     """
-    hold = account.hold(most)
+    hold = account.hold(most, turn=turn)
     if hold is not None:
         return hold
     on_wait()
@@ -34,7 +35,7 @@ async def reserve(account: Account, most: Amount, on_wait: Callable[[], None]) -
         found.append(what)
         woken.set()
 
-    leave = account.wait(most, wake)
+    leave = account.wait(most, wake, turn=turn)
     try:
         await woken.wait()
     except BaseException:  # cancelled: what was reserved at that very moment is for others

@@ -33,7 +33,7 @@ from . import local
 from .cache import Cached, EmbeddingCache
 from .codecs import BY_TYPE, COMPATIBLE, Codec, of_azure
 from .embedder import Embedder
-from .model_client import ModelClient, OnHeaders, OnRequest, OnUsage, Send
+from .model_client import AccountOf, ModelClient, OnHeaders, OnUsage, Send
 from .remote import Remote
 from .rerank import MiniLM, RemoteReranker, Reranker
 
@@ -58,7 +58,7 @@ class Embedders:
         environ: the environment: keys, base URLs, proxies, cache directory.
         owner: the local engine lives and ends as its child; without it `local:minilm` is refused.
         cache: asked first, except for `local:static` and `local:words`, which are as fast.
-        on_request: told of every request before it goes out, and may refuse it.
+        account_of: where what a request may come to is reserved before it goes out.
         on_usage: told of the tokens that providers count.
         gates: the limiters of the process; without them none but `max_concurrency` is kept to.
         may_wait: whether requests of this one may wait for their turn.
@@ -72,7 +72,7 @@ class Embedders:
         *,
         owner: Actor | Root | None = None,
         cache: EmbeddingCache | None = None,
-        on_request: OnRequest | None = None,
+        account_of: AccountOf = lambda _: None,
         on_usage: OnUsage | None = None,
         gates: Gates | None = None,
         may_wait: Callable[[Emitter], bool] = lambda _: True,
@@ -83,7 +83,8 @@ class Embedders:
         self._owner = owner
         self._cache = cache
         self._endpoints = Endpoints(environ)
-        self._on_request = on_request
+        self._account_of = account_of
+        self._file = settings.file
         self._on_usage = on_usage
         self._gates = gates
         self._may_wait = may_wait
@@ -172,8 +173,9 @@ class Embedders:
             price=access.price,
             gates=self._gates,
             may_wait=self._may_wait,
-            on_request=self._on_request,
+            account_of=self._account_of,
             on_usage=self._on_usage,
+            file=self._file,
             rng=self._rng,
         )
 

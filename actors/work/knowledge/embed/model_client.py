@@ -2,6 +2,11 @@
 
 A request that is one too many for the provider waits for its turn, together with all others of the process to that
 model, and is no failed try; see `models/limiter`. So do requests beyond those that may be under way at once.
+
+Where a run may spend no more than so much, each try is reserved in its account before it goes out and settled after it,
+as chats are (`spending/accounts`): at most it comes to a token for each byte. It counts with what the provider says; an
+estimate counts where that says nothing, and where a reply had begun, or the request was out, when it was cut off. One
+that was refused costs nothing.
 """
 
 from __future__ import annotations
@@ -9,23 +14,30 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import trio
 
 from .....protocol.chat import TokenUsage
-from .....protocol.errors import ModelError, UpstreamError
+from .....protocol.errors import ModelError, Unpriced, UpstreamError
 from .....protocol.events import LlmRetry, LlmWaiting, UsageUpdate
 from .....supervisors import Retry
 from ...models.allowance import Remaining, Rules, remaining_in
+from ...models.bounds import dearest
 from ...models.call import Emitter, busy, countable
 from ...models.limiter import Gates, Waiting, too_many
 from ...models.prices.price import Price
 from ...models.retrying import BACKOFF, retried
+from ...spending.accounts import NOTHING, Amount, Hold
+from ...spending.reserve import reserve
 
 if TYPE_CHECKING:
     import httpx
+
+    from ...spending.accounts import Account
+
+T = TypeVar("T")
 
 WITHIN = 300.0
 """Seconds for the answer to one request. Embedding needs no thinking: a slower server is stuck."""
@@ -33,8 +45,8 @@ WITHIN = 300.0
 AT_ONCE = 4
 """Requests under way at once for one model, unless the settings say otherwise."""
 
-OnRequest = Callable[[Emitter, str, Price], None]
-"""Told for whom a request is, the model's id, what finds its price. It may raise `Unpriced`, which the caller gets."""
+AccountOf = Callable[[Emitter], "Account | None"]
+"""What a request is charged to, by whom it is for; None where nothing is limited."""
 
 OnUsage = Callable[[Emitter, str, TokenUsage, float | None], UsageUpdate | None]
 """Gets what a request has used, where the provider says it: for whom it was, the model's id, tokens, cost in USD (None
@@ -51,6 +63,10 @@ Connect = Callable[[], AbstractAsyncContextManager[Send]]
 """Lends the way that requests go, for one of them."""
 
 
+Read = Callable[[bytes], Awaitable[tuple[T, float | None]]]
+"""What an answer says, and how many tokens the provider has counted for it; None if it does not say."""
+
+
 class ModelClient:
     """How one model is spoken to.
 
@@ -61,8 +77,9 @@ class ModelClient:
         price: finds what it costs.
         gates: the limiters of the process; without them none but `max_concurrency` is kept to.
         may_wait: whether requests of this one may wait for their turn.
-        on_request: told of requests, before they go out.
+        account_of: where requests are reserved.
         on_usage: told of tokens.
+        file: where prices are set, for errors.
         rng: where the jitter of the waits comes from.
     """
 
@@ -75,8 +92,9 @@ class ModelClient:
         price: Price,
         gates: Gates | None = None,
         may_wait: Callable[[Emitter], bool] = lambda _: True,
-        on_request: OnRequest | None = None,
+        account_of: AccountOf = lambda _: None,
         on_usage: OnUsage | None = None,
+        file: str = "",
         rng: random.Random,
     ) -> None:
         self.model = model
@@ -85,42 +103,57 @@ class ModelClient:
         self._connect = connect
         self._gates = gates
         self.may_wait = may_wait
-        self._slots = trio.Semaphore(self.at_once)  # where there is no limiter
+        self.slots = trio.Semaphore(self.at_once)  # where there is no limiter
         self._price = price
-        self._on_request = on_request
+        self._account_of = account_of
         self._on_usage = on_usage
+        self._file = file
         self._rng = rng
 
-    async def post(
+    async def ask(
         self,
         me: Emitter,
         path: str,
         body: bytes,
+        read: Read[T],
         *,
+        most: int | None = None,
         hopeless: Callable[[UpstreamError], bool] = lambda _: False,
         on_headers: OnHeaders | None = None,
-    ) -> bytes:
-        """The answer to one request, which is tried again where that may help.
+    ) -> T:
+        """What the answer to one request says, which is tried again where that may help.
 
         Args:
             me: gets an event per wait.
+            read: reads the answer.
+            most: tokens that it comes to at most; by default one for each byte.
             hopeless: which errors no other try would mend.
             on_headers: gets those of the answer.
 
         Raises:
             CredentialsError, ModelError: it was refused.
             Unpriced: the run's money is limited, and what this costs is not known.
+            BudgetReached: the run's budget is used up.
             UpstreamError: the tries are spent.
         """
+        account = self._account_of(me)
+        if account is not None:
+            await self._price.looked_up()
+            if account.needs_prices and self._price.tariff is None:
+                raise Unpriced.of(self.model, self._file)
+        most = len(body) if most is None else most
 
-        if self._on_request is not None:
-            self._on_request(me, self.model, self._price)
-
-        async def once(_: int) -> bytes:
-            if self._gates is not None:
-                return await _Turn(self, me, path, body, on_headers).taken(self._gates)
-            async with self._slots:
-                return await self.send(path, body, on_headers)
+        async def once(_: int) -> T:
+            request = _Request(self, me, path, body, on_headers)
+            hold = None if account is None else await self._reserved(account, me, most)
+            try:
+                found, tokens = await read(await request.answered(self._gates))
+            except BaseException as error:  # cancelled too: it is only looked at
+                if hold is not None:
+                    self._cut_off(hold, request, error)
+                raise
+            self._count(me, hold, tokens, request)
+            return found
 
         def on_wait(attempt: int, wait: float, error: ModelError) -> None:
             me.emit(LlmRetry(model=self.model, attempt=attempt, wait=wait, error=str(error)))
@@ -138,23 +171,55 @@ class ModelClient:
                 return await send(path, body, on_headers)
             raise UpstreamError(f"{self.model} did not answer within {WITHIN:g} s")
 
-    def count(self, me: Emitter, tokens: float | None) -> None:
-        """Tell what a request has used, if the provider said how many tokens it was.
+    async def _reserved(self, account: Account, me: Emitter, most: int) -> Hold:
+        def on_wait() -> None:
+            me.emit(LlmWaiting(model=self.model, wait=0.0, reason="budget"))
+
+        amount = dearest(most, 0, self._price.tariff) if account.measures else NOTHING
+        return await reserve(account, amount, on_wait, turn=False)
+
+    def _cut_off(self, hold: Hold, request: _Request, error: BaseException) -> None:
+        refused = isinstance(error, ModelError) and not request.replying
+        if refused or not request.out:
+            hold.release()
+        else:
+            self._estimate(hold, request)
+
+    def _estimate(self, hold: Hold, request: _Request) -> None:
+        hold.settle(self._amount(TokenUsage(input_tokens=request.about_tokens())), estimated=True)
+
+    def _amount(self, usage: TokenUsage) -> Amount:
+        return Amount(usage.input_tokens, self._cost(usage) or 0.0)
+
+    def _cost(self, usage: TokenUsage) -> float | None:
+        tariff = self._price.tariff
+        return None if tariff is None else tariff.cost(usage)
+
+    def _count(self, me: Emitter, hold: Hold | None, tokens: float | None, request: _Request) -> None:
+        """Settle what was reserved, and tell what was used if the provider said how many tokens it was.
 
         Raises:
             BudgetReached: the run's budget is used up.
         """
+        usage = countable(TokenUsage(input_tokens=int(tokens or 0)))
+        if hold is not None and usage.input_tokens:
+            hold.settle(self._amount(usage))
+        elif hold is not None:
+            self._estimate(hold, request)
         if not tokens or self._on_usage is None:
             return
-        usage = countable(TokenUsage(input_tokens=int(tokens)))
-        tariff = self._price.tariff
-        totals = self._on_usage(me, self.model, usage, None if tariff is None else tariff.cost(usage))
+        totals = self._on_usage(me, self.model, usage, self._cost(usage))
         if totals is not None:
             me.emit(totals)
 
 
-class _Turn:
-    """One request in the line of its limiter."""
+class _Request:
+    """One try of a request.
+
+    Attributes:
+        out: it is on its way, or has been and was not refused for being one too many.
+        replying: a good answer has begun to come in.
+    """
 
     def __init__(self, client: ModelClient, me: Emitter, path: str, body: bytes, on_headers: OnHeaders | None) -> None:
         self._client = client
@@ -164,33 +229,47 @@ class _Turn:
         self._on_headers = on_headers
         self._remaining: Remaining | None = None
         self._refusal = ""
+        self.out = self.replying = False
 
-    async def taken(self, gates: Gates) -> bytes:
+    async def answered(self, gates: Gates | None) -> bytes:
         """The answer, when it was its turn."""
+        if gates is not None:
+            return await self._in_turn(gates)
+        async with self._client.slots:
+            return await self._sent()
+
+    async def _in_turn(self, gates: Gates) -> bytes:
         gate = await gates.of(self._client.model, self._client.rules)
         ticket, answer = gates.ticket(), None
         while answer is None:
-            await gate.admit(ticket, self._me.path, self._tokens, self._waits)
+            await gate.admit(ticket, self._me.path, self.about_tokens, self._waits)
             refused: UpstreamError | None = None
             try:
-                answer = await self._client.send(self._path, self._body, self._reads)
+                answer = await self._sent()
             except UpstreamError as error:
                 if not too_many(error):
                     raise
                 refused = error
             finally:
                 if refused is None:
-                    gate.done(ticket, None if answer is None else self._tokens(), self._remaining)
+                    gate.done(ticket, None if answer is None else self.about_tokens(), self._remaining)
                 else:
                     gate.refused(ticket, refused.retry_after)
             if refused is not None:
+                self.out = False
                 self._refusal = str(refused)
         return answer
 
-    def _tokens(self) -> int:
+    async def _sent(self) -> bytes:
+        self.out = True
+        return await self._client.send(self._path, self._body, self._reads)
+
+    def about_tokens(self) -> int:
+        """About how many it takes, as providers count them."""
         return len(self._body) // 4
 
     def _reads(self, headers: httpx.Headers) -> None:
+        self.replying = True
         self._remaining = remaining_in(headers)
         if self._on_headers is not None:
             self._on_headers(headers)

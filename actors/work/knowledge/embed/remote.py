@@ -134,9 +134,11 @@ class Remote:
             count = headers.get(_TOKENS_OF_BEDROCK, "")
             beside.extend([float(count)] if count.isdecimal() else [])
 
-        answer = await self._client.post(me, path, body, hopeless=_is_too_long, on_headers=hear)
-        found, vectors = await trio.to_thread.run_sync(self._read, answer, len(texts), limiter=self._limiter)
-        self._client.count(me, found.tokens if found.tokens is not None else next(iter(beside), None))
+        async def read(answer: bytes) -> tuple[Vectors, float | None]:
+            found, vectors = await trio.to_thread.run_sync(self._read, answer, len(texts), limiter=self._limiter)
+            return vectors, found.tokens if found.tokens is not None else next(iter(beside), None)
+
+        vectors = await self._client.ask(me, path, body, read, hopeless=_is_too_long, on_headers=hear)
         dimension = vectors.shape[1]
         if self.dimension is None:
             self.dimension = dimension

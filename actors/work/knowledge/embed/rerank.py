@@ -56,12 +56,17 @@ class RemoteReranker:
         """
         scores: list[float] = []
         sent = [shortened(text, self._bytes) for text in texts]
+        again = len(query.encode(errors="surrogatepass"))  # it is read with every text, and counted each time
         for _, batch in batches(sent, self._most):
             body = {"model": self._name, "query": query, "documents": batch, **self._more}
-            answer = read(_decode, await self._client.post(me, "/rerank", msgspec.json.encode(body)))
-            found = self._in_order(answer, len(batch))
-            self._client.count(me, answer.usage.total_tokens if answer.usage else None)
-            scores += found
+
+            async def scored(data: bytes, texts: int = len(batch)) -> tuple[list[float], float | None]:
+                answer = read(_decode, data)
+                return self._in_order(answer, texts), answer.usage.total_tokens if answer.usage else None
+
+            sending = msgspec.json.encode(body)
+            most = len(sending) + again * (len(batch) - 1)
+            scores += await self._client.ask(me, "/rerank", sending, scored, most=most)
         return scores
 
     def _in_order(self, answer: _Answer, texts: int) -> list[float]:

@@ -209,7 +209,10 @@ async def test_a_server_that_never_answers_is_given_up(ears: Any, autojump_clock
     async def door() -> AsyncIterator[Any]:
         yield stuck
 
+    async def read(answer: bytes) -> tuple[bytes, float | None]:
+        return answer, None
+
     client = ModelClient("fake:m", door, rules=Rules(max_concurrency=1), price=Price(lambda: FREE), rng=Impatient())
     with pytest.raises(UpstreamError, match=f"did not answer within {WITHIN:g} s, after 3 tries"):
-        await client.post(ears, "/embeddings", b"{}")
+        await client.ask(ears, "/embeddings", b"{}", read)
     assert 3 * WITHIN <= trio.current_time() < 3 * WITHIN + 60
