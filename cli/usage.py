@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from . import options
+
+if TYPE_CHECKING:
+    from ..protocol.control.things import UsageGroup
 
 GROUPS = ("day", "model", "agent", "key")
 """What the sums may be grouped by, as their columns are called."""
@@ -24,7 +29,7 @@ GROUPS = ("day", "model", "agent", "key")
     "--days", metavar="N", type=click.IntRange(1, 36_500), default=30, show_default=True, help="Of the last N days."
 )
 @options.text_or_json
-def command(groups: tuple[str, ...], days: int, as_json: bool) -> str:
+def command(groups: tuple[UsageGroup, ...], days: int, as_json: bool) -> str:
     """Shows requests, tokens and USD of this user's runs, servers and sessions. Days are those of UTC; a key is whose a
     run is, `local` for those of this machine's own commands. What Python programs have run by themselves is not in it.
     """

@@ -64,7 +64,7 @@ class Unsupported(CallboardError):
 
 
 class NotKept(CallboardError):
-    """A session's files can't be read or written: the disk is full, or may not be written to."""
+    """Files of a session, or what models have cost, can't be read or written: the disk is full, for instance."""
 
     code = "not_kept"
 

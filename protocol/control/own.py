@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from ..mcp.status import ServerStatus
 from .bounds import MOST, Answer, Json, Name, Object, Path, Paths, Text, Variables
-from .things import ActorDetail, ActorInfo, RunInfo, TargetInfo
+from .things import ActorDetail, ActorInfo, RunInfo, TargetInfo, UsageGroup
 
 VERSION = 1
 """Of these methods. Additions don't change it."""
@@ -319,6 +319,16 @@ class Reloaded(msgspec.Struct, kw_only=True):
     """Result of `_mcp/reload`: names."""
 
     reloaded: list[str]
+
+
+Days: TypeAlias = Annotated[int, Meta(ge=1, le=36_500)]
+
+
+class ReadUsage(Params, frozen=True):
+    """`_usage/read`: what models have cost in the last `days`, today included."""
+
+    by: Annotated[tuple[UsageGroup, ...], Meta(min_length=1, max_length=4)] = ("day", "model")
+    days: Days = 30
 
 
 class Targets(msgspec.Struct, kw_only=True):

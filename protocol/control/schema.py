@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from . import own
-from .things import GraphPicture
+from .things import GraphPicture, UsageReport
 
 METHODS: dict[str, tuple[Any, Any]] = {
     "_run/start": (own.StartRun, own.OneRun),
@@ -37,6 +37,7 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "_question/unsubscribe": (own.Unsubscribe, own.Unsubscribed),
     "_mcp/status": (own.Nothing, own.Servers),
     "_mcp/reload": (own.ReloadServers, own.Reloaded),
+    "_usage/read": (own.ReadUsage, UsageReport),
     "_target/list": (own.Nothing, own.Targets),
     "_server/info": (own.Nothing, own.ServerInfo),
 }

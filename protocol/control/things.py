@@ -1,4 +1,4 @@
-"""What the methods of the control channel speak of: runs, actors, questions, targets, servers.
+"""What the methods of the control channel speak of: runs, actors, questions, targets, what models have cost.
 
 Times are RFC 3339 in UTC. A field is only ever added, never renamed.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ..outcome import ErrorReport
 
@@ -200,3 +201,49 @@ class GraphPicture(msgspec.Struct, kw_only=True):
     nodes: list[GraphNode]
     edges: list[GraphEdge]
     starts: list[str] = []
+
+
+UsageGroup = Literal["day", "model", "agent", "key"]
+"""What sums of usage may be grouped by. A day is one of UTC, a key the subject of the caller whose run it was."""
+
+
+class UsageRow(msgspec.Struct, kw_only=True):
+    """Sums of requests to models.
+
+    Attributes:
+        day, model, agent, key: those that it is grouped by.
+        requests: that were answered.
+        input_tokens: `cached_tokens` of them were read from a provider's cache.
+        output_tokens: reasoning included.
+        cost: USD, without what the `unpriced` requests have cost.
+        unpriced: requests whose price is not known.
+        priced: whether `cost` is all of it.
+    """
+
+    day: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    agent: str | UnsetType = UNSET
+    key: str | UnsetType = UNSET
+    requests: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost: float
+    unpriced: int
+    priced: bool
+
+
+class UsageReport(msgspec.Struct, kw_only=True):
+    """What models have cost.
+
+    Attributes:
+        since, until: the first and the last day, which is today.
+        by: what the rows of `usage` are grouped and ordered by.
+        total: of all rows.
+    """
+
+    since: str
+    until: str
+    by: list[UsageGroup]
+    usage: list[UsageRow]
+    total: UsageRow

@@ -37,6 +37,7 @@ OPEN = Rule(open=True)
 ANYBODY = Rule()
 READ_RUNS = Rule(("read:runs",))
 LIST_RUNS = Rule(("read:runs",), costs=0.2)  # a page that shows them looks every other second
+READ_USAGE = Rule(("read:runs",), costs=0.2)
 CONTROL = Rule(("write:runs",), "RunControl")
 START = Rule(("run:agents",), costs=1)
 ANSWER = Rule(("answer:questions",), "QuestionAnswer")
@@ -68,6 +69,7 @@ METHODS: dict[str, Rule] = {
     **dict.fromkeys(("_actor/send", "_actor/pause", "_actor/resume", "_actor/cancel"), CONTROL),
     **dict.fromkeys(("_question/list", "_question/subscribe", "_question/unsubscribe"), QUESTIONS),
     "_question/answer": ANSWER,
+    "_usage/read": READ_USAGE,
     "_mcp/status": READ_MCP,
     "_mcp/reload": RELOAD_MCP,
     "_session/list": LIST_SESSIONS,

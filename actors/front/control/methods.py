@@ -27,6 +27,7 @@ from .actors import memory_of_process
 from .open_questions import FeedLagged
 from .peer import Follow, Method, Peer
 from .subscription import Lagged, Subscription
+from .usage import usage_of
 
 if TYPE_CHECKING:
     from .actors import TreeWatch
@@ -187,13 +188,14 @@ _CALLS: dict[str, Callable[[Peer, Any], Any]] = {
     "_question/unsubscribe": lambda peer, params: peer.unsubscribe(params.subscription),
     "_mcp/status": lambda peer, _: peer.hub.mcp_status(peer.caller),
     "_mcp/reload": lambda peer, params: peer.hub.mcp_reload(peer.caller, params.server),
+    "_usage/read": lambda peer, params: usage_of(peer.hub.root, peer.caller, params.by, params.days),
     "_target/list": lambda peer, _: peer.hub.targets(peer.caller),
     "_server/info": _server_info,
 }
 
 _LONG = frozenset(
     {
-        *("_run/list", "_run/get", "_run/events", "_run/graph", "_target/list", "_mcp/status"),
+        *("_run/list", "_run/get", "_run/events", "_run/graph", "_target/list", "_mcp/status", "_usage/read"),
         *("_actor/tree", "_actor/subscribe", "_actor/inspect", "_question/list"),
     }
 )

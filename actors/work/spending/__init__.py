@@ -1,2 +1,2 @@
 """What runs spend: `accounts` that limit it, `reserve` to wait for room in one, the `meter` of a run,
-and the `book` that keeps sums by day."""
+the `book` that keeps sums by day, and the `report` of those."""

@@ -4,7 +4,10 @@
 
 It holds sums alone, so it grows by the day and not by the request. Replies are added in memory and written by a thread
 a moment later (`GATHER`), which adds to what other processes have written; the rest is written when the process ends.
-What can't be written (the disk is full) is kept and tried again. `callboard usage` reads it. Days are those of UTC.
+What can't be written (the disk is full) is kept and tried again. Days are those of UTC.
+
+`callboard usage` reads the file (`read`). A server reads its own book (`Book.read`), so its sums have every reply that
+was counted before, written or not.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 import msgspec
 import trio
@@ -57,6 +61,12 @@ log = logging.getLogger("callboard.usage")
 Entry = tuple[str, str, str, str]
 """Day (`2026-11-23`), key, agent, model."""
 
+COLUMNS: Final = ("day", "key", "agent", "model")
+"""What the sums are kept by: an entry's parts, and the columns of the file."""
+
+Sums = dict[tuple[str, ...], "Spent"]
+"""Sums by some of the columns."""
+
 
 class Spent(msgspec.Struct):
     """Sums of replies; `cost` in USD, without that of the `unpriced` ones."""
@@ -96,6 +106,7 @@ class Book:
         self._writer: Ref[Write] | None = None
         self._due = False
         self._troubled = False
+        self._file = trio.Lock()
 
     def add(self, key: str, agent: str, model: str, tokens: TokenUsage, cost: float | None) -> None:
         """Count a reply; `cost` is None where the price is not known."""
@@ -125,8 +136,23 @@ class Book:
                 self._due = True
                 me.tell_later(RETRY_EVERY, Write())
 
+    async def read(self, since: str = "", by: Sequence[str] = COLUMNS, key: str | None = None) -> Sums:
+        """As the function `read`, with what could not be written yet.
+
+        Raises:
+            sqlite3.Error, OSError: the file can't be read.
+        """
+        async with self._file:
+            await self._write_now()
+            found = await trio.to_thread.run_sync(partial(read, self._path, since, by, key))
+            return grouped(self._sums.items(), since, by, key, found)
+
     async def _write(self) -> bool:
         """Write the sums; whether that was possible."""
+        async with self._file:
+            return await self._write_now()
+
+    async def _write_now(self) -> bool:
         sums, self._sums = self._sums, {}
         if not sums:
             return True
@@ -156,14 +182,30 @@ def _added(path: Path, sums: dict[Entry, Spent]) -> None:
         book.execute("COMMIT")
 
 
-def read(path: Path, since: str = "") -> dict[Entry, Spent]:
-    """What was spent from that day on.
+def read(path: Path, since: str = "", by: Sequence[str] = COLUMNS, key: str | None = None) -> Sums:
+    """What was spent from that day on, summed by these `COLUMNS`; with `key`, by that one alone.
 
     Raises:
-        sqlite3.Error: the file can't be read.
+        sqlite3.Error, OSError: the file can't be read.
     """
-    if not path.exists():
+    try:
+        if not path.stat().st_size:  # it is made just now
+            return {}
+    except (FileNotFoundError, NotADirectoryError):
         return {}
+    names = ", ".join(by)
+    sums = ", ".join(f"SUM({name})" for name in Spent.__struct_fields__)
+    where = "day >= ? AND (? IS NULL OR key = ?)"
+    query = f"SELECT {names}, {sums} FROM usage WHERE {where} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - of `COLUMNS`
     with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_PATIENCE)) as book:
-        rows = book.execute("SELECT * FROM usage WHERE day >= ? ORDER BY day, key, agent, model", (since,)).fetchall()
-    return {(day, key, agent, model): Spent(*sums) for day, key, agent, model, *sums in rows}
+        rows = book.execute(query, (since, key, key)).fetchall()
+    return {row[: len(by)]: Spent(*row[len(by) :]) for row in rows}
+
+
+def grouped(entries: Iterable[tuple[Entry, Spent]], since: str, by: Sequence[str], key: str | None, into: Sums) -> Sums:
+    """Add entries to sums, as `read` makes them of the file."""
+    places = [COLUMNS.index(column) for column in by]
+    for entry, spent in entries:
+        if entry[0] >= since and key in (None, entry[1]):
+            into.setdefault(tuple(entry[place] for place in places), Spent()).add(spent)
+    return into

@@ -1,4 +1,4 @@
-"""Describes the caller, the server, models, agents and roles; for operators health, metrics, MCP servers, knowledge."""
+"""Describes the caller, the server, models and what they cost, agents and roles; what operators look at."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import trio
 from starlette.responses import Response
 from starlette.types import ASGIApp, Send
 
+from .....protocol.control.things import UsageGroup, UsageReport
 from .....protocol.errors import NotFound
 from .....protocol.model_names import models_of
 from .....protocol.version import VERSION
@@ -21,9 +22,11 @@ from ...access.scopes import (
     READ_AGENTS,
     READ_MCP,
     READ_MODELS,
+    READ_USAGE,
     REBUILD_KNOWLEDGE,
     RELOAD_MCP,
 )
+from ...control.usage import usage_of
 from ...page import HEADERS, asset
 from ..call import Call, reply, route
 from ..errors import NotImplementedYet
@@ -40,6 +43,7 @@ from ..shapes.api import (
     ReloadBody,
     ReloadReply,
     Subject,
+    UsageQuery,
 )
 from ..streams import Performed
 from .completions import NO_ROLES
@@ -97,6 +101,13 @@ async def agents(call: Call) -> Response:
 async def roles(_: Call) -> Response:
     """Roles are not there yet."""
     raise NotImplementedYet(NO_ROLES)
+
+
+@_route("GET", "/v1/usage", READ_USAGE, gives=UsageReport)
+async def usage(call: Call, query: UsageQuery) -> Response:
+    """What models have cost: of the caller's own runs, with the scope `admin:runs` of all."""
+    by = msgspec.convert(query.by.split(","), list[UsageGroup])
+    return reply(await usage_of(call.api.root, call.caller, by, query.days))
 
 
 async def _models(call: Call) -> list[ModelTold]:

@@ -8,9 +8,11 @@ import msgspec
 from msgspec import Meta
 
 from .....protocol.control.bounds import Answer, Json, Name, Path
+from .....protocol.control.own import Days
 from .....protocol.control.things import RunInfo, RunStatus
 from .....protocol.mcp.status import ServerStatus
 
+GROUPS = "^(day|model|agent|key)(,(day|model|agent|key)){0,3}$"
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 
 
@@ -33,6 +35,13 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Of one run only."""
 
     run: Name | None = None
+
+
+class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the last `days`, today included; `by` is `day`, `model`, `agent` or `key`, or several with commas between."""
+
+    by: Annotated[str, Meta(pattern=GROUPS)] = "day,model"
+    days: Days = 30
 
 
 class TargetQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -287,6 +287,7 @@ async def test_every_frame_is_as_the_schema_says(stage: Stage, client: Client, r
         ("_actor/resume", {"path": f"/{run}"}),
         ("_question/list", {}),
         ("_mcp/status", {}),
+        ("_usage/read", {"by": ["model"], "days": 7}),
         ("_question/answer", {"question": asked["question"]["id"], "value": "x"}),
     ):
         await client.result(method, **params)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import httpx
 import pytest
 from http_agents import HELLO, LOOP
 from http_house import House, Serve
+
+from callboard.actors.work.spending.book import Book
+from callboard.protocol.chat import TokenUsage
 
 
 async def test_who_has_the_local_token_may_do_all(house: House) -> None:
@@ -17,6 +23,21 @@ async def test_the_server_tells_what_it_is(house: House) -> None:
     assert info["name"] == "callboard"
     assert info["version"]
     assert info["runs"] == 0
+
+
+async def test_what_models_have_cost_is_told_by_what_is_asked_for(house: House, tmp_path: Path) -> None:
+    assert (await house.get("/v1/usage"))["by"] == ["day", "model"]
+    book = Book(house.stage.root.kernel, tmp_path / "state" / "callboard" / "usage.db", now=time.time)
+    for cost in (0.5, None):
+        book.add("local", "clerk", "a:b", TokenUsage(input_tokens=100, output_tokens=10, cached_tokens=40), cost)
+    await book.aclose()
+    found = await house.get("/v1/usage?by=agent,model&days=1")
+    sums = {"requests": 2, "input_tokens": 200, "cached_tokens": 80, "output_tokens": 20, "cost": 0.5}
+    told = {**sums, "unpriced": 1, "priced": False}
+    assert found["since"] == found["until"]
+    assert (found["usage"], found["total"]) == ([{"model": "a:b", "agent": "clerk", **told}], told)
+    for query in ("by=owner", "by=", "by=day,,model", "days=0", "days=40000", "days=x", "since=2026-01-01"):
+        assert (await house.get(f"/v1/usage?{query}", 400))["error"]["code"] == "usage", query
 
 
 async def test_agents_are_listed_with_what_is_wrong_with_them(house: House) -> None:

@@ -44,15 +44,57 @@ async def test_it_is_written_a_moment_later_and_not_at_the_end_alone(tmp_path: P
         for requests in (1, 2):
             kept.add("local", "", "a:b", TOKENS, 0.5)
             with trio.fail_after(10):
-                while sum(spent.requests for spent in read_if_there(path)) < requests:
+                while sum(spent.requests for spent in read(path).values()) < requests:
                     await trio.sleep(0.01)
 
 
+async def test_its_owner_reads_what_is_not_written_yet_and_what_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "usage.db"
+    async with Root() as root:
+        kept = Book(root, path, now=lambda: 0.0)
+        for requests in range(1, 30):
+            kept.add("local", "", "a:b", TOKENS, 0.5)
+            if requests % 3 == 0:  # the writer begins at any moment
+                await trio.sleep(book.GATHER / 10)
+            found = await kept.read(by=["model"])
+            assert found == {("a:b",): Spent(requests, 100 * requests, 40 * requests, 10 * requests, requests / 2, 0)}
+
+
+async def test_its_owner_reads_what_can_not_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "usage.db"
+    async with Root() as root:
+        kept = Book(root, path, now=lambda: 0.0)
+        kept.add("local", "", "a:b", TOKENS, 0.5)
+        await kept.aclose()
+        with sqlite3.connect(path) as other:
+            other.execute("CREATE TRIGGER full BEFORE UPDATE ON usage BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+        kept.add("local", "", "a:b", TOKENS, 0.5)
+        kept.add("alice", "", "a:b", TOKENS, 0.5)
+        assert {key: spent.cost for (key,), spent in (await kept.read(by=["key"])).items()} == {
+            "alice": 0.5,
+            "local": 1,
+        }
+        assert list(await kept.read(by=["key"], key="alice")) == [("alice",)]
+        assert await kept.read("1970-01-02") == {}
+    assert {entry[1]: spent.cost for entry, spent in read(path).items()} == {"local": 0.5}
+
+
+async def test_sums_are_by_what_is_asked_for(tmp_path: Path) -> None:
+    path, days = tmp_path / "usage.db", iter([0.0, 0.0, DAY])
+    async with Root() as root:
+        kept = Book(root, path, now=lambda: next(days))
+        for key, model in (("local", "a:b"), ("alice", "c:d"), ("alice", "a:b")):
+            kept.add(key, "writer", model, TOKENS, 0.5)
+        await kept.aclose()
+    assert {names: spent.requests for names, spent in read(path, by=["model"]).items()} == {("a:b",): 2, ("c:d",): 1}
+    of_days = read(path, by=["key", "day"], key="alice")
+    assert list(of_days) == [("alice", "1970-01-01"), ("alice", "1970-01-02")]
+
+
 def read_if_there(path: Path) -> list[Spent]:
-    try:
-        return list(read(path).values())
-    except sqlite3.OperationalError:  # it is made just now
-        return []
+    return list(read(path).values())
 
 
 async def test_what_can_not_be_written_is_kept_and_said_once(
@@ -70,7 +112,7 @@ async def test_what_can_not_be_written_is_kept_and_said_once(
             kept.add("local", "", "a:b", TOKENS, 0.5)
             await kept.aclose()
             (tmp_path / "state").unlink()
-            while sum(spent.cost for spent in read_if_there(path)) < 1.0:
+            while sum(spent.cost for spent in read(path).values()) < 1.0:
                 await trio.sleep(0.01)
     assert caplog.text.count("can't be written") == 1
 
@@ -98,5 +140,8 @@ trio.run(main)
     assert (spent.requests, spent.input_tokens, spent.cost) == (80, 80, 80.0)
 
 
-def test_without_a_book_nothing_was_spent(tmp_path: Path) -> None:
+def test_without_a_book_or_in_one_that_is_made_just_now_nothing_was_spent(tmp_path: Path) -> None:
+    assert read(tmp_path / "usage.db") == {}
+    (tmp_path / "usage.db").touch()
+    assert read(tmp_path / "usage.db" / "usage.db") == {}
     assert read(tmp_path / "usage.db") == {}

@@ -1,0 +1,57 @@
+"""What models have cost, for a caller: all of it, or that of the caller's own subject."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from ....protocol.control.things import UsageGroup, UsageReport
+from ....protocol.errors import NotKept, UsageError
+from ...io.directories import state_dir
+from ...work.spending.book import read
+from ...work.spending.report import first_day, report
+
+if TYPE_CHECKING:
+    from ....protocol.control.caller import Caller
+    from ...runs.root import Root
+
+MOST_ROWS = 10_000
+"""Of one report."""
+
+log = logging.getLogger("callboard.control")
+
+
+async def usage_of(root: Root, caller: Caller, by: Sequence[UsageGroup], days: int) -> UsageReport:
+    """The sums of the last days. What this process has counted is in it, also what is not in the file yet.
+
+    Raises:
+        UsageError: there are too many rows.
+        NotKept: the book can't be read.
+    """
+    caller.need("read:runs")
+    by, today = list(dict.fromkeys(by)), datetime.now(UTC).date()
+    since = first_day(today, days)
+    key = None if caller.has("admin:runs") else caller.subject
+    try:
+        if root.book is not None:
+            found = await root.book.read(since, by, key)
+        else:
+            path = state_dir(os.environ) / "usage.db"
+            found = await trio.to_thread.run_sync(partial(read, path, since, by, key))
+    except (OSError, sqlite3.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error  # callers are not told paths
+        log.warning("what models have cost can't be read: %s", error)
+        raise NotKept(f"what models have cost can't be read: {reason}") from None
+    if len(found) > MOST_ROWS:
+        raise UsageError(
+            f"by {' and '.join(by)} there are {len(found)} rows in {days} days, more than {MOST_ROWS}: "
+            "ask for fewer days, or by less"
+        )
+    return report(found, by, since, today)
