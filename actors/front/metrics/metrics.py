@@ -32,6 +32,7 @@ from prometheus_client.registry import Collector
 
 from ....supervisors.mailbox import Mailbox
 from ....supervisors.tally import Tally
+from .spending import Spending
 from .work import SECONDS, Work
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ class Metrics:
         )
         self._names = Names()
         self._work = Work(registry, self._names)
+        self._spending = Spending(self._names.of)
+        registry.register(self._spending)
         self._mail = Tally()
         self.rates: Callable[[], Iterable[tuple[str, float]]] | None = None
 
@@ -137,11 +140,15 @@ class Metrics:
         collector = StateCollector(root, self._names, self._mail, journal, lambda: self.rates and self.rates())
         self._registry.register(collector)
         before, root.kernel.mailbox = root.kernel.mailbox, timed_by(self._mail)
+        if root.book is not None:
+            root.book.heard = self._spending.heard
         try:
             with root.bus.listen(self._work.heard):
                 yield
         finally:
             root.kernel.mailbox = before
+            if root.book is not None:
+                root.book.heard = None
             self._registry.unregister(collector)
 
     async def watch_lag(self, me: Actor) -> None:

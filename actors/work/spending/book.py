@@ -96,6 +96,9 @@ class Book:
         root: what writes is an actor of it, from the first reply on.
         path: of the file.
         now: the wall clock, in seconds since 1970.
+
+    Attributes:
+        heard: called with each reply's key, model, tokens and cost, if there is somebody who counts as well.
     """
 
     def __init__(self, root: Root, path: Path, *, now: Callable[[], float]) -> None:
@@ -107,6 +110,7 @@ class Book:
         self._due = False
         self._troubled = False
         self._file = trio.Lock()
+        self.heard: Callable[[str, str, TokenUsage, float | None], None] | None = None
 
     def add(self, key: str, agent: str, model: str, tokens: TokenUsage, cost: float | None) -> None:
         """Count a reply; `cost` is None where the price is not known."""
@@ -118,6 +122,8 @@ class Book:
         sums.output_tokens += tokens.output_tokens
         sums.cost += cost or 0.0
         sums.unpriced += cost is None
+        if self.heard is not None:
+            self.heard(key, model, tokens, cost)
         if not self._due:
             self._due = True
             if self._writer is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import trio
@@ -20,8 +21,11 @@ from trio_websocket import open_websocket_url
 from waiting import until
 from wall_clock import jump
 
+import callboard
 from callboard.actors.front.metrics import MOST_NAMES, OTHER, Metrics
+from callboard.actors.front.metrics.spending import KINDS
 from callboard.protocol.agent import Agent
+from callboard.protocol.chat import TokenUsage
 from callboard.protocol.events import (
     ActorRestarted,
     Event,
@@ -85,6 +89,13 @@ CONVENTIONS = {
 }
 """Histograms of OpenTelemetry's conventions for generative AI, with their first and last bucket."""
 
+SPENT = {
+    f"{what}_{name}_total": "counter"
+    for what in ("llm", "subject")
+    for name in ("tokens", "cost_usd", "unpriced_requests")
+}
+"""What models cost."""
+
 
 def values(metrics: Metrics) -> dict[str, float]:
     """Every sample by its name and labels; that it parses is part of the promise."""
@@ -119,7 +130,7 @@ async def test_case_110_every_figure_is_there_with_its_type_and_buckets(house: H
             await trio.sleep(0.01)
     text = (await house.client.get("/metrics")).text
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE))
-    wanted = {**PLAN, **OBSERVED, **dict.fromkeys(CONVENTIONS, "histogram")}
+    wanted = {**PLAN, **OBSERVED, **SPENT, **dict.fromkeys(CONVENTIONS, "histogram")}
     wanted |= {"websocket_connections": "gauge", "websocket_messages_total": "counter"}
     wanted |= {"runs_total": "counter", "runs_active": "gauge", "llm_retries_total": "counter"}
     wanted |= {"mailbox_depth_max": "gauge", "process_resident_memory_bytes": "gauge"}
@@ -427,6 +438,42 @@ async def test_requests_that_go_to_another_model_are_counted_by_both() -> None:
     told(metrics, RunStarted(target="a", name="a", dialect="agent"))
     told(metrics, LlmFallback(model="a:x", next="b:y", error="503"), id="call-1")
     assert values(metrics)["llm_fallbacks_total model=a:x next=b:y"] == 1
+
+
+async def test_what_models_cost_is_counted_by_model_and_by_subject(tmp_path: Path) -> None:
+    metrics = Metrics()
+    async with callboard.Root(config_dir=tmp_path, keeps_usage=True) as root:
+        book = root.book
+        assert book is not None
+        with metrics.listening(root):
+            cached = TokenUsage(input_tokens=100, cached_tokens=60, cache_write_tokens=10, output_tokens=10)
+            book.add("alice", "a", "a:x", cached, 0.5)
+            book.add("bob", "b", "a:x", TokenUsage(input_tokens=5, output_tokens=30, reasoning_tokens=25), 0.25)
+            book.add("alice", "a", "b:y", TokenUsage(input_tokens=7), None)
+        book.add("alice", "a", "a:x", cached, 0.5)
+        found = values(metrics)
+        kinds = {kind: found[f"llm_tokens_total kind={kind} model=a:x"] for kind in KINDS}
+        assert kinds == {"input": 35, "cached": 60, "cache_write": 10, "output": 15, "reasoning": 25}
+        assert sum(kinds.values()) == 100 + 10 + 5 + 30
+        assert (found["llm_cost_usd_total model=a:x"], found["llm_unpriced_requests_total model=a:x"]) == (0.75, 0)
+        assert found["llm_unpriced_requests_total model=b:y"] == 1
+        assert "llm_cost_usd_total model=b:y" not in found, "which is not $0"
+        assert found["subject_cost_usd_total subject=alice"] == 0.5
+        assert found["subject_unpriced_requests_total subject=alice"] == 1
+        assert found["subject_tokens_total kind=input subject=alice"] == 37
+
+
+async def test_subjects_and_models_that_cost_have_only_so_many_labels(tmp_path: Path) -> None:
+    metrics = Metrics()
+    async with callboard.Root(config_dir=tmp_path, keeps_usage=True) as root:
+        assert root.book is not None
+        with metrics.listening(root):
+            for number in range(MOST_NAMES + 50):
+                root.book.add(f"stranger-{number}", "a", f"a:{number}", TokenUsage(), 1.0)
+        found = values(metrics)
+    for name, label in (("llm_cost_usd_total", "model"), ("subject_cost_usd_total", "subject")):
+        assert len([each for each in found if each.startswith(name)]) == MOST_NAMES + 1
+        assert found[f"{name} {label}={OTHER}"] == 50
 
 
 async def test_a_run_begun_before_anybody_counted_is_not_taken_from_those_under_way() -> None:
