@@ -3,10 +3,15 @@
 No tokenizer makes more tokens of a text than it has bytes, so the input is counted in bytes. The output is what the
 request allows (`max_tokens`); where it says nothing, what the settings know of the model, or else `ASSUMED` tokens. The
 price is the highest that the provider may ask: that of input which goes into its cache for an hour.
+
+What a request allows is looked up in its body where that may differ from the request as it is asked: with patches, with
+keys in the provider's own words (`extra`), and where a model thinks, for which some codecs make room. There a reply may
+also have several choices, and all of them are paid for.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,10 +34,25 @@ PICTURE = 50_000
 FRAME = 16
 """Tokens around a turn, or a tool, that stand in no text of it."""
 
+_LIMITS = (
+    *("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens"),
+    *("max_new_tokens", "num_predict", "n_predict"),
+)
+_CHOICES = ("n", "best_of", "candidateCount", "candidate_count", "num_generations")
+_GROUPS = ("generationConfig", "generation_config", "inferenceConfig", "additionalModelRequestFields", "options")
+"""Where providers have these keys, beside the top of the body."""
+
 
 def bound(request: ChatRequest, target: Target) -> Amount:
     """The tokens of a complete request and its reply, and what they cost; 0 USD where the price is not known."""
-    return dearest(most_input(request), _most_output(request, target), target.price.tariff)
+    added = 0 if target.patched is None else target.patched.size
+    if request.extra:
+        added += len(msgspec.json.encode(request.extra))
+    if added or request.thinking_budget is not None or request.reasoning_effort is not None:
+        output = most_allowed(target.codec.encode(request, target.name, stream=False).body, _unsaid(target))
+    else:
+        output = request.max_tokens or _unsaid(target)
+    return dearest(most_input(request) + added, output, target.price.tariff)
 
 
 def dearest(input_tokens: int, output_tokens: int, tariff: Tariff | None) -> Amount:
@@ -69,5 +89,31 @@ def most_input(request: ChatRequest) -> int:
     return tokens
 
 
-def _most_output(request: ChatRequest, target: Target) -> int:
-    return request.max_tokens or target.model.max_output_tokens or ASSUMED
+def most_allowed(body: bytes, unsaid: int) -> int:
+    """Tokens that a reply may have by the body of its request, in all choices; `unsaid`: where it does not say."""
+    top = _fields(body)
+    found = [top, *(_fields(top[name]) for name in _GROUPS if name in top)]
+    limits = [_number(fields[name]) for fields in found for name in _LIMITS if name in fields]
+    choices = [_number(fields[name]) for fields in found for name in _CHOICES if name in fields]
+    most = max((limit if limit > 0 else unsaid for limit in limits), default=unsaid)  # -1: as many as it likes
+    return most * max(1, *choices, 1)
+
+
+_fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def _fields(value: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    try:
+        return _fields_of(value)
+    except msgspec.ValidationError:
+        return {}  # no mapping
+
+
+def _number(value: msgspec.Raw) -> int:
+    """A number that is none counts as 0: the provider refuses it, or passes it over."""
+    found = msgspec.json.decode(value)
+    return math.ceil(found) if isinstance(found, int | float) else 0
+
+
+def _unsaid(target: Target) -> int:
+    return target.model.max_output_tokens or ASSUMED

@@ -198,12 +198,12 @@ class Catalog:
             price=self.prices.of(client, entry, providers.base_of(client, self._environ)),
         )
         patched = self._patched(client, entry, "chat_completions")
+        codec: Codec
         if client.type == "local":
             require_engine()
-            engine = str(weights.located(target.name, self._environ))
-            return msgspec.structs.replace(target, engine=engine, codec=_patching(target.codec, patched))
+            codec, engine = _patching(target.codec, patched), str(weights.located(target.name, self._environ))
+            return msgspec.structs.replace(target, engine=engine, codec=codec, patched=patched)
         api_base, key = self._door(client, model)
-        codec: Codec
         signed_in: TokenBearer | None = None
         cache = entry.cache or client.cache or self._settings.cache
         if client.type == "azure-openai":
@@ -235,6 +235,7 @@ class Catalog:
             target,
             model=entry,
             codec=_patching(codec, patched),
+            patched=patched,
             api_base=api_base if patched is None else patched.base or api_base,
             headers=_changed(codec.headers(key) | self._own_headers(), patched),
             signed_in=signed_in,

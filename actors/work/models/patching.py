@@ -36,6 +36,7 @@ class Patched:
 
     Attributes:
         base: where requests go in place of their own base URL; empty where they go as they would.
+        size: bytes that come into a body at most.
     """
 
     def __init__(self, patches: Sequence[Patch]) -> None:
@@ -44,6 +45,7 @@ class Patched:
         self.base = f"{parts.scheme}://{parts.netloc}" if url else ""
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._bodies = [patch.body for patch in patches if patch.body]
+        self.size = sum(len(msgspec.json.encode(body)) for body in self._bodies)
         self._headers: dict[str, str | None] = {}
         for patch in patches:
             self._headers |= {name.lower(): value for name, value in patch.headers.items()}

@@ -67,6 +67,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         renew: sees to keys that expire, before every request; None where there are none.
         signed_in: has such a token, and another one for a request that was refused; None where there is none.
         price: finds what it costs, once it is first asked.
+        patched: what becomes of requests, which `codec` sees to; None where nothing does.
     """
 
     id: str
@@ -83,6 +84,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     renew: Callable[[], Awaitable[None]] | None = None
     signed_in: TokenBearer | None = None
     price: Price
+    patched: Patched | None = None
 
     def cost(self, usage: TokenUsage) -> float | None:
         """What that many tokens cost, in USD; None if its price is not known."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 from ears import Ears
 from fake_models import FakeModels, Reply, Request
+from waiting import until
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.models.limiter import Gates
@@ -109,7 +109,7 @@ async def test_what_fits_goes_out_at_once_and_what_does_not_waits(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(embedder.embed, ears, TEXTS[:4])
         await fake_model.arrived(2)
-        await trio.testing.wait_all_tasks_blocked()
+        await until(lambda: len(ears.events) == 2)
         assert len(fake_model.requests) == 2
         assert [(event.kind, event.reason) for event in ears.events] == [("llm.waiting", "budget")] * 2
         held.set()
@@ -166,7 +166,7 @@ async def test_a_request_that_is_cancelled_on_its_way_is_estimated(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(charged(account).of("lab:e", batch=1).embed, ears, TEXTS[:2])
         await fake_model.arrived(1)
-        await trio.testing.wait_all_tasks_blocked()
+        await until(lambda: ears.events)
         nursery.cancel_scope.cancel()
     assert account.tokens == BODY // 4, "the one that waited for room costs nothing"
     assert not held(account)
