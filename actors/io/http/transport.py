@@ -18,7 +18,8 @@ of requests are bytes, not streams.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from typing import Any
 
 import httpx
 import trio
@@ -74,7 +75,7 @@ class TrioTransport(httpx.AsyncBaseTransport):
         once = bool(request.extensions.get("once"))
         return await self.send(request.method, request.url, request.headers.raw, request.read(), timeouts, once=once)
 
-    async def send(
+    def send(
         self,
         method: str,
         url: httpx.URL,
@@ -83,14 +84,19 @@ class TrioTransport(httpx.AsyncBaseTransport):
         timeouts: Timeouts,
         *,
         once: bool = False,
-    ) -> httpx.Response:
+    ) -> Coroutine[Any, Any, httpx.Response]:
         """As `handle_async_request`, without an `httpx.Request`, which costs as much as sending it.
 
         Args:
             once: the request must not be sent again on another connection, should this one turn out to be closed.
         """
         route = self.connections.route(url)
-        data, bodiless = _encoded(method, url, headers, route) + body, method == "HEAD"
+        data = _encoded(method, url, headers, route) + body
+        return self._send(route, data, timeouts, bodiless=method == "HEAD", once=once)
+
+    async def _send(
+        self, route: Route, data: bytes, timeouts: Timeouts, *, bodiless: bool, once: bool
+    ) -> httpx.Response:
         connection = await self.connections.acquire(route, timeouts)
         try:
             return await Exchange(self.connections, connection, timeouts).start(data, bodiless=bodiless)
@@ -129,12 +135,15 @@ class Exchange(httpx.AsyncByteStream):
 
     async def start(self, data: bytes, *, bodiless: bool) -> httpx.Response:
         """Send the request and read up to the end of the headers."""
-        writing = True
         try:
-            with trio.CancelScope(deadline=trio.current_time() + self._write_timeout) as scope:
-                broken = await self._send(data)
-                writing = False
-                scope.deadline = trio.current_time() + self._read_timeout
+            rest, broken = self._send_now(data)
+            writing = bool(rest)
+            timeout = self._write_timeout if writing else self._read_timeout
+            with trio.CancelScope(deadline=trio.current_time() + timeout) as scope:
+                if writing:
+                    broken = await self._send(rest)
+                    writing = False
+                    scope.deadline = trio.current_time() + self._read_timeout
                 await self._read_head(scope, broken, bodiless=bodiless)
             if scope.cancelled_caught:
                 raise self._timed_out(writing=writing)
@@ -150,6 +159,13 @@ class Exchange(httpx.AsyncByteStream):
             stream=self,
             extensions={"http_version": b"HTTP/1.1", "reason_phrase": reader.reason},
         )
+
+    def _send_now(self, data: bytes) -> tuple[bytes, Exception | None]:
+        """Send what can be sent without waiting; the rest, and an error as `_send` notes it."""
+        try:
+            return self._wire.send_now(data), None
+        except BROKEN as error:
+            return b"", error
 
     async def _send(self, data: bytes) -> Exception | None:
         """Send everything. A server may refuse a body it has not read to the end, so an error is only noted."""

@@ -29,6 +29,14 @@ class PlainWire:
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
 
+    def send_now(self, data: bytes) -> bytes:
+        """Send what the kernel's buffer takes; what is left of it."""
+        try:
+            sent = self.socket.send(data)
+        except BlockingIOError:
+            return data
+        return data[sent:]
+
     async def send(self, data: bytes) -> None:
         """Send all of `data`. A checkpoint only if the kernel's buffer is full."""
         view = memoryview(data)
@@ -67,6 +75,10 @@ class TlsWire:
     def __init__(self, stream: trio.SSLStream[trio.abc.Stream], sock: socket.socket) -> None:
         self.stream = stream
         self.socket = sock
+
+    def send_now(self, data: bytes) -> bytes:
+        """What is left to send: all of it, since TLS may have to wait for the other side."""
+        return data
 
     async def send(self, data: bytes) -> None:
         """Send all of `data`."""

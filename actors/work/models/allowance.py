@@ -352,6 +352,8 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 def remaining_in(headers: httpx.Headers) -> Remaining | None:
     """What remains, or None if the headers don't say."""
+    if not any(b"ratelimit" in name.lower() for name, _ in headers.raw):
+        return None
     if "x-ratelimit-remaining-requests" in headers or "x-ratelimit-remaining-tokens" in headers:
         names = "x-ratelimit-{what}-{of}"
     elif "anthropic-ratelimit-requests-remaining" in headers:

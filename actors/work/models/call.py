@@ -271,15 +271,13 @@ def busy(about: str, model: str, seconds: float) -> Busy:
     return Busy(f"{words}; the next may go out in {seconds:.1f} s", retry_after=seconds)
 
 
-def tokens_in(usage: TokenUsage) -> int:
-    counted = countable(usage)
-    return counted.input_tokens + counted.output_tokens
-
-
 def countable(usage: TokenUsage) -> TokenUsage:
     """Token counts as they can be: a negative one would give back what the run has spent, a huge one fits nowhere."""
-    counts = {name: min(max(0, getattr(usage, name)), MOST_TOKENS) for name in usage.__struct_fields__}
-    return TokenUsage(**counts)
+    counts = msgspec.structs.astuple(usage)
+    if min(counts) >= 0 and max(counts) <= MOST_TOKENS:
+        return usage
+    bounded = (min(max(0, count), MOST_TOKENS) for count in counts)
+    return TokenUsage(**dict(zip(usage.__struct_fields__, bounded, strict=True)))
 
 
 def about_tokens(request: ChatRequest) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import NoReturn, Self
 
 import httpx
 import trio
@@ -47,19 +47,30 @@ OnHeaders = Callable[[httpx.Headers], None]
 
 
 class Endpoint:
-    """A base URL, reached through its own transport.
+    """A base URL, reached through its own transport. As a context manager it counts who uses it.
 
     Attributes:
-        users: requests under way; idle_since: when the last one was over. Both are kept by `Endpoints`.
+        idle_since: when the last request was over, as `Endpoints` has noted it.
+        when_unused: called when the last of its users has gone.
     """
 
     def __init__(self, api_base: str, proxy: str, connect_timeout: float, environ: Mapping[str, str]) -> None:
-        self.users = 0
         self.idle_since = 0.0
+        self.when_unused: Callable[[Endpoint], None] | None = None
+        self._users = 0
         self._base = api_base
         self._transport = TrioTransport(environ=environ, proxy=proxy)
         self._urls: dict[str, httpx.URL] = {}
         self._timeouts = {"connect": connect_timeout, "read": READ_TIMEOUT, "write": WRITE_TIMEOUT, "pool": None}
+
+    def __enter__(self) -> Self:
+        self._users += 1
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._users -= 1
+        if not self._users and self.when_unused is not None:
+            self.when_unused(self)
 
     def close(self) -> None:
         """Close its connections, now."""
@@ -82,8 +93,10 @@ class Endpoint:
             CredentialsError, ModelError, UpstreamError: see `refused` and `broken`.
         """
         outgoing = target.codec.encode(request, target.name, stream=False)
+        pieces: list[bytes] = []
         path, body = outgoing.path, outgoing.body
-        reply = outgoing.decode(await self.post(target.id, headers, path, body, on_headers, outgoing.sign))
+        await self._answer(target.id, headers, path, body, pieces.append, on_headers, outgoing.sign)
+        reply = outgoing.decode(b"".join(pieces))
         if reply.text:
             on_delta(TextDelta(reply.text))
         return reply
@@ -155,22 +168,10 @@ class Endpoint:
     ) -> None:
         """Hand on the body of the answer to a request, if it is a good one; its connection is settled at the end."""
         url = self._url(path)
-        fields = {
-            "host": url.netloc.decode("ascii"),
-            **headers,
-            "content-type": "application/json",
-            "accept-encoding": "identity",
-            "content-length": str(len(body)),
-        }
-        if sign is not None:
-            fields |= sign(url, body)
-        if log.isEnabledFor(logging.DEBUG):
-            from .as_sent import show
-
-            show(id, url, fields, body)
-        head = [(name.encode("ascii"), value.encode("ascii")) for name, value in fields.items()]
         try:
-            response = await self._transport.send("POST", url, head, body, self._timeouts)
+            response = await self._transport.send(
+                "POST", url, _head(id, url, headers, body, sign), body, self._timeouts
+            )
             try:
                 if response.status_code >= 300:
                     refused(id, response, await _whole(response), signed=sign is not None)
@@ -195,6 +196,25 @@ class Endpoint:
         if url is None:
             url = self._urls[path] = httpx.URL(self._base + path)
         return url
+
+
+def _head(
+    id: str, url: httpx.URL, headers: Mapping[str, str], body: bytes, sign: Sign | None
+) -> list[tuple[bytes, bytes]]:
+    fields = {
+        "host": url.netloc.decode("ascii"),
+        **headers,
+        "content-type": "application/json",
+        "accept-encoding": "identity",
+        "content-length": str(len(body)),
+    }
+    if sign is not None:
+        fields |= sign(url, body)
+    if log.isEnabledFor(logging.DEBUG):
+        from .as_sent import show
+
+        show(id, url, fields, body)
+    return [(name.encode("ascii"), value.encode("ascii")) for name, value in fields.items()]
 
 
 async def _whole(response: httpx.Response) -> bytes:

@@ -8,8 +8,8 @@ if there are more than `MOST_IDLE`, the one that is idle longest first, and afte
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -41,23 +41,20 @@ class Endpoints:
     def __len__(self) -> int:
         return len(self._busy) + len(self._idle)
 
-    @contextmanager
-    def lease(self, api_base: str, proxy: str, connect_timeout: float) -> Iterator[Endpoint]:
-        """The endpoint of that base URL, which stays open for the block."""
+    def lease(self, api_base: str, proxy: str, connect_timeout: float) -> Endpoint:
+        """The endpoint of that base URL. Use it as a context manager: it stays open for the block."""
         key = (api_base, proxy, connect_timeout)
         endpoint = self._busy.get(key)
         if endpoint is None:
             endpoint = self._busy[key] = self._idle.pop(key) if key in self._idle else self._new(key)
-        endpoint.users += 1
-        try:
-            yield endpoint
-        finally:
-            endpoint.users -= 1
-            if not endpoint.users and self._busy.get(key) is endpoint:  # else all were closed meanwhile
-                del self._busy[key]
-                endpoint.idle_since = trio.current_time()
-                self._idle[key] = endpoint
-                self._let_go()
+        return endpoint
+
+    def _unused(self, key: Key, endpoint: Endpoint) -> None:
+        if self._busy.get(key) is endpoint:  # else all were closed meanwhile
+            del self._busy[key]
+            endpoint.idle_since = trio.current_time()
+            self._idle[key] = endpoint
+            self._let_go()
 
     def close(self) -> None:
         """Close every connection. Requests that are still under way fail."""
@@ -69,7 +66,9 @@ class Endpoints:
     def _new(self, key: Key) -> Endpoint:
         from .client import Endpoint  # brings httpx along, which runs without models can do without
 
-        return Endpoint(*key, self._environ)
+        endpoint = Endpoint(*key, self._environ)
+        endpoint.when_unused = partial(self._unused, key)
+        return endpoint
 
     def _let_go(self) -> None:
         before = trio.current_time() - IDLE

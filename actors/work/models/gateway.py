@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ import msgspec
 import trio
 
 from ....protocol import events
-from ....protocol.chat import ChatReply, ChatRequest, TextDelta
+from ....protocol.chat import ChatReply, ChatRequest, TextDelta, TokenUsage
 from ....protocol.errors import (
     CallboardError,
     ConfigError,
@@ -36,7 +36,7 @@ from ....protocol.model_names import models_of
 from ....protocol.settings import Settings
 from ....supervisors import Retry
 from ...io.imports import imported
-from .call import Call, Emitter, OnDelta, OnUsage, countable, tokens_in
+from .call import Call, Emitter, OnDelta, OnUsage, countable
 from .catalog import Catalog
 from .endpoints import Endpoints
 from .engines import LocalEngines
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from ....supervisors.root import Root
     from ..spending.accounts import Account
     from .fallback import Down
-
-_NOTHING = nullcontext()
 
 
 class Gateway(AbstractAsyncContextManager["Gateway"]):
@@ -188,11 +186,10 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         may_stream = self._settings.stream
         call = Call(me, id, ticket, target, asked, on_delta, on_usage, need_text, may_stream, may_wait, account)
         try:
-            with _NOTHING if deadline == math.inf else trio.move_on_at(deadline):  # a scope costs a kilobyte
-                if several:
-                    return await self._several(call, targets, retry, deadline)
-                tries, rand = partial(self._try_of(call), call), self._rng.random
-                return await retried(tries, retry, on_wait=call.will_retry, rand=rand, deadline=deadline)
+            if deadline == math.inf:  # a scope costs a kilobyte
+                return await self._answer(call, targets, retry, deadline)
+            with trio.move_on_at(deadline):
+                return await self._answer(call, targets, retry, deadline)
             raise TimedOut(f"{call.target.id} did not answer in time")
         except CallboardError as error:
             call.gives_up(error)
@@ -209,6 +206,17 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             on_delta(TextDelta(reply.text))
         return reply
 
+    def _answer(
+        self, call: Call, targets: Sequence[Target], retry: Retry, deadline: float
+    ) -> Coroutine[Any, Any, ChatReply]:
+        if len(targets) > 1:
+            return self._several(call, targets, retry, deadline)
+        return self._tries(call, retry, deadline)
+
+    def _tries(self, call: Call, retry: Retry, deadline: float) -> Coroutine[Any, Any, ChatReply]:
+        once = partial(self._try if call.account is None else self._try_on_account, call)
+        return retried(once, retry, on_wait=call.will_retry, rand=self._rng.random, deadline=deadline)
+
     async def _several(self, call: Call, targets: Sequence[Target], retry: Retry, deadline: float) -> ChatReply:
         from .fallback import Down, first_to_answer
 
@@ -216,13 +224,9 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             self._down = Down(self._settings.fallback_cooldown)
 
         def ask(retry: Retry) -> Awaitable[ChatReply]:
-            tries, rand = partial(self._try_of(call), call), self._rng.random
-            return retried(tries, retry, on_wait=call.will_retry, rand=rand, deadline=deadline)
+            return self._tries(call, retry, deadline)
 
         return await first_to_answer(call, targets, call.request, self._settings, self._down, ask, retry)
-
-    def _try_of(self, call: Call) -> Callable[[Call, int], Coroutine[Any, Any, ChatReply]]:
-        return self._try if call.account is None else self._try_on_account
 
     async def _try_on_account(self, call: Call, attempt: int) -> ChatReply:
         target = call.target
@@ -239,8 +243,8 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
     async def _try(self, call: Call, attempt: int) -> ChatReply:
         target = call.target
         gate = self.gates.get(target.id) or await self._open(target)
-        reply: ChatReply | None = None
-        while reply is None:
+        usage: TokenUsage | None = None
+        while usage is None:
             if call.patience == math.inf:
                 await gate.admit(call.ticket, call.me.path, call.tokens, call.waits)
             else:
@@ -251,6 +255,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
                     reply = await self._send(call, target.api_base, target.headers, attempt)
                 else:
                     reply = await self._send_to_engine(call, target.engine, attempt)
+                usage = countable(reply.usage)
             except Stalled as error:
                 error.transient = attempt == 1 and not call.heard
                 raise
@@ -262,10 +267,10 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
                 if refused is not None:
                     gate.refused(call.ticket, refused.retry_after)
                 else:
-                    gate.done(call.ticket, None if reply is None else tokens_in(reply.usage), call.remaining)
+                    used = None if usage is None else usage.input_tokens + usage.output_tokens
+                    gate.done(call.ticket, used, call.remaining)
             if refused is not None:
                 call.is_refused(refused)
-        usage = countable(reply.usage)
         reply = msgspec.structs.replace(reply, model=target.id, usage=usage, cost=target.cost(usage))
         call.ends(reply)
         return reply

@@ -131,9 +131,12 @@ class ToolRegistry:
 
     def unknown(self, names: Iterable[str]) -> list[tuple[str, str]]:
         """The names that stand for no global tool, each with a hint."""
+        named = self.spelled_out(names)
+        if not named:
+            return []
         there = self.global_names()
         aliases = {**DEFAULT_ALIASES, **self.settings.mapping_tools}
-        missing = [name for name in self.spelled_out(names) if name not in there]
+        missing = [name for name in named if name not in there]
         return [(name, did_you_mean(name, [*there, *aliases]) or f"there are: {', '.join(there)}") for name in missing]
 
     def named(self, names: Iterable[str], home: Home, options: ToolOptions, timeout: float = TIMEOUT) -> list[Tool]:
