@@ -1,0 +1,176 @@
+"""Rows as lines of ANSI text: what stands before them (bullets, the bars of quotes), colours, addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .cells import width
+from .inline import DIM, RULE, Span
+from .layout import Row, cut, wrapped
+from .theme import Theme
+
+_BAR = "▎ "
+_NARROWEST = 8
+_ADDRESS = re.compile(r"(?:https?://|mailto:)[!-~]{1,2000}\Z")
+END = "\x1b[0m"
+
+
+class Painter:
+    """Paints rows inside of the containers that are open.
+
+    Args:
+        width: columns of the terminal.
+        theme: its colours.
+        wrap: where text is broken: None for nowhere, 0 for the width of the terminal, else that many columns.
+        wrap_code: whether code is broken too.
+    """
+
+    def __init__(self, width: int, theme: Theme, *, wrap: int | None, wrap_code: bool) -> None:
+        self.width = width
+        self.theme = theme
+        self.lines: list[str] = []
+        self._wrap = wrap
+        self._wrap_code = wrap_code
+        self._markers: list[str] = []
+        self._drawn: list[bool] = []
+        self._blank: int | None = None
+        self._begun = False
+
+    def copy(self) -> Painter:
+        """One that goes on where this one is, on a sheet of its own."""
+        other = Painter(self.width, self.theme, wrap=self._wrap, wrap_code=self._wrap_code)
+        other._markers, other._drawn = list(self._markers), list(self._drawn)
+        other._blank, other._begun = self._blank, self._begun
+        return other
+
+    # --- containers -------------------------------------------------------------------------------------
+
+    def push(self, marker: str) -> None:
+        """A container begins: an item with its marker, a quote without."""
+        self._markers.append(marker)
+        self._drawn.append(False)
+
+    def pop_to(self, count: int) -> None:
+        """All containers but the first `count` end; an item without content is a line with its marker."""
+        if any(marker and not drawn for marker, drawn in zip(self._markers[count:], self._drawn[count:], strict=True)):
+            self.row([])
+        del self._markers[count:], self._drawn[count:]
+        if self._blank is not None:
+            self._blank = min(self._blank, count)
+
+    def blank(self) -> None:
+        """An empty line, which is shown once something follows."""
+        if self._begun:
+            self._blank = len(self._markers)
+
+    @property
+    def in_new_item(self) -> bool:
+        """Whether the next row is the first of an item."""
+        return bool(self._markers and self._markers[-1]) and not self._drawn[-1]
+
+    # --- rows -------------------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """Columns that text may take inside of the open containers."""
+        whole = min(self._wrap, self.width) if self._wrap else self.width
+        return max(whole - self._taken(), min(_NARROWEST, whole))
+
+    def _taken(self) -> int:
+        return sum(len(marker) if marker else len(_BAR) for marker in self._markers)
+
+    def rows(self, line: Row) -> list[Row]:
+        """A line of text in rows that fit."""
+        return [line] if self._wrap is None else wrapped(line, self.room)
+
+    def row(self, row: Sequence[Span]) -> None:
+        """Settles a row that fits."""
+        self._line("".join(map(self._span, _joined(row))))
+
+    def all_rows(self, rows: Iterable[Row]) -> None:
+        """Settles rows that fit."""
+        for row in rows:
+            self.row(row)
+
+    def code(self, tokens: list[tuple[Any, str]]) -> None:
+        """Settles a line of code."""
+        if not self._wrap_code or self._wrap is None:
+            self._line(self._tokens(tokens))
+            return
+        kinds = {at: kind for at, (kind, _) in enumerate(tokens)}
+        for row in cut([Span(text, at) for at, (_, text) in enumerate(tokens)], self.room):
+            self._line(self._tokens([(kinds[span.style], span.text) for span in row]))
+
+    def _line(self, text: str) -> None:
+        if self._blank is not None:
+            self.lines.append(self._prefix(self._blank, first=False).rstrip())
+            self._blank = None
+        self.lines.append((self._prefix(len(self._markers), first=True) + text).rstrip(" "))
+        self._begun = True
+
+    def _prefix(self, depth: int, *, first: bool) -> str:
+        parts: list[str] = []
+        left = max(self.width - _NARROWEST, 0)
+        for at in range(depth):
+            marker = self._markers[at]
+            shown = marker or _BAR
+            if width(shown) > left:
+                shown = shown[:left]
+            left -= len(shown)
+            if not marker:
+                parts.append(self._painted(shown, self.theme.of_style(RULE)))
+            elif first and not self._drawn[at]:
+                parts.append(self._painted(shown, self.theme.of_style(DIM)))
+                self._drawn[at] = True
+            else:
+                parts.append(" " * len(shown))
+        return "".join(parts)
+
+    # --- colours ----------------------------------------------------------------------------------------
+
+    def _tokens(self, tokens: list[tuple[Any, str]]) -> str:
+        """Neighbours of one colour are put together; blanks need none."""
+        parts: list[str] = []
+        run, code = "", ""
+        for kind, text in tokens:
+            other = self.theme.of_token(kind)
+            if other != code and not text.isspace():
+                parts.append(self._painted(run, code))
+                run, code = "", other
+            run += text
+        return "".join([*parts, self._painted(run, code)])
+
+    def _span(self, span: Span) -> str:
+        text = self._painted(span.text, self.theme.of_style(span.style) if span.style else "")
+        if span.url and self.theme.links and _ADDRESS.match(span.url):
+            return f"\x1b]8;;{span.url}\x1b\\{text}\x1b]8;;\x1b\\"
+        return text
+
+    def _painted(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}{END}" if code and text else text
+
+    def with_addresses(self, spans: list[Span]) -> list[Span]:
+        """The spans, with the addresses of links behind their texts unless the terminal has them behind it."""
+        found: list[Span] = []
+        for at, span in enumerate(spans):
+            found.append(span)
+            last = span.url and not (at + 1 < len(spans) and spans[at + 1].url == span.url)
+            if not last or span.url.startswith("#"):
+                continue
+            if span.url.removeprefix("mailto:") == span.text or (self.theme.links and _ADDRESS.match(span.url)):
+                continue
+            found.append(Span(f" ({span.url})", DIM))
+        return found
+
+
+def _joined(row: Sequence[Span]) -> list[Span]:
+    """The row with neighbours of one style put together, so that it takes few bytes."""
+    joined: list[Span] = []
+    for span in row:
+        if joined and joined[-1].style == span.style and joined[-1].url == span.url:
+            joined[-1] = joined[-1]._replace(text=joined[-1].text + span.text)
+        elif span.text:
+            joined.append(span)
+    return joined
