@@ -7,6 +7,7 @@ import { RunsView } from "./views/runs.js";
 import { isShortcut, shortcuts } from "./views/shortcuts.js";
 import { StartView } from "./views/start.js";
 import { applyTheme } from "./views/theme.js";
+import { UsageView } from "./views/usage.js";
 import { adopt, read } from "./token.js";
 import { Wire } from "./wire.js";
 
@@ -29,16 +30,18 @@ const wire = new Wire(address.href, { reachable });
 const main = document.getElementById("main");
 const header = new Header(document.getElementById("top"), wire);
 let view = null;
+const NAMES = { start: "New run", usage: "Usage" };
 const gate = new Gate(wire, () => view?.ended ?? null);
 
 function route() {
   if (adopt(location, history, sessionStorage)) wire.use(read(sessionStorage));
-  const [place, id] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  const [place, id, more] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
   view?.close();
-  header.place(place === "run" ? id : place === "start" ? "New run" : "");
+  header.place(place === "run" ? id : (NAMES[place] ?? ""));
   main.classList.toggle("wide", place === "run");
   if (place === "run" && id) view = new RunView(wire, id);
   else if (place === "start") view = new StartView(wire);
+  else if (place === "usage") view = new UsageView(wire, id, more);
   else view = new RunsView(wire);
   main.replaceChildren(gate.element, view.element);
   view.focus?.();
@@ -46,10 +49,11 @@ function route() {
 
 addEventListener("keydown", (event) => {
   if (!isShortcut(event)) return;
-  const act = { "?": shortcuts, r: () => (location.hash = "#/"), n: () => (location.hash = "#/start") }[event.key];
-  if (!act) return;
+  const place = { r: "#/", n: "#/start", u: "#/usage" }[event.key];
+  if (!place && event.key !== "?") return;
   event.preventDefault();
-  act();
+  if (place) location.hash = place;
+  else shortcuts();
 });
 addEventListener("hashchange", (event) => {
   if (location.hash === "#main") {

@@ -19,6 +19,7 @@ export class Header {
     this.wire = wire;
     this.open = new Map(); // questions that wait, of all runs
     this.crumb = h("span", { class: "crumb" });
+    this.usage = h("a", { class: "place", href: "#/usage" }, "Usage");
     this.asking = h("a", { class: "asking", hidden: true, href: "#/" });
     this.state = h(
       "span",
@@ -41,6 +42,7 @@ export class Header {
       ),
       this.crumb,
       h("span", { class: "filler" }),
+      this.usage,
       this.asking,
       this.state,
       this.keys,
@@ -56,6 +58,7 @@ export class Header {
 
   place(text) {
     say(this.crumb, text);
+    mark(this.usage, "aria-current", location.hash.startsWith(this.usage.hash) ? "page" : null);
     document.title = text ? `${text} \u00b7 Callboard` : "Callboard";
   }
 

@@ -7,6 +7,7 @@ const KEYS = {
     ["?", "this list"],
     ["r", "all runs"],
     ["n", "start a run"],
+    ["u", "usage: what models have cost"],
     ["Tab", "from one thing to the next"],
     ["Esc", "closes a dialog, empties a filter"],
   ],

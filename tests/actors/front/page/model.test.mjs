@@ -7,6 +7,7 @@ import { Follower } from "./page/follow.js";
 import { caller, cost, count, duration } from "./page/model/format.js";
 import { layout } from "./page/model/layout.js";
 import { RunState } from "./page/model/run.js";
+import { bars, cachedShare, chosen, dayInWords, everyDay, figures, ordered } from "./page/model/usage.js";
 import { adopt, protocols, read } from "./page/token.js";
 import { Refusal, Wire } from "./page/wire.js";
 
@@ -383,4 +384,64 @@ test("a cost that is not all known says so", () => {
     "$0.0912+",
     "",
   ]);
+});
+
+const SPENT = { requests: 1, input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost: 0, unpriced: 0, priced: true };
+
+test("every day of a range has its place, over the change of clocks too, and days without a request are empty", () => {
+  const row = { ...SPENT, day: "2026-03-29", cost: 2 };
+  const days = everyDay({ since: "2026-03-27", until: "2026-03-31", usage: [row] });
+  assert.deepEqual(
+    days.map((day) => [day.day, day.requests]),
+    [
+      ["2026-03-27", 0],
+      ["2026-03-28", 0],
+      ["2026-03-29", 1],
+      ["2026-03-30", 0],
+      ["2026-03-31", 0],
+    ],
+  );
+  assert.match(dayInWords(days[0]), /27.*: nothing$/);
+});
+
+test("days come from the newest on, the rest from the dearest on, and of those that cost nothing the largest first", () => {
+  const made = (name, cost, input_tokens = 0) => ({ ...SPENT, day: name, model: name, cost, input_tokens });
+  const usage = [made("b", 1), made("c", 0, 5), made("a", 3), made("d", 0, 9)];
+  const names = (by) => ordered({ by: [by], usage }).map((row) => row[by]);
+  assert.deepEqual(names("model"), ["a", "b", "d", "c"]);
+  assert.deepEqual(names("day"), ["d", "c", "b", "a"]);
+});
+
+test("what has no known price is never nothing, and what is free is a dash", () => {
+  const unpriced = { ...SPENT, unpriced: 1, priced: false };
+  assert.equal(figures(unpriced).cost, "unpriced");
+  assert.equal(figures({ ...unpriced, cost: 1.5, requests: 2 }).cost, "$1.50+");
+  assert.equal(figures(SPENT).cost, "\u2013");
+  assert.match(dayInWords({ ...unpriced, day: "2026-03-29" }), /: unpriced, 1 request, 0 in, 0 out$/);
+  assert.match(dayInWords({ ...unpriced, day: "2026-03-29", cost: 1.5, requests: 2 }), /\$1.50\+, 2 requests, 1 unpriced,/);
+});
+
+test("the share of caches is rounded down, and never to nothing or to all", () => {
+  const share = (cached_tokens, input_tokens) => cachedShare({ cached_tokens, input_tokens });
+  assert.deepEqual([share(0, 10), share(0, 0), share(1, 1000), share(999, 1000), share(5, 5)], ["", "", "<1%", "99%", "100%"]);
+});
+
+test("bars are of what days cost, of their tokens where no cost is known, and mark days that are not all priced", () => {
+  const day = (cost, output_tokens, priced = true) => ({ ...SPENT, day: "2026-03-29", cost, output_tokens, priced });
+  const paid = bars([day(2, 1), day(1, 900, false), day(0, 0)]);
+  assert.deepEqual([paid.measure, paid.top], ["cost", "$2.00"]);
+  assert.deepEqual(paid.bars.map((bar) => [bar.height, bar.partly]), [
+    [1, false],
+    [0.5, true],
+    [0, false],
+  ]);
+  const local = bars([day(0, 500), day(0, 2000, false)]);
+  assert.deepEqual([local.measure, local.top, local.bars[0].height], ["tokens", "2.0k", 0.25]);
+  assert.deepEqual(bars([day(0, 0)]).bars[0].height, 0);
+});
+
+test("an address chooses groups and ranges that there are", () => {
+  assert.deepEqual(chosen("key", "90"), { by: "key", days: 90 });
+  assert.deepEqual(chosen("owner", "31"), { by: "model", days: 30 });
+  assert.deepEqual(chosen(undefined, undefined), { by: "model", days: 30 });
 });

@@ -1,0 +1,108 @@
+"""What models have cost, on the page in a real browser."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from browser import Browser, Page
+from page_house import House
+
+from callboard.actors.work.spending.book import Book
+from callboard.protocol.chat import TokenUsage
+
+LONG = "cellar:meta-llama/Llama-3.3-70B-Instruct-FP8-dynamic"
+USED = TokenUsage(input_tokens=1000, cached_tokens=500, output_tokens=100)
+
+
+@pytest.fixture
+async def spent(house: House, tmp_path: Path) -> House:
+    """A house in whose book there are two models, one without a price, for three callers over ten days."""
+    days = [0.0]
+    book = Book(house.root.kernel, tmp_path / "state" / "callboard" / "usage.db", now=lambda: time.time() - days[0])
+    for number in range(10):
+        days[0] = 86_400.0 * number
+        for key in ("local", "alice", "bob"):
+            book.add(key, "writer", "openai:gpt-5", USED, 0.5)
+            if number == 3:
+                book.add(key, "writer", LONG, USED, None)
+    await book.aclose()
+    return house
+
+
+async def rows(page: Page) -> list[list[str]]:
+    """The table as it is read, without its head."""
+    cells = "[...row.cells].map(cell => cell.textContent)"
+    found: list[list[str]] = await page.evaluate(
+        f"[...document.querySelectorAll('table.usage tbody tr')].map(row => {cells})"
+    )
+    return found
+
+
+async def test_it_is_shown_by_model_and_by_what_the_keyboard_chooses_and_a_reload_keeps_that(
+    spent: House, browser: Browser
+) -> None:
+    async with browser.page(spent.page, 1400, 900) as page:
+        await page.until("document.body.dataset.connection === 'open'")
+        await page.press("u")
+        await page.until("document.querySelectorAll('table.usage tbody tr').length === 2")
+        assert await rows(page) == [
+            ["openai:gpt-5", "30", "30k", "50%", "3.0k", "$15.00"],
+            [LONG, "3", "3.0k", "50%", "300", "unpriced"],
+        ]
+        sums = await page.evaluate("document.querySelector('.sums').innerText")
+        assert "$15.00+" in sums
+        assert "3 requests unpriced" in sums
+        assert await page.evaluate("document.querySelectorAll('.bars .day').length") == 30
+        assert await page.evaluate("document.querySelectorAll('.bars .cap').length") == 1
+        await page.evaluate("document.querySelector('[name=usage-by]:checked').focus()")
+        await page.press("ArrowRight", "ArrowRight")
+        await page.until("document.querySelectorAll('table.usage tbody tr').length === 3")
+        assert [row[0] for row in await rows(page)] == ["alice", "bob", "local"]
+        await page.press("Tab", "ArrowLeft")
+        await page.until("document.querySelectorAll('.bars .day').length === 7")
+        assert await page.evaluate("location.hash") == "#/usage/key/7"
+        await page.reload()
+        await page.until("document.querySelectorAll('.bars .day').length === 7")
+        assert [row[0] for row in await rows(page)] == ["alice", "bob", "local"]
+        assert page.problems == []
+
+
+async def test_a_day_says_what_it_has_cost_when_it_is_pointed_at(spent: House, browser: Browser) -> None:
+    async with browser.page(spent.page, 1400, 900) as page:
+        await page.evaluate("location.hash = '#/usage/day/7'")
+        await page.until("document.querySelectorAll('table.usage tbody tr').length === 7")
+        days = [row[0] for row in await rows(page)]
+        assert days == sorted(days, reverse=True)
+        caption = "document.querySelector('figcaption').firstChild.textContent"
+        assert (await page.evaluate(caption)).startswith("Cost by day, ")
+        await page.click(".bars .day[data-place='3']")
+        await page.until(f"{caption}.endsWith('$1.50+, 6 requests, 3 unpriced, 6.0k in (50% cached), 600 out')")
+        assert page.problems == []
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+async def test_nothing_is_wider_than_the_screen(spent: House, browser: Browser, width: int) -> None:
+    async with browser.page(spent.page, width, 900) as page:
+        for by in ("day", "model", "agent", "key"):
+            await page.evaluate(f"location.hash = '#/usage/{by}/90'")
+            await page.until(f"document.querySelector('table.usage thead th')?.textContent.toLowerCase() === '{by}'")
+            wide = "[document.documentElement, document.querySelector('main')].map(each => each.scrollWidth)"
+            assert max(await page.evaluate(wide)) <= width
+        assert page.problems == []
+
+
+async def test_a_book_without_rows_and_one_that_can_not_be_read_are_told(
+    house: House, browser: Browser, tmp_path: Path
+) -> None:
+    async with browser.page(house.page, 400, 900) as page:
+        await page.click("a[href='#/usage']")
+        await page.until(
+            "document.querySelector('.empty').textContent.startsWith('Nothing was spent on models since ')"
+        )
+        (tmp_path / "state" / "callboard" / "usage.db").write_text("this is no database, whoever reads it" * 100)
+        await page.click("input[value='7']")
+        await page.until("document.querySelector('.empty').textContent.includes('file is not a database')")
+        assert await page.evaluate("document.querySelector('table.usage').closest('[hidden]') !== null")
+        assert page.problems == []
