@@ -158,7 +158,7 @@ class Lint(GraphChecks):
 
     def _agent(self, config: AgentConfig, path: Path) -> None:
         if config.provider == "callboard":
-            for key in ("base_url", "api_key", "params", "tooling", "skills", "thinking"):
+            for key in ("base_url", "api_key", "fallback_models", "params", "tooling", "skills", "thinking"):
                 if getattr(config, key):
                     message = f"`{key}` has no effect on an agent of yours"
                     self._warn("unused_key", message, (*path, key), "say it in the agent's own file.")

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Meta
 
+from ..model_names import Models
 from ..schema import by_tag
 from ..source import Source
 from ..tree import Path
@@ -51,6 +52,9 @@ class AgentConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True
     role: Annotated[str | None, Meta(description="The system message.")] = None
     base_url: str | None = None
     api_key: str | None = None
+    fallback_models: Annotated[
+        Models, Meta(description="*Ours.* `client:model`, or a list: asked in turn if the model does not answer.")
+    ] = None
     params: Annotated[dict[str, Json], Meta(description="Handed to the model with every call.")] = {}
     input_mode: Annotated[
         Literal["messages", "prompt"], Meta(description="As a conversation, or as one message with headings.")

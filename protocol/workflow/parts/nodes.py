@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from ...model_names import models_of
 from ...problems import did_you_mean
 from ...tree import Mapping, Node, Scalar, Sequence, describe, plain
 from ..agents import (
@@ -79,8 +80,30 @@ def _agent(config: Part) -> AgentConfig:
             expected=f"one of {', '.join(sorted(known))}",
             hint=did_you_mean(agent.provider, known) or "Hint: `openai` with a `base_url` speaks to most servers.",
         )
+    if agent.fallback_models:
+        _check_fallbacks(models_of(agent.fallback_models), config)
     _check_key(agent, config)
     return msgspec.structs.replace(agent, name=agent.name.strip())
+
+
+def _check_fallbacks(models: tuple[str, ...], config: Part) -> None:
+    known = None if config.reading.known.providers is None else config.reading.known.providers - {"callboard"}
+    for model in models:
+        client, _, name = model.partition(":")
+        if not client or not name:
+            config["fallback_models"].error(
+                "unknown_model",
+                f"`{model}` does not say whose model it is",
+                expected="`client:model`, or a list of such",
+                hint="Hint: write `openai:gpt-4o-mini`.",
+            )
+        elif known is not None and client not in known:
+            config["fallback_models"].error(
+                "unknown_provider",
+                f"no provider `{client}`",
+                expected=f"one of {', '.join(sorted(known))} before the colon",
+                hint=did_you_mean(client, known) or "Hint: make it a client of config.yaml.",
+            )
 
 
 def _tooling(config: Part) -> tuple[Tooling, ...]:

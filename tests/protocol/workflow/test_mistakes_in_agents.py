@@ -13,6 +13,27 @@ MISTAKES = {
     "unknown provider": Mistake(
         "provider: gemini", "provider: gemni", "unknown_provider", "provider: gemni", "did you mean 'gemini'?"
     ),
+    "fallback of an unknown provider": Mistake(
+        "provider: gemini",
+        "provider: gemini\n        fallback_models: [openai:gpt-4o, gemni:flash]",
+        "unknown_provider",
+        "fallback_models",
+        "did you mean 'gemini'?",
+    ),
+    "fallback that is an agent": Mistake(
+        "provider: gemini",
+        "provider: gemini\n        fallback_models: callboard:helper",
+        "unknown_provider",
+        "fallback_models",
+        "one of gemini, openai before the colon",
+    ),
+    "fallback without a provider": Mistake(
+        "provider: gemini",
+        "provider: gemini\n        fallback_models: gpt-4o",
+        "unknown_model",
+        "fallback_models",
+        "write `openai:gpt-4o-mini`",
+    ),
     "temperature of nobody": Mistake(
         "        params:\n          temperature: 0.3",
         "        temperature: 0.3",
@@ -200,7 +221,10 @@ def test_a_provider_that_nobody_knows_is_one_if_it_says_where_it_is() -> None:
 
 
 def test_what_an_agent_of_ours_says_itself_is_not_said_here() -> None:
-    text = GOOD.replace("provider: gemini", "provider: callboard\n        params: {seed: 1}")
+    text = GOOD.replace(
+        "provider: gemini", "provider: callboard\n        params: {seed: 1}\n        fallback_models: openai:m"
+    )
     _, problems = read_workflow(text, "newsroom.yaml", known=KNOWN)
-    warned = [problem for problem in problems if problem.code == "unused_key"]
-    assert any("`params` has no effect on an agent of yours" in problem.message for problem in warned)
+    warned = [problem.message for problem in problems if problem.code == "unused_key"]
+    for key in ("params", "fallback_models"):
+        assert any(f"`{key}` has no effect on an agent of yours" in message for message in warned)

@@ -38,7 +38,7 @@ def known_providers(settings: Settings) -> frozenset[str]:
 
 
 def model_of(config: AgentConfig, context: RunContext) -> str:
-    """The model's id.
+    """The model's id, and those of the models that are asked if it does not answer.
 
     Raises:
         GraphMistake: the provider is unknown.
@@ -47,7 +47,8 @@ def model_of(config: AgentConfig, context: RunContext) -> str:
         config.provider, config.base_url, config.api_key, context.settings, context.environ, also=[CALLBOARD]
     )
     provider = config.provider if client is None else context.gateway.catalog.adopt(client)
-    return f"{provider}:{config.name}"
+    model = f"{provider}:{config.name}"
+    return f"{model},{config.fallback_models}" if config.fallback_models else model
 
 
 class Params(msgspec.Struct, kw_only=True):

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from .....protocol.model_names import models_of
 from .....protocol.problems import Problem
 from .....protocol.workflow.agents import Retry
 from .....protocol.workflow.edges import Always, Edge, RegexExtract
@@ -158,7 +159,9 @@ class _Conversion:
             return {**found, "state_updates": {f"{key}_said": "{{input}}"}, "next": after}
         config = node.config
         assert isinstance(config, AgentConfig)
-        found |= {"type": "llm", "model": f"{config.provider}:{config.name}"}
+        model = f"{config.provider}:{config.name}"
+        models = (model, *models_of(config.fallback_models)) if config.fallback_models else ()
+        found |= {"type": "llm", "model": list(models) or model}
         if config.role:
             found["instructions"] = f"{{{{{key}_role}}}}" if _odd_role(node) else config.role
         found["prompt"] = text

@@ -7,9 +7,11 @@ import textwrap
 
 import pytest
 import trio
-from fake_models import Reply
+from fake_models import Reply, Request
 from waiting import until
 from workflow_agents import RETRIES, Agents, said
+
+from callboard.protocol.events import LlmFallback
 
 ONE = """
 graph:
@@ -273,3 +275,23 @@ async def test_reflection_sees_the_whole_conversation_and_its_answer_counts(agen
     assert text == (
         "Here is a conversation between two roles: SYSTEM: SYS\nUSER: TASK\nASSISTANT: first thought Be better."
     )
+
+
+@pytest.mark.parametrize(
+    ("fallbacks", "asked"), [("fake:b", ["m", "b"]), ("[fake:a, fake:b]", ["m", "a", "b"])], ids=["one", "a list"]
+)
+async def test_other_models_are_asked_if_the_first_does_not_answer(
+    fallbacks: str, asked: list[str], agents: Agents
+) -> None:
+    def answer(request: Request) -> Reply | str:
+        model = request.json["model"]
+        return f"said by {model}" if model == "b" else Reply(status=503, error="down")
+
+    agents.models.answer_with(answer)
+    result = await agents.run(ONE % f"fallback_models: {fallbacks}, {RETRIES}")
+    assert result.output == "said by b"
+    assert [request.json["model"] for request in agents.models.requests] == asked
+    told = [event.data for event in agents.events if isinstance(event.data, LlmFallback)]
+    assert [each.next for each in told] == [f"fake:{name}" for name in asked[1:]]
+    assert "down (HTTP 503)" in told[0].error
+    assert list(agents.context.meter.models) == ["fake:b"]

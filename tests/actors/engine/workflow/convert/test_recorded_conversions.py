@@ -87,3 +87,16 @@ async def test_many_can(tmp_path: Path, fake_model: FakeModels) -> None:
         (home / "config").symlink_to(tmp_path / "config")
         found.append(written(case, home, "standard"))
     assert sum(each is not None for each in found) >= CONVERTIBLE
+
+
+async def test_models_that_are_asked_in_turn_are_a_list(tmp_path: Path, fake_model: FakeModels) -> None:
+    fake_model.config_dir(tmp_path / "config")
+    config = {"provider": "fake", "name": "a", "fallback_models": ["fake:b", "fake:c"]}
+    (tmp_path / "flow.yaml").write_text(
+        yaml.safe_dump({"graph": {"start": ["A"], "nodes": [{"id": "A", "type": "agent", "config": config}]}})
+    )
+    flow = callboard.load(tmp_path / "flow.yaml", config_dir=tmp_path / "config")
+    assert isinstance(flow, callboard.WorkflowAgent)
+    files, _ = convert(flow.workflow, "flow")
+    nodes = yaml.safe_load(files["graph.yaml"])["nodes"].values()
+    assert [node["model"] for node in nodes if node["type"] == "llm"] == [["fake:a", "fake:b", "fake:c"]]
