@@ -2,11 +2,13 @@
 
     POST {api_base}/chat
 
-What a model says before it calls tools is its `tool_plan` here; it is the reply's text, and goes back as the plan. A
-response schema can't be had together with tools: it is left to the prompt then. Citations are left out. Tokens are
-those that are billed, which are fewer than those that the model reads.
+What a model says before it calls tools is its `tool_plan` here; it is the reply's text, and goes back as the plan.
+Models that think have none: they have blocks of thinking in their `content`, which go back where they stood, before
+calls and before answers. A response schema can't be had together with tools: it is left to the prompt then. Citations
+are left out. Tokens are those that are billed, which are fewer than those that the model reads.
 
-Sources: https://docs.cohere.com/reference/chat, the types of github.com/cohere-ai/cohere-python.
+Sources: https://docs.cohere.com/reference/chat, the types of github.com/cohere-ai/cohere-python, and for thinking
+notebooks/guides/reasoning of github.com/cohere-ai/cohere-developer-experience.
 """
 
 from __future__ import annotations
@@ -20,9 +22,12 @@ import msgspec
 from ....protocol import chat
 from ....protocol.errors import ModelError, UpstreamError
 from . import codec
-from .reasoning import effort
+from .reasoning import effort, woven
 
 Json = Any
+
+FORM = "cohere"
+"""Name of the format in which thinking is kept: blocks of `content`, as they came."""
 
 
 class CohereCodec:
@@ -37,7 +42,7 @@ class CohereCodec:
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """The request as messages of a chat."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
-        messages.extend(_messages(request.messages))
+        messages.extend(_messages(request.messages, request.model))
         tools, schema = _offered(request), request.response_schema
         can_enforce = not tools and schema is not None and schema.get("type") == "object"
         body = codec.given(
@@ -59,9 +64,13 @@ class CohereCodec:
 class CohereReader(codec.StreamReader):
     """Reads the events of one streamed reply, which ends with `message-end`."""
 
+    form = FORM
+
     def __init__(self) -> None:
         super().__init__()
         self._calls: dict[int, int] = {}
+        self._block: dict[str, Json] | None = None
+        self._thought: list[str] = []
 
     def take(self, data: str) -> Iterator[chat.Delta]:
         """The pieces in one event; those about citations, and kinds to come, have none."""
@@ -71,13 +80,30 @@ class CohereReader(codec.StreamReader):
         delta = event.delta
         match event.type:
             case "content-start" | "content-delta" | "tool-plan-delta":
+                for piece in _pieces(delta.message):
+                    self._thinks(piece.thinking)
                 yield from _said(self.builder, delta.message)
+            case "content-end":
+                self._ends_block()
             case "tool-call-start" | "tool-call-delta":
                 yield from self._call(event.index, delta.message)
             case "message-end":
                 self.ended = True
+                self._ends_block()
                 self.builder.usage = _usage(delta.usage)
                 self.builder.stop = _stop(delta.finish_reason, delta.error)
+
+    def _thinks(self, text: str | None) -> None:
+        if text:
+            if self._block is None:
+                self._block = _block("")
+                self.builder.thought(self._block)
+            self._thought.append(text)
+
+    def _ends_block(self) -> None:
+        if self._block is not None:
+            self._block["thinking"] = "".join(self._thought)
+            self._block, self._thought = None, []
 
     def _call(self, index: int, message: _Message) -> Iterator[chat.Delta]:
         number = self._calls.setdefault(index, len(self._calls))  # theirs count from 0 or 1, after content or not
@@ -105,40 +131,48 @@ def _offered(request: chat.ChatRequest) -> Sequence[chat.Tool]:
     return named or request.tools
 
 
-def _messages(turns: Sequence[chat.Turn]) -> Iterator[Json]:
+def _messages(turns: Sequence[chat.Turn], model: str) -> Iterator[Json]:
     """The turns as messages. Results are texts here: what is more than that, the user says after the last of them."""
     for are_results, together in groupby(turns, lambda turn: isinstance(turn, chat.ToolTurn)):
         shown: list[Json] = []
         for turn in together:
-            yield _message(turn)
+            yield _message(turn, model)
             if are_results and isinstance(turn, chat.ToolTurn) and (apart := codec.result_apart(turn)[1]):
                 shown += [{"type": "text", "text": f"What {turn.name} shows:"}, *map(_part, apart)]
         if shown:
             yield {"role": "user", "content": shown}
 
 
-def _message(turn: chat.Turn) -> Json:
+def _message(turn: chat.Turn, model: str) -> Json:
     match turn:
         case chat.UserTurn():
             return {"role": "user", "content": codec.blocks(turn.content, _part) or codec.NOTHING}
-        case chat.AssistantTurn(tool_calls=()):
-            return {"role": "assistant", "content": turn.text or codec.NOTHING}
         case chat.AssistantTurn():
-            calls = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {
-                        "name": call.name,
-                        "arguments": call.malformed or msgspec.json.encode(call.arguments).decode(),
-                    },
-                }
-                for call in turn.tool_calls
-            ]
+            calls = [_as_called(call) for call in turn.tool_calls] or None
+            if woven.blocks(turn, model, FORM):
+                return codec.given(role="assistant", content=list(_thoughtful(turn, model)), tool_calls=calls)
+            if calls is None:
+                return {"role": "assistant", "content": turn.text or codec.NOTHING}
             return codec.given(role="assistant", tool_plan=turn.text or None, tool_calls=calls)
         case chat.ToolTurn():
             text = codec.result_apart(turn)[0] or codec.NOTHING
             return {"role": "tool", "tool_call_id": turn.call, "content": text}
+
+
+def _thoughtful(turn: chat.AssistantTurn, model: str) -> Iterator[Json]:
+    """What was thought and said, block by block."""
+    for piece in woven.sent(turn, model, FORM):
+        if isinstance(piece, str):
+            yield {"type": "text", "text": piece}
+        elif not isinstance(piece, chat.ToolCall):
+            yield piece[0]
+    if not turn.text and not turn.tool_calls:
+        yield {"type": "text", "text": codec.NOTHING}
+
+
+def _as_called(call: chat.ToolCall) -> Json:
+    arguments = call.malformed or msgspec.json.encode(call.arguments).decode()
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
@@ -227,8 +261,8 @@ def _decoded(body: bytes) -> chat.ChatReply:
     reply = codec.read(_decode_reply, body)
     if not isinstance(reply.message, _Message):
         raise ModelError(reply.message or "the answer has no message")
-    builder = codec.ReplyBuilder()
-    list(_said(builder, reply.message))
+    builder = codec.ReplyBuilder(FORM)
+    list(_said(builder, reply.message, keep=True))
     calls = reply.message.tool_calls
     for number, call in enumerate(calls if isinstance(calls, list) else [calls]):
         list(_called(builder, number, call))
@@ -237,13 +271,22 @@ def _decoded(body: bytes) -> chat.ChatReply:
     return builder.build()
 
 
-def _said(builder: codec.ReplyBuilder, message: _Message) -> Iterator[chat.Delta]:
+def _said(builder: codec.ReplyBuilder, message: _Message, *, keep: bool = False) -> Iterator[chat.Delta]:
     yield from builder.text(message.tool_plan or "")
+    for piece in _pieces(message):
+        if piece.thinking and keep:
+            builder.thought(_block(piece.thinking))
+        yield from builder.reasoning(piece.thinking or "")
+        yield from builder.text(piece.text or "")
+
+
+def _pieces(message: _Message) -> list[_Piece]:
     content = message.content
-    for piece in content if isinstance(content, list) else [content]:
-        if piece is not None:
-            yield from builder.reasoning(piece.thinking or "")
-            yield from builder.text(piece.text or "")
+    return content if isinstance(content, list) else [] if content is None else [content]
+
+
+def _block(thinking: str) -> dict[str, Json]:
+    return {"type": "thinking", "thinking": thinking}
 
 
 def _called(builder: codec.ReplyBuilder, number: int, call: _Call | None) -> Iterator[chat.Delta]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from fake_models import FakeModels, Reply
 from gateways import Silent, reaching
@@ -20,6 +21,7 @@ from callboard.protocol.chat import (
     ReasoningDelta,
     TextDelta,
     TextPart,
+    Thought,
     TokenUsage,
     Tool,
     ToolCall,
@@ -184,6 +186,7 @@ TEXTS = (
     {"type": "content-end", "index": 1},
     {"type": "message-end", "delta": {"finish_reason": "COMPLETE", "usage": USED}},
 )
+TEXT_BLOCKS = [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "Grüße, you"}]
 CALLS = (
     TEXTS[0],
     {"type": "tool-plan-delta", "delta": {"message": {"tool_plan": "I will "}}},
@@ -216,10 +219,10 @@ TOKENS = TokenUsage(input_tokens=17, output_tokens=12, cached_tokens=8)
 @pytest.mark.parametrize("size", [1, 11, 10_000])
 def test_whole_and_streamed_texts_mean_the_same(size: int) -> None:
     deltas, reply = read(streamed(*TEXTS) + b"data: [DONE]\n\n", size)
-    content = [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "Grüße, you"}]
-    message = {"role": "assistant", "content": content, "citations": [{"text": "Grüße"}]}
+    message = {"role": "assistant", "content": TEXT_BLOCKS, "citations": [{"text": "Grüße"}]}
     assert reply == whole({"id": "1", "finish_reason": "COMPLETE", "message": message, "usage": USED})
-    assert reply == ChatReply(text="Grüße, you", reasoning="Hm", stop="end", usage=TOKENS)
+    thought = Thought(form="cohere", data=[{"type": "thinking", "thinking": "Hm"}])
+    assert reply == ChatReply(text="Grüße, you", reasoning="Hm", thought=thought, stop="end", usage=TOKENS)
     assert deltas == [ReasoningDelta("H"), ReasoningDelta("m"), TextDelta("Grüße, "), TextDelta("you")]
 
 
@@ -238,6 +241,73 @@ def test_whole_and_streamed_calls_mean_the_same(size: int) -> None:
         stop="tools",
         usage=TOKENS,
     )
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_what_was_thought_goes_back_with_the_calls_it_led_to_and_with_the_answer(
+    fake_model: FakeModels, stream: bool
+) -> None:
+    """The conversation of Cohere's guide, notebooks/guides/reasoning/1_tool_use_basic_reasoning.ipynb."""
+    thinking = "I'll call the tool with the location set to Toronto."
+    function = {"name": "get_weather", "arguments": '{"location":"Toronto"}'}
+    calls = [{"id": "get_weather_sfnm", "type": "function", "function": function}]
+    content = [{"type": "thinking", "thinking": thinking}]
+    message = {"role": "assistant", "tool_calls": calls, "tool_plan": None, "content": content, "citations": None}
+    events = (
+        TEXTS[0],
+        {"type": "content-start", "index": 0, "delta": {"message": {"content": {"type": "thinking", "thinking": ""}}}},
+        *(
+            {"type": "content-delta", "index": 0, "delta": {"message": {"content": {"thinking": piece}}}}
+            for piece in (thinking[:10], thinking[10:])
+        ),
+        {"type": "content-end", "index": 0},
+        {"type": "tool-call-start", "index": 0, "delta": {"message": {"tool_calls": calls[0]}}},
+        {"type": "tool-call-end", "index": 0},
+        {"type": "message-end", "delta": {"finish_reason": "TOOL_CALL", "usage": USED}},
+    )
+    answer = {"finish_reason": "TOOL_CALL", "message": message, "usage": USED}
+    fake_model.script(
+        Reply(raw=streamed(*events) if stream else json.dumps(answer).encode()),
+        Reply(raw=streamed(*TEXTS) if stream else json.dumps({**answer, "message": {"content": TEXT_BLOCKS}}).encode()),
+        Reply(raw=json.dumps({**answer, "message": {"content": TEXT_BLOCKS}}).encode()),
+    )
+    asked = ChatRequest(model="cohere:command-a-reasoning-08-2025", messages=HELLO.messages, tools=(ADD,))
+    asked = msgspec.structs.replace(asked, stream=stream)
+    async with reaching(settings(fake_model)) as gateway:
+        first = await gateway.chat(Silent(), asked, on_delta=lambda delta: None)
+        result = ToolTurn(call="get_weather_sfnm", name="get_weather", content="20 degrees")
+        asked = msgspec.structs.replace(asked, messages=(*asked.messages, first.turn(), result))
+        second = await gateway.chat(Silent(), asked, on_delta=lambda delta: None)
+        asked = msgspec.structs.replace(
+            asked, messages=(*asked.messages, second.turn(), UserTurn("and?")), stream=False
+        )
+        await gateway.chat(Silent(), asked)
+    assert (first.text, first.reasoning) == ("", thinking)
+    messages = fake_model.requests[2].json["messages"]
+    assert messages[1] == {"role": "assistant", "content": content, "tool_calls": calls}
+    assert messages[3] == {"role": "assistant", "content": TEXT_BLOCKS}
+
+
+@pytest.mark.parametrize(
+    ("turn", "message"),
+    [
+        (
+            AssistantTurn("", (), Thought(by="cohere:m", form="cohere", data=[{"type": "thinking", "thinking": "Hm"}])),
+            [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "(nothing)"}],
+        ),
+        (
+            AssistantTurn(
+                "hi", (), Thought(by="other:m", form="cohere", data=[{"type": "thinking", "thinking": "Hm"}])
+            ),
+            "hi",
+        ),
+        (AssistantTurn("hi", (), Thought(by="cohere:m", form="ollama", data=[{"thinking": "Hm"}])), "hi"),
+    ],
+    ids=["nothing said", "another model", "another format"],
+)
+def test_what_was_thought_is_for_the_model_that_thought_it(turn: AssistantTurn, message: Any) -> None:
+    (_, shown) = sent(ChatRequest(model="cohere:m", messages=(*HELLO.messages, turn)))["messages"]
+    assert shown == {"role": "assistant", "content": message}
 
 
 @pytest.mark.parametrize(
