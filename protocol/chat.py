@@ -148,7 +148,7 @@ ThinkingBudget = Annotated[int, Meta(ge=0)]
 """The same in tokens; 0 for not at all."""
 
 
-class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):  # leads to nothing but data
     """One request to a model.
 
     Attributes:

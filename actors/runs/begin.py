@@ -6,11 +6,10 @@ Such are: no such target, an invalid file, a missing variable, an unknown model.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +70,7 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         UsageError, InvalidFile, Unsupported, ConfigError: it can't be started.
     """
     agent = root.loader.loaded(request, hooks)
-    allow = root.registry.spelled_out(request.allow)
+    allow = root.registry.spelled_out(request.allow) if request.allow else []
     context = _context(request, hooks, root, allow)
     _check_input(request, agent, root)
     prepared = Prepared(agent, request.variables, request.compat, context)
@@ -90,7 +89,7 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         prepared,
         context,
         input=input if saved is None else msgspec.structs.replace(input, workspace=saved.workspace),
-        answers=Answers(request.answers),
+        answers=None if request.answers is None else Answers(request.answers),
         saved=saved,
         history=History(request.history, hooks.on_history, request.overrides, hooks.todos),
         problems=_problems(agent, prepared, hooks, root, allow),
@@ -113,7 +112,8 @@ def new_id() -> str:
 def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]) -> RunContext:
     children = Children(root.config_dir, request.compat, root.loader)
     here = _directory(request.cwd)
-    rules = root.registry.permissions(root.settings.permissions)
+    settings = root.settings
+    rules = root.registry.permissions(settings.permissions) if settings.permissions else {}
     return RunContext(
         gateway=root.gateway,
         limits=request.limits,
@@ -127,14 +127,14 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         agents_near=children.near,
         model=request.model or "",
         compat=request.compat,
-        streams=root.settings.stream,
+        streams=settings.stream,
         may_wait=not request.no_wait,
         registry=root.registry,
         tool_options=ToolOptions(yes=request.yes, roots=_absolute(request.roots), cwd=here),
         permissions=Permissions(rules, allowed=allow, yes=request.yes, here=here),
         functions=hooks.tools,
-        settings=root.settings,
-        mcp=lambda: root.mcp,
+        settings=settings,
+        mcp=root.mcp_servers,
         make_knowledge=partial(_knowledge_of_run, root, request),
         servers=request.servers,
     )
@@ -149,13 +149,19 @@ def _results(of_session: Path | None, id: str) -> KeptResults:
 def _directory(cwd: str | None) -> Path | None:
     """The directory of the run, which stays the same if the process goes elsewhere; None if the process has none."""
     if cwd is None:
-        with contextlib.suppress(FileNotFoundError):
-            return Path.cwd()
-        return None
+        try:
+            return _path(os.getcwd())  # noqa: PTH109 - a `Path` of the same text is there already
+        except FileNotFoundError:
+            return None
     path = Path(cwd).absolute()
     if not path.is_dir():
         raise UsageError(f"there is no directory {path} for the run to work in (`cwd`)")
     return path
+
+
+@lru_cache(maxsize=16)
+def _path(text: str) -> Path:
+    return Path(text)
 
 
 def _absolute(roots: Iterable[str]) -> tuple[Path, ...]:

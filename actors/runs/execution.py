@@ -80,7 +80,7 @@ class Execution:
     prepared: Prepared
     context: RunContext
     input: Input
-    answers: Answers
+    answers: Answers | None
     saved: Saved | None
     history: History
     started: RunStarted
@@ -98,7 +98,8 @@ class Execution:
         try:
             with _heard_by(stream, on_event), _heard_by(stream, saves):
                 actor = top.adopt(self._play, (), name=self.id, bond="watched", stream=stream)
-                actor.policy = self.answers.policy
+                if self.answers is not None:
+                    actor.policy = self.answers.policy
                 actor.emit(self.started)
                 for problem in self.problems:
                     actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
@@ -142,10 +143,12 @@ class Execution:
         failures = self._record.failures
         if error is not None:
             return self._tell(actor, "failed", ended_with(failures, error))
-        if self.answers.left:
+        if self.answers is not None and self.answers.left:
             text = "answers that no question asked for: " + ", ".join(self.answers.left)
             actor.emit(Warned(code="answers_left", message=text))
-        return self._tell(actor, "failed" if failures else "done", ended_with(failures, None), self._result.output)
+        if not failures:
+            return self._tell(actor, "done", None, self._result.output)
+        return self._tell(actor, "failed", ended_with(failures, None), self._result.output)
 
     def _tell(self, actor: Actor, status: Status, error: CallboardError | None, output: str = "") -> Outcome:
         result = self._result

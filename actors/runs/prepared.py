@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,10 +93,10 @@ class Prepared:
 
     def __init__(self, agent: Loaded, variables: Mapping[str, str], compat: str | None, context: RunContext) -> None:
         self.name = agent.name
-        self.models: set[str] = set()
+        self.models: AbstractSet[str] = frozenset()
         self.needs_default = False
         self.model = ""
-        self.tool_names: set[str] = set()
+        self.tool_names: AbstractSet[str] = frozenset()
         self.recipes: dict[str, Recipe] = {}
         self._limits: OwnLimits | None = None
         self.absent: tuple[Problem, ...] = ()
@@ -159,7 +160,7 @@ class Prepared:
             values=resolved.real,
             timeout=settled.tool_timeout,
         )
-        self.tool_names = set(found.tools)
+        self.tool_names = found.tools.keys()
         if settled.documents:
             self.recipes = _recipes_of(settled, agent.directory, context, compat)
         wanted: Wanted | None = None
@@ -170,7 +171,8 @@ class Prepared:
             self.absent = _told(agent.file, absent(settled.mcp_servers, context), compat)
         said = resolved.shown
         self._cast = Cast(agent=settled, directory=agent.directory, values=said, tools=found, servers=wanted)
-        self.models = {settled.summarization_model} if settled.summarization_model else set()
+        if settled.summarization_model:
+            self.models = {settled.summarization_model}
         self.needs_default = True
         self.model = settled.model or ""
 
@@ -190,7 +192,7 @@ class Prepared:
 
         return WorkflowResult()
 
-    async def play(
+    def play(
         self,
         me: Actor,
         input: Input,
@@ -202,7 +204,7 @@ class Prepared:
         seat: Seat | None = None,
         escalation_timeout: float | None = None,
         history: History | None = None,
-    ) -> GraphResult:
+    ) -> Coroutine[Any, Any, GraphResult]:
         """Run it as a child of `me` and wait for its end; what went wrong is the result's `error`.
 
         Its knowledge bases are seen to first.
@@ -216,11 +218,22 @@ class Prepared:
         if context.meter.keeps_book and context.agent != self.name:
             context = context.played_by(self.name)
         if self._limits is None:
-            return await self._play(me, input, context, depth, result, record, seat, escalation_timeout, history)
+            return self._play(me, input, context, depth, result, record, seat, escalation_timeout, history)
         own = context.limited(f"agent '{self.name}'", self._limits)
-        seconds = math.inf if self._limits.timeout is None else self._limits.timeout
+        playing = self._play(me, input, own, depth, result, record, seat, escalation_timeout, history)
+        return self._within(self._limits, playing, result, own, context)
+
+    async def _within(
+        self,
+        limits: OwnLimits,
+        playing: Coroutine[Any, Any, GraphResult],
+        result: GraphResult,
+        own: RunContext,
+        context: RunContext,
+    ) -> GraphResult:
+        seconds = math.inf if limits.timeout is None else limits.timeout
         with trio.move_on_after(seconds) as clock:
-            await self._play(me, input, own, depth, result, record, seat, escalation_timeout, history)
+            await playing
         if clock.cancelled_caught:
             result.error = TimedOut(f"agent '{self.name}' did not end within {seconds:g} s (`limits: timeout`)")
         elif result.error is not None:

@@ -211,6 +211,10 @@ class Root:
                 )
         return self._mcp
 
+    def mcp_servers(self) -> McpServers:
+        """`mcp`, for those who may never ask."""
+        return self.mcp
+
     @property
     def mcp_in_use(self) -> McpServers | None:
         """The MCP servers, once they were asked for."""

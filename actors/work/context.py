@@ -11,14 +11,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import InitVar, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...protocol.chat import ChatReply, ChatRequest, Delta, TokenUsage
+from ...protocol.chat import ChatReply, ChatRequest, Delta
 from ...protocol.errors import KnowledgeError
-from ...protocol.events import UsageUpdate
 from ...protocol.graph.model import OwnLimits
 from ...protocol.mcp.config import Server
 from ...protocol.permissions import Permissions as Rules
@@ -220,17 +220,13 @@ class RunContext:
 
         Raises: what `Gateway.chat` raises, and `TurnsReached`, `BudgetReached`, `Unpriced`.
         """
-
-        def count(model: str, tokens: TokenUsage, cost: float | None) -> UsageUpdate:
-            return self.meter.add(model, tokens, cost, node, self.agent)
-
         if me.root.pauses is not None:
             await me.root.pauses.passed(me)
         return await self.gateway.chat(
             me,
             request,
             on_delta=(hears or _ignore) if self.streams and me.stream.heard else None,
-            on_usage=count,
+            on_usage=partial(self.meter.add, node=node, agent=self.agent),
             attempts=attempts,
             need_text=need_text,
             may_wait=self.may_wait,

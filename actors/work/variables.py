@@ -8,6 +8,7 @@ scripts get the secret, models don't.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -211,6 +212,7 @@ def _override(agent: str, what: str, environ: Mapping[str, str]) -> str | None:
     return environ.get(_variable(agent, what)) or None
 
 
+@lru_cache(maxsize=1_024)
 def _variable(agent: str, what: str) -> str:
     return f"{agent.upper().replace('-', '_').replace(' ', '_')}_{what}"
 

@@ -152,8 +152,8 @@ class _Agent:
         self._instructions = self._agent.instructions
         self._unlisted: Mapping[str, Tool] = {}
         self._said_about: list[str] = []
-        own = self._agent.permissions
-        self.permissions = own if self.context.registry is None else self.context.registry.permissions(own)
+        own, registry = self._agent.permissions, self.context.registry
+        self.permissions = registry.permissions(own) if own and registry is not None else own
         self._add_families(None if self.depth == 0 else waits)
         self._add_synonyms()
 
@@ -168,7 +168,7 @@ class _Agent:
 
     @property
     def _offered(self) -> Renewed:
-        unlisted = {**self._unlisted, **self._unlisted_of_servers}
+        unlisted = {**self._unlisted, **self._unlisted_of_servers} if self._unlisted_of_servers else self._unlisted
         return Renewed(tools=(*self._tools, *self._of_servers), unlisted=unlisted)
 
     async def _renewed(self, me: Actor) -> Renewed | None:

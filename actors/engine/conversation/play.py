@@ -123,9 +123,15 @@ class Conversation:
             KeepResults: self._keep_results,
             LookAround: self._look_around,
         }
-        children, afresh = self.children, partial(ConversationDecider, talk)
-        instantly = None if children is None else children.at_once
-        driver = Driver(me, decider, performers, at_once=MOST_CALLS, afresh=afresh, instantly=instantly)
+        children = self.children
+        driver = Driver(
+            me,
+            decider,
+            performers,
+            at_once=MOST_CALLS,
+            afresh=partial(ConversationDecider, talk),
+            instantly=None if children is None else children.at_once,
+        )
         self._tell = driver.tell
         if children is not None:
             children.tell = driver.tell
@@ -146,21 +152,16 @@ class Conversation:
 
     async def _ask(self, me: Actor, work: CallModel) -> messages.Replied:
         """The model's reply; of one that does not come to its end, what was said of it is kept."""
-        pieces: list[str] = []
-
-        def hears(delta: Delta) -> None:
-            if isinstance(delta, TextDelta):
-                pieces.append(delta.text)
-            elif isinstance(delta, Restarted):
-                pieces.clear()
-
+        said = _Said()
         request = msgspec.structs.replace(self.request, messages=work.messages)
         node, attempts, need_text = self.talk.node, self.attempts, self.need_text
         try:
-            reply = await self.context.chat(me, request, node=node, attempts=attempts, need_text=need_text, hears=hears)
+            reply = await self.context.chat(
+                me, request, node=node, attempts=attempts, need_text=need_text, hears=said.hears
+            )
         except BaseException:  # cancelled too: what was said is kept
-            if pieces:
-                self._tell(messages.Partial(text="".join(pieces)[:LONGEST_TEXT]))
+            if said:
+                self._tell(messages.Partial(text="".join(said)[:LONGEST_TEXT]))
             raise
         if reply.tool_calls:  # whose arguments are checked next
             await imported(*LIBRARY)
@@ -201,6 +202,18 @@ class Conversation:
 
     def _offer(self, tools: Iterable[Tool]) -> None:
         self.request = msgspec.structs.replace(self.request, tools=tuple(tool.spec for tool in tools))
+
+
+class _Said(list[str]):
+    """What a model has said of a reply that is not at its end."""
+
+    __slots__ = ()
+
+    def hears(self, delta: Delta) -> None:
+        if isinstance(delta, TextDelta):
+            self.append(delta.text)
+        elif isinstance(delta, Restarted):
+            self.clear()
 
 
 def _offered(tool: Tool, name: str, *, listed: bool) -> messages.OfferedTool:

@@ -86,7 +86,8 @@ async def run_graph(
         except CallboardError as error:
             result.error = error
     log_summary(plan.name, result.timing)
-    tell_end(me, plan.name, depth, began, result.timing, ended_with(result.failures, result.error))
+    why = ended_with(result.failures, result.error) if result.failures else result.error
+    tell_end(me, plan.name, depth, began, result.timing, why)
     return result
 
 

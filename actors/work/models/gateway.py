@@ -13,7 +13,7 @@ import math
 import random
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import partial
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +174,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             TurnsReached, BudgetReached: the account is at its end.
             Unpriced: it is limited in money, and the price of the model is not known.
         """
-        retry = Retry(most=attempts, backoff=BACKOFF) if isinstance(attempts, int) else attempts
+        retry = _tries_of(attempts) if isinstance(attempts, int) else attempts
         if retry.most < 1:
             raise ValueError(f"attempts must be at least 1, not {retry.most}")
         if self._settings.dry_run:
@@ -281,7 +281,8 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         await admitted(gate, call)
 
     async def _open(self, target: Target) -> Gate:
-        """What a model needs when it is first asked: its limiter, and its price, which is looked up in a thread."""
+        """What a model needs when it is first asked: the client, its limiter, and its price, looked up in a thread."""
+        await imported(".actors.work.models.client")
         await target.price.looked_up()
         return await self.gates.of(target.id, target.rules)
 
@@ -294,7 +295,6 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             return await self._send(call, f"{served.url}/v1", headers, attempt)
 
     async def _send(self, call: Call, api_base: str, headers: Mapping[str, str], attempt: int) -> ChatReply:
-        await imported(".actors.work.models.client")
         target = call.target
         if target.signed_in is not None:
             return await self._send_signed_in(call, target.signed_in, attempt)
@@ -316,3 +316,8 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
                 return call.send(endpoint, signed_in.headers, attempt)
 
             return await signed_in.once_more(token, refusal, again)
+
+
+@lru_cache(maxsize=16)
+def _tries_of(attempts: int) -> Retry:
+    return Retry(most=attempts, backoff=BACKOFF)

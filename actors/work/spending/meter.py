@@ -13,6 +13,9 @@ from .accounts import Account, by_flag
 if TYPE_CHECKING:
     from .book import Book
 
+_NOTHING = Usage()
+"""Of no node."""
+
 
 class Meter:
     """Counts what a run uses, per model and per node.
@@ -65,9 +68,11 @@ class Meter:
         """
         if self._book is not None:
             self._book.add(self._owner, agent, model, tokens, cost)
-        usage = self.models.setdefault(model, Usage())
-        of_node = Usage() if node is None else self.nodes.setdefault(node, Usage())
-        for total in (usage, of_node):
+        usage = self.models.get(model)
+        if usage is None:
+            usage = self.models[model] = Usage()
+        of_node = _NOTHING if node is None else self.nodes.setdefault(node, Usage())
+        for total in (usage,) if node is None else (usage, of_node):
             total.input_tokens += tokens.input_tokens
             total.output_tokens += tokens.output_tokens
             if cost is None:

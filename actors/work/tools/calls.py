@@ -67,9 +67,10 @@ class Player:
         return ToolDone(work.key, content=shown(value, self._limit))
 
     async def _told(self, me: Actor, tool: Tool, work: CallTool) -> Json:
-        arguments, id, began = work.arguments, work.call, trio.current_time()
+        arguments, id, began = work.arguments, work.call, 0.0
         heard = me.stream.heard
         if heard:
+            began = trio.current_time()
             text = shortened(text_of(arguments), EVENT_LIMIT)
             me.emit(ToolStarted(tool=tool.name, arguments=text, origin=tool.origin), id=id)
         error: str | None = "interrupted"
@@ -80,7 +81,8 @@ class Player:
             if tool.means is not None:
                 tool, arguments = await tool.means(me, arguments)
                 access = await self._permissions.admit(me, tool, arguments, self._own)
-            began = trio.current_time()  # what a person took to allow it does not count
+            if heard:
+                began = trio.current_time()  # what a person took to allow it does not count
             if tool.decided is not None:
                 run = tool.decided(me, work.key, arguments)
             else:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -52,19 +53,28 @@ def function_tool(function: Function, *, name: str | None = None, timeout: float
         raise UsageError(f"{function!r} has no name a model could call; use function_tool(..., name='...')")
     spec, types = _described(function, called)
     asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    return Tool(spec=spec, run=_Run(function, called, types, asynchronous), origin="function", timeout=timeout)
 
-    async def run(_: Actor, arguments: Arguments) -> Json:
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Calls the function with what a model has given."""
+
+    function: Function
+    called: str
+    types: dict[str, Any]
+    asynchronous: bool
+
+    async def __call__(self, _: Actor, arguments: Arguments) -> Json:
         try:
-            values = {key: msgspec.convert(value, types[key], strict=False) for key, value in arguments.items()}
+            values = {key: msgspec.convert(value, self.types[key], strict=False) for key, value in arguments.items()}
         except msgspec.ValidationError as error:
-            raise ToolFailed(f"The call '{called}' has invalid arguments: {error}") from error
-        if asynchronous:
-            result = await function(**values)
+            raise ToolFailed(f"The call '{self.called}' has invalid arguments: {error}") from error
+        if self.asynchronous:
+            result = await self.function(**values)
         else:
-            result = await trio.to_thread.run_sync(partial(function, **values), abandon_on_cancel=True)
+            result = await trio.to_thread.run_sync(partial(self.function, **values), abandon_on_cancel=True)
         return result if isinstance(result, str) else msgspec.to_builtins(result, str_keys=True)
-
-    return Tool(spec=spec, run=run, origin="function", timeout=timeout)
 
 
 def _described(function: Function, called: str) -> tuple[ToolSpec, dict[str, Any]]:
