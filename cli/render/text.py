@@ -88,6 +88,7 @@ ASKS = {"allow": "", "ask": "asks first", "deny": "denied"}
 """What lists of tools say of the permission of each."""
 
 _WIDEST = 40
+_ROOM_FOR_NAME = 20
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -106,6 +107,37 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 def table(rows: Sequence[Sequence[str]]) -> str:
     """The rows in columns, from the first column of the terminal on; see `fitted`."""
     return fitted(line.removeprefix("  ") for line in columns(rows))
+
+
+def table_of_figures(names: Sequence[Sequence[str]], *figures: Sequence[Sequence[str]]) -> str:
+    """Names and, flush right, figures; the rows of the head come first. On a terminal names are cut before figures are.
+
+    Args:
+        figures: those of all rows, in several ways, the longest first: on a terminal the first counts that leaves room
+            for the names.
+    """
+    widths, room = _widths(names), sys.maxsize
+    wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    for shown in figures:
+        beside = _widths(shown)
+        room = wide - sum(beside) - 2 * (len(widths) + len(beside) - 1)
+        if room >= sum(min(width, _ROOM_FOR_NAME) for width in widths):
+            break
+    while sum(widths) > max(room, len(widths)):
+        widths[widths.index(max(widths))] -= 1
+    return fitted(
+        "  ".join(
+            [
+                *(_padded(_cut(cell, width), width) for cell, width in zip(row, widths, strict=True)),
+                *(" " * (width - width_of(cell)) + cell for cell, width in zip(row_of_figures, beside, strict=True)),
+            ]
+        ).rstrip()
+        for row, row_of_figures in zip(names, shown, strict=True)
+    )
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(width_of, column)) for column in zip(*rows, strict=True)]
 
 
 def fitted(lines: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from callboard.cli.render.text import columns, table, width_of
+from callboard.cli.render.text import columns, table, table_of_figures, width_of
 
 ROWS = [("a", "1"), ("日本語", "2"), ("nai\u0308ve", "3")]
 
@@ -31,3 +31,35 @@ def test_on_a_terminal_no_line_is_wider_than_that(monkeypatch: pytest.MonkeyPatc
 def test_a_program_that_reads_a_list_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
     assert table([("a", "x" * 500)]) == f"a  {'x' * 500}\n"
+
+
+NAMES = [("DAY", "WHO"), ("today", "日本語の名前"), ("total", "")]
+WHOLE = [("COUNT", "COST"), ("12,345", "$1"), ("12,345", "$1")]
+SHORT = [("COST",), ("$1",), ("$1",)]
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (33, "today  日本語の名前  12,345    $1"),
+        (30, "today  日本語の名前    $1"),
+        (20, "today  日本語…    $1"),
+        (4, "…  …"),
+    ],
+)
+def test_names_are_cut_before_figures_and_figures_left_out_before_names(
+    monkeypatch: pytest.MonkeyPatch, width: int, shown: str
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((width, 24)))
+    line = table_of_figures(NAMES, WHOLE, SHORT).splitlines()[1]
+    assert line == shown
+    assert width_of(line) <= width
+
+
+def test_a_program_gets_names_and_figures_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    assert table_of_figures([("A",), ("x" * 300,)], [("B",), ("1",)], [("C",), ("1",)]).splitlines() == [
+        f"A{' ' * 299}  B",
+        f"{'x' * 300}  1",
+    ]

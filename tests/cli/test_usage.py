@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sqlite3
+import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from fake_models import FakeModels
+
+from callboard.actors.work.spending.book import _SCHEMA
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -50,7 +56,71 @@ def test_runs_are_in_it_under_the_agent_that_has_asked(callboard: Callboard, mod
     head, *rows, total = callboard("usage", "--by", "agent")[1].splitlines()
     assert head.split() == ["AGENT", "REQUESTS", "INPUT", "CACHED", "OUTPUT", "COST"]
     assert [row.split()[0] for row in rows] == ["ask", "boss", "kid"]
-    assert total.split() == ["total", "3", "30", "0", "15", "unpriced"]
+    assert total.split() == ["total", "3", "30", "0%", "15", "unpriced"]
+
+
+def put(state: Path, *rows: tuple[str, str, str, str, int, int, int, int, float, int]) -> None:
+    """Rows of day, key, agent, model, requests, input, cached, output, cost, unpriced; the first one makes the book."""
+    state.mkdir(parents=True, exist_ok=True)
+    with contextlib.closing(sqlite3.connect(state / "usage.db")) as book, book:
+        book.execute(_SCHEMA)
+        book.executemany(f"INSERT INTO usage VALUES ({', '.join('?' * 10)})", rows)
+
+
+@pytest.fixture
+def spent(state: Path) -> str:
+    """A book with a dear model, one without a price and a free one; the day."""
+    today = datetime.now(UTC).date().isoformat()
+    put(
+        state,
+        (today, "local", "clerk", "claude:claude-opus-4-5-20251101", 78, 2_560_654, 1_323_696, 152_486, 10.63, 0),
+        (today, "alice", "clerk", "cellar:meta-llama/Llama-3.3-70B-Instruct-FP8", 89, 3_066_897, 0, 174_070, 0.0, 89),
+        (today, "local", "", "ollama:qwen3:8b", 1, 900, 0, 30, 0.0, 0),
+        ("2020-01-01", "local", "", "ollama:qwen3:8b", 1, 900, 0, 30, 7.0, 0),
+    )
+    return today
+
+
+def test_the_dearest_comes_first_and_no_price_is_not_the_same_as_free(callboard: Callboard, spent: str) -> None:
+    assert callboard("usage", "--by", "model")[1].splitlines() == [
+        "MODEL                                         REQUESTS      INPUT  CACHED   OUTPUT      COST",
+        "claude:claude-opus-4-5-20251101                     78  2,560,654     51%  152,486    $10.63",
+        "cellar:meta-llama/Llama-3.3-70B-Instruct-FP8        89  3,066,897      0%  174,070  unpriced",
+        "ollama:qwen3:8b                                      1        900      0%       30         -",
+        "total                                              168  5,628,451     23%  326,586   $10.63+",
+    ]
+    assert [line.split()[0] for line in callboard("usage", "--by", "agent")[1].splitlines()] == [
+        *("AGENT", "clerk", "-", "total"),
+    ]
+    assert len(callboard("usage", "--days", "36500", "--by", "day")[1].splitlines()) == 4
+
+
+@pytest.mark.parametrize(("width", "head"), [(100, 7), (80, 7), (70, 6), (60, 5), (30, 3)])
+def test_a_narrow_terminal_has_fewer_figures_and_always_the_cost(
+    callboard: Callboard, spent: str, monkeypatch: pytest.MonkeyPatch, width: int, head: int
+) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((width, 24)))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    lines = callboard("usage")[1].splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(lines[0].split()) == head
+    assert [line.split()[-1] for line in lines] == ["COST", "unpriced", "$10.63", "-", "$10.63+"]
+
+
+def test_json_has_whole_figures(callboard: Callboard, spent: str) -> None:
+    told = json.loads(callboard("usage", "--by", "day", "--by", "key", "--days", "1", "-o", "json")[1])
+    assert (told["since"], told["until"], told["by"]) == (spent, spent, ["day", "key"])
+    alice, local = told["usage"]
+    assert (alice["day"], alice["key"], alice["unpriced"], alice["priced"]) == (spent, "alice", 89, False)
+    assert (local["cached_tokens"], local["cost"], local["priced"]) == (1_323_696, 10.63, True)
+    assert (told["total"]["requests"], told["total"]["priced"]) == (168, False)
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "x", "36501"])
+def test_days_are_a_number_from_one_on(callboard: Callboard, days: str) -> None:
+    code, out, err = callboard("usage", "--days", days)
+    assert (code, out) == (2, "")
+    assert "--days" in err
 
 
 def test_a_book_that_can_not_be_read_is_an_error(callboard: Callboard, state: Path) -> None:
@@ -58,4 +128,5 @@ def test_a_book_that_can_not_be_read_is_an_error(callboard: Callboard, state: Pa
     (state / "usage.db").write_text("this is no database, and long enough to be seen as none" * 100)
     code, _, err = callboard("usage")
     assert code == 1
-    assert f"what models have cost can't be read: {state / 'usage.db'}" in err
+    assert f"what models have cost can't be read: {state / 'usage.db'}: file is not a database" in err
+    assert "move it away, and a new one is begun" in err
