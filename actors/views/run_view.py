@@ -280,7 +280,7 @@ class RunView:
         chat = _find(actor, (event.actor, "chat", event.id))
         if chat is not None:
             chat.hear(data.text if type(data) is ev.LlmDelta else "", self._clock(event), self._text)
-            if chat.above is not None and type(data) is ev.LlmDelta:
+            if chat.above is not None:
                 chat.above.news = data
         return NOTHING if chat is None else Change(chat)
 

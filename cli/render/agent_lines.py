@@ -28,6 +28,9 @@ from .text import counted, uncoloured
 PASSED_OVER = timedelta(seconds=60)
 """How long a line holds that says that a model is passed over."""
 
+THINKING = 1_000
+"""Requests of which it is known since when their model thinks."""
+
 _INTERRUPTED = "interrupted"
 _STOPS = {
     "todo_limit": "todos are still open, and it was told to go on as often as max_auto_continues says",
@@ -184,6 +187,7 @@ class AgentTeller(Teller):
     # --- models -----------------------------------------------------------------------------------------
 
     def _llm_retry(self, data: ev.LlmRetry, event: Event) -> Iterator[Line]:
+        self._thinking.pop((event.actor, event.id), None)
         failed = f"{data.model}: try {data.attempt} failed, next in {duration(data.wait)}"
         yield self._timed(event, f"{failed} -- {self._short(data.error)}", style="warning")
 
@@ -219,7 +223,30 @@ class AgentTeller(Teller):
         elif data.attempt == 1 and self._of_node(event):
             yield self._line(f"  llm call: model={data.model} tools={tools or '<none>'}")
 
+    def _llm_reasoning(self, _: ev.LlmReasoning, event: Event) -> Iterator[Line]:
+        """What is thought does not show; how long it took does, once the model goes on."""
+        if self._thoughts:
+            self._thinking.setdefault((event.actor, event.id), event.ts)
+            if len(self._thinking) > THINKING:  # of requests that were interrupted no end is told
+                del self._thinking[next(iter(self._thinking))]
+        return iter(())
+
+    def _llm_delta(self, _: ev.LlmDelta, event: Event) -> Iterator[Line]:
+        return self._thought(event) if self._thinking else iter(())
+
+    def _llm_failed(self, _: ev.LlmFailed, event: Event) -> Iterator[Line]:
+        self._thinking.pop((event.actor, event.id), None)
+        return iter(())
+
+    def _thought(self, event: Event) -> Iterator[Line]:
+        since = self._thinking.pop((event.actor, event.id), None)
+        who = paths.child(event.actor)
+        if since is not None and self._told(event) and (self._verbose or not who):
+            took = duration((event.ts - since).total_seconds())
+            yield self._timed(event, f"{who}: thought for {took}" if who else f"thought for {took}")
+
     def _llm_response(self, data: ev.LlmResponse, event: Event) -> Iterator[Line]:
+        yield from self._thought(event)
         if self._verbose:
             used = f"in={data.input_tokens} out={data.output_tokens}"
             stop = f" ({data.stop})" if data.stop else ""

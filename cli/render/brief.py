@@ -145,6 +145,8 @@ def _detail(activity: Activity) -> str:
             return waiting_in_short(waiting)
         case ev.LlmFallback() as fallback:
             return f"asks {fallback.next} -- {fallback.error}"
+        case ev.LlmReasoning():
+            return "thinking"
         case ev.LlmDelta():
             said = next((each.text[-TAIL:] for each in activity.below.values() if each.kind == "chat"), "")
             return said.rpartition("\n")[2] or said

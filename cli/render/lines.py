@@ -30,14 +30,17 @@ class Teller:
         verbose: tell about model calls, the output of tools and nested graphs too.
         mark: what a line begins with; `>` for terminals without the real one.
         whole: no text is cut, however long it makes its line.
+        thoughts: tell how long models think.
         view: the state of the run.
     """
 
-    def __init__(self, *, verbose: bool, mark: str, whole: bool, view: RunView) -> None:
+    def __init__(self, *, verbose: bool, mark: str, whole: bool, thoughts: bool, view: RunView) -> None:
         self.view = view
         self._verbose = verbose
         self._mark = mark
         self._whole = whole
+        self._thoughts = thoughts
+        self._thinking: dict[tuple[str, str], datetime] = {}  # requests whose model thinks, since when
         self._change = NOTHING
         self._passed_over: dict[str, datetime] = {}  # of each model, until when it is known that it is
         self._waits_told: dict[str, datetime] = {}  # of each model, until when it is known that requests wait

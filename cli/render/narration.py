@@ -40,6 +40,7 @@ class Narrator(AgentTeller):
         live: what runs at the moment is shown elsewhere.
         mark: what a line begins with; `>` for terminals without the real one.
         whole: nothing is cut, for readers that are no terminal.
+        thoughts: tell how long models think, of which a person at a terminal would see nothing else.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class Narrator(AgentTeller):
         live: bool = False,
         mark: str = "▸",
         whole: bool = False,
+        thoughts: bool = False,
     ) -> None:
         view = RunView(text=TAIL if live else 0, clock=lambda _: monotonic())
-        super().__init__(verbose=verbose, mark=mark, whole=whole, view=view)
+        super().__init__(verbose=verbose, mark=mark, whole=whole, thoughts=thoughts, view=view)
         self._prompting = prompting
         self._by_hand = by_hand
         self._live = live

@@ -21,7 +21,13 @@ class PlainLines(Progress):
     ) -> None:
         self._stream = stream
         self._colours = colours(stream)
-        self._narrator = Narrator(verbose=verbose, prompting=prompting, by_hand=by_hand, mark=mark_for(stream))
+        self._narrator = Narrator(
+            verbose=verbose,
+            prompting=prompting,
+            by_hand=by_hand,
+            mark=mark_for(stream),
+            thoughts=stream.isatty(),
+        )
         self._broken = False
 
     def on_event(self, event: Event) -> None:

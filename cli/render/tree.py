@@ -37,7 +37,7 @@ class LiveTree(Progress):
         self, stream: TextIO, *, verbose: bool = False, prompting: bool = False, by_hand: bool = False
     ) -> None:
         self._console = Console(file=stream, no_color=not colours(stream), markup=False, emoji=False, highlight=False)
-        self._narrator = Narrator(verbose=verbose, prompting=prompting, by_hand=by_hand, live=True)
+        self._narrator = Narrator(verbose=verbose, prompting=prompting, by_hand=by_hand, live=True, thoughts=True)
         self._began = time.monotonic()
         self._live = self._new_live()
         self._aside = 0

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
+import msgspec
 import pytest
 
 from callboard.cli.render.narration import Narrator
+from callboard.cli.render.plain import PlainLines
 from callboard.protocol import events as ev
 
 MakeEvent = Callable[..., ev.Event]
@@ -194,3 +198,43 @@ def test_the_first_agent_ends_last_in_the_story_whoever_was_interrupted_first(ev
     )
     assert story[-1] == "▸ agent stopped after 1.00s, 1 turn, 0 tool calls"
     assert len(story) == (4 if last == "child" else 3)
+
+
+def thoughtful(event: MakeEvent, actor: str, *ends: ev.EventData) -> list[ev.Event]:
+    """A request whose model thinks for three seconds and a half, in pieces, before the others come."""
+    begins = [ev.LlmRequest(model="m", messages=1), *[ev.LlmReasoning(text="a secret thought")] * 3, *ends]
+    made = [event(data, actor, id="llm-1") for data in begins]
+    late = {number: timedelta(seconds=3.5) for number in range(3, len(made))} | {2: timedelta(seconds=1)}
+    return [
+        msgspec.structs.replace(each, ts=each.ts + late.get(number, timedelta())) for number, each in enumerate(made)
+    ]
+
+
+ANSWERS = [ev.LlmDelta(text="It "), ev.LlmDelta(text="is."), ev.LlmResponse(model="m", seconds=4)]
+
+
+@pytest.mark.parametrize("ends", [ANSWERS, ANSWERS[-1:]], ids=["an answer", "calls alone"])
+def test_how_long_a_model_thinks_is_told_once_at_a_terminal(
+    ends: list[ev.EventData], event: MakeEvent, terminal: io.StringIO
+) -> None:
+    for stream, lines in ((terminal, ["> 12:00:03 thought for 3.50s"]), (io.StringIO(), [])):
+        shown = PlainLines(stream)
+        for each in thoughtful(event, BOSS, *ends):
+            shown.on_event(each)
+        assert [line.replace("▸", ">") for line in stream.getvalue().splitlines()] == lines
+
+
+def test_the_thinking_of_children_is_told_only_in_detail(event: MakeEvent) -> None:
+    for verbose, lines in ((False, []), (True, ["▸ 12:00:03 agent_kid_1: thought for 3.50s"])):
+        narrator = Narrator(verbose=verbose, thoughts=True)
+        seen = [line.text for each in thoughtful(event, KID, *ANSWERS) for line in narrator.lines(each)]
+        assert [line for line in seen if "thought" in line] == lines
+
+
+@pytest.mark.parametrize(
+    "end", [ev.LlmRetry(model="m", attempt=1, wait=1, error="x"), ev.LlmFailed(model="m", error="x", code="upstream")]
+)
+def test_what_was_thought_in_vain_is_not_told(end: ev.EventData, event: MakeEvent) -> None:
+    narrator = Narrator(thoughts=True)
+    seen = [line.text for each in thoughtful(event, BOSS, end, *ANSWERS) for line in narrator.lines(each)]
+    assert not any("thought" in line for line in seen)

@@ -81,6 +81,7 @@ def test_a_lane_tells_what_it_is_at(event: MakeEvent) -> None:
     seen = []
     for data in (
         ev.LlmRequest(model="m", messages=1),
+        ev.LlmReasoning(text="a secret thought"),
         ev.LlmDelta(text="first\nsec"),
         ev.LlmDelta(text="ond \x1b[31m"),
         ev.LlmRetry(model="m", attempt=1, wait=1.0, error="429"),
@@ -92,6 +93,7 @@ def test_a_lane_tells_what_it_is_at(event: MakeEvent) -> None:
         seen.append(detail(lane))
     assert seen == [
         "m",
+        "thinking",
         "sec",
         "second \\x1b[31m",
         "tries again in 1.0s -- 429",

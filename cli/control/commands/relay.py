@@ -81,7 +81,9 @@ class Story(Relay):
     """
 
     def __init__(self, stream: TextIO, *, verbose: bool) -> None:
-        self._narrator = Narrator(verbose=verbose, mark=mark_for(stream), whole=not stream.isatty())
+        self._narrator = Narrator(
+            verbose=verbose, mark=mark_for(stream), whole=not stream.isatty(), thoughts=stream.isatty()
+        )
         self._colours = colours(stream)
         super().__init__(stream)
 
