@@ -155,8 +155,11 @@ class Book:
 
     async def _write(self) -> bool:
         """Write the sums; whether that was possible."""
-        async with self._file:
-            return await self._write_now()
+        written = False
+        with self._root.shield(WRITE_WITHIN):  # at the end of a process there may be no time left to wait for a reader
+            async with self._file:
+                written = await self._write_now()
+        return written
 
     async def _write_now(self) -> bool:
         sums, self._sums = self._sums, {}

@@ -62,6 +62,16 @@ async def test_its_owner_reads_what_is_not_written_yet_and_what_is_being_written
             assert found == {("a:b",): Spent(requests, 100 * requests, 40 * requests, 10 * requests, requests / 2, 0)}
 
 
+async def test_it_is_written_at_the_end_even_if_there_is_no_time_left(tmp_path: Path) -> None:
+    path = tmp_path / "usage.db"
+    async with Root() as root:
+        kept = Book(root, path, now=lambda: 0.0)
+        kept.add("local", "", "a:b", TOKENS, 0.5)
+        with trio.move_on_after(0):
+            await kept.aclose()
+        assert [spent.cost for spent in read(path).values()] == [0.5]
+
+
 async def test_its_owner_reads_what_can_not_be_written(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
     async with Root() as root:
