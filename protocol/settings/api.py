@@ -7,7 +7,7 @@
           - subject: alice
             key_hash: $argon2id$v=19$m=65536,t=3,p=4$...      # `callboard keys new alice` prints it
             scopes: [run:agents, read:runs, write:runs]
-      limits: {rate_limit_per_minute: 60, rate_limit_burst: 10}
+      limits: {rate_limit_per_minute: 60, rate_limit_burst: 10, daily: {max_cost: 20}}
 
 The keys are those of Loki's plan for a REST API, and ours beside them. Only a server reads the block. What the types
 can't say is in `api_checks`.
@@ -26,6 +26,8 @@ LogFormat: TypeAlias = Literal["json", "text"]
 LogLevel: TypeAlias = Literal["error", "warning", "info", "debug"]
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+Usd: TypeAlias = Annotated[float, Meta(gt=0)]
+AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
 MIB = 1024 * 1024
 
 ALGORITHMS = (
@@ -35,6 +37,18 @@ ALGORITHMS = (
 """Signatures that can be checked with a public key. None of HMAC: its key would have to be public as well."""
 
 
+class DailyLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be spent on models in a day, which begins at 00:00 UTC."""
+
+    max_cost: Annotated[Usd | None, Meta(description="USD; only models whose price is known are asked.")] = None
+    max_tokens: Annotated[AtLeastOne | None, Meta(description="Tokens of input and output.")] = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is limited."""
+        return self.max_cost is None and self.max_tokens is None
+
+
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     """One static key; the file knows its hash only."""
 
@@ -42,6 +56,10 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     key_hash: Annotated[Text, Meta(description="The key's argon2id hash; `callboard keys new` prints both.")]
     scopes: Annotated[tuple[Text, ...], Meta(description="What it may be used for.")]
     id: Annotated[str, Meta(description="What audit lines call the key; part of keys that callboard made.")] = ""
+    daily: Annotated[
+        DailyLimits | None,
+        Meta(description="What its subject may spend in a day; the same in all keys of the subject."),
+    ] = None
 
 
 class Jwt(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +121,10 @@ class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
         int | None, Meta(description="Requests of one subject; 0: no limit. Left out: 60, and none on loopback.")
     ] = None
     rate_limit_burst: Annotated[int, Meta(ge=0, le=1_000_000, description="Requests beyond the limit, at once.")] = 10
+    per_subject_daily: Annotated[
+        DailyLimits | None, Meta(description="What each subject may spend in a day whose keys have no `daily`.")
+    ] = None
+    daily: Annotated[DailyLimits | None, Meta(description="What all subjects together may spend in a day.")] = None
 
 
 class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):

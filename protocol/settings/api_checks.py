@@ -17,7 +17,7 @@ from ..control.caller import SCOPES
 from ..problems import Problem, Severity, did_you_mean
 from ..reading import Reading, in_file_order
 from ..tree import Mapping, Node, Path, Sequence, dotted
-from .api import ALGORITHMS, ApiSettings, Cors, Jwt
+from .api import ALGORITHMS, ApiSettings, Cors, DailyLimits, Jwt
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 FACILITIES = ("auth", "authpriv", "daemon", "user", *(f"local{number}" for number in range(8)))
@@ -51,6 +51,7 @@ def api_problems(api: ApiSettings, block: Node, file: str, found: list[Problem])
 
     _address(api, report)
     _keys(api, report)
+    _daily(api, report, broken)
     _modes(api, report)
     if api.auth.jwt is not None:
         _jwt(api.auth.jwt, report)
@@ -132,6 +133,25 @@ def _keys(api: ApiSettings, report: Report) -> None:
                 )
         if key.subject == "local":
             report((*path, "subject"), "is 'local', which is the user who runs the server", "another name")
+
+
+def _daily(api: ApiSettings, report: Report, broken: set[str | None]) -> None:
+    limits = api.limits
+    of_subjects: dict[str, DailyLimits | None] = {}
+    named: list[tuple[Path, DailyLimits | None]] = [
+        (("limits", "per_subject_daily"), limits.per_subject_daily),
+        (("limits", "daily"), limits.daily),
+    ]
+    for index, key in enumerate(api.auth.keys):
+        path: Path = ("auth", "keys", index)
+        named.append(((*path, "daily"), key.daily))
+        if of_subjects.setdefault(key.subject, key.daily) != key.daily:
+            what = f"differs from that of another key of '{key.subject}', and what they spend is counted together"
+            report((*path, "daily"), what, "the same `daily` in all keys of a subject")
+    for path, daily in named:
+        within = f"{dotted(('api', *path))}."
+        if daily is not None and daily.is_empty and not any(key and key.startswith(within) for key in broken):
+            report(path, "limits nothing", "`max_cost` (USD), `max_tokens`, or both")
 
 
 def _modes(api: ApiSettings, report: Report) -> None:

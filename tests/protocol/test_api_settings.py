@@ -10,7 +10,7 @@ import yaml
 
 from callboard.protocol.problems import errors_in
 from callboard.protocol.settings import json_schema, read_settings
-from callboard.protocol.settings.api import ApiSettings
+from callboard.protocol.settings.api import ApiSettings, DailyLimits
 
 HASH = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA"
 
@@ -24,6 +24,7 @@ api:
         id: 3f2a00aa
         key_hash: {HASH}
         scopes: [read:runs, "*"]
+        daily: {{max_cost: 5, max_tokens: 1000000}}
     jwt:
       issuer: https://issuer.test
       audience: callboard
@@ -35,6 +36,8 @@ api:
   limits:
     max_body_bytes: 2048
     rate_limit_per_minute: 30
+    per_subject_daily: {{max_cost: 0.5}}
+    daily: {{max_cost: 20}}
   audit: {{sink: file, file: /var/log/callboard/audit.jsonl}}
   log_level: debug
 """
@@ -54,6 +57,8 @@ def test_a_full_block_is_read_and_fits_the_schema() -> None:
     assert api.auth.signed is None, "the mode says static keys"
     assert api.limits.rate_limit_per_minute == 30
     assert api.limits.per_subject_concurrency == 8
+    assert api.auth.static[0].daily == DailyLimits(max_cost=5, max_tokens=1_000_000)
+    assert (api.limits.per_subject_daily, api.limits.daily) == (DailyLimits(max_cost=0.5), DailyLimits(max_cost=20))
     jsonschema.validate(yaml.safe_load(FULL), json_schema())
 
 
@@ -123,3 +128,28 @@ def test_a_scope_that_nothing_asks_for_is_warned_of() -> None:
 def test_two_keys_of_one_id_are_refused() -> None:
     entry = f"{{subject: a, id: one, key_hash: '{HASH}', scopes: []}}"
     assert any("an id of its own" in line for line in errors(f"  auth: {{keys: [{entry}, {entry}]}}\n"))
+
+
+@pytest.mark.parametrize(
+    ("daily", "told"),
+    [
+        ("{}", "`api.limits.daily` limits nothing (expected `max_cost` (USD), `max_tokens`, or both)"),
+        ("{max_costs: 5}", "unknown key `max_costs` in `api.limits.daily`"),
+        ("5", "`api.limits.daily` is the number 5 (expected a mapping with `max_cost`, `max_tokens`)"),
+        ("{max_cost: 0}", "`api.limits.daily.max_cost` is the number 0 (expected a number greater than 0)"),
+        ("{max_tokens: 1.5}", "`api.limits.daily.max_tokens` is the number 1.5 (expected a whole number)"),
+    ],
+)
+def test_a_daily_limit_that_limits_nothing_is_an_error(daily: str, told: str) -> None:
+    (error,) = errors(f"  limits: {{daily: {daily}}}\n")
+    assert told in error
+    assert error.startswith("config.yaml:2:")
+
+
+@pytest.mark.parametrize("second", ["", "        daily: {max_tokens: 5}\n"])
+def test_keys_of_one_subject_have_the_same_daily_limits(second: str) -> None:
+    key = f"      - subject: alice\n        key_hash: {HASH}\n        scopes: []\n"
+    first = f"{key}        daily: {{max_cost: 5}}\n"
+    assert errors(f"  auth:\n    keys:\n{first}{first}") == []
+    (error,) = errors(f"  auth:\n    keys:\n{first}{key}{second}")
+    assert "`api.auth.keys[1].daily` differs from that of another key of 'alice'" in error
