@@ -89,6 +89,15 @@ class Unpriced(ConfigError):
             f"in {file}, refresh the prices with `callboard models update`, or go on with `--allow-unpriced`"
         )
 
+    @classmethod
+    def of_day(cls, model: str, file: str, limit: str) -> Unpriced:
+        """The same where the server limits money; `limit` is the key in its settings."""
+        return cls(
+            f"'{model}' has no price, so `{limit}` of this server can't be kept, whatever `allow_unpriced` says. The "
+            f"server's owner can give the model `input_price` and `output_price` in {file}, or refresh the prices with "
+            "`callboard models update`"
+        )
+
 
 class CredentialsError(ConfigError):
     """No key, or a key that the provider refused."""
@@ -208,6 +217,26 @@ class BudgetReached(LimitReached):
 
     code = "budget"
     account: str = ""
+
+
+class DayReached(BudgetReached):
+    """What a subject, or all together, may spend on a server in a day was used up (`daily` of its settings).
+
+    Attributes:
+        retry_after: seconds until the next day begins.
+    """
+
+    code = "daily_budget"
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class LedgerBroken(BudgetReached):
+    """What is spent of a daily limit can't be written down, so nothing may be spent; it ends a run as `DayReached`."""
+
+    code = "ledger"
 
 
 class ShareReached(LimitReached):

@@ -45,7 +45,14 @@ _DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
 
 
 async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
-    """Play a request to its end. Raises and returns as `callboard.run` does."""
+    """Play a request to its end. Raises and returns as `callboard.run` does.
+
+    Raises:
+        DayReached: its owner may spend nothing more today.
+        LedgerBroken: it is not known how much that would be.
+    """
+    if root.days is not None:
+        await root.days.check(hooks.owner)
     if _in_memory(request, hooks):  # a thread would cost more than it saves
         execution = begin(request, hooks, root)
     else:
@@ -79,8 +86,8 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     model, why = _default_model(root, prepared, context)
     for name in prepared.models | ({model} if model is not None else set()):
         root.gateway.check(name)
-        if context.account is not None and context.account.needs_prices:
-            root.gateway.check_price(name)
+        if context.account is not None and context.account.asks_for_prices:
+            root.gateway.check_price(name, context.account)
     input = _input(request, root)
     saved = None if request.save is None else Saved(Path(request.save) / id)
     return Execution(
@@ -120,6 +127,7 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         allow_unpriced=request.allow_unpriced,
         owner=hooks.owner,
         book=root.book,
+        day=None if root.days is None else root.days.account(hooks.owner),
         config_dir=root.config_dir,
         environ=os.environ,
         run_agent=children,

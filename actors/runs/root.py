@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..work.knowledge.service import Knowledge
     from ..work.mcp.pool.servers import McpServers
     from ..work.spending.book import Book
+    from ..work.spending.days import Days
     from .sessions.live import Sessions
 
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
@@ -107,6 +108,7 @@ class Root:
         registry: the tools there are.
         loader: loads what is to be run.
         book: what is spent on models by day; None if that is not kept.
+        days: what may be spent on a day; None but for a server, which sets it.
 
     Raises:
         ConfigError: `config.yaml` has errors (at the beginning of the block).
@@ -150,11 +152,12 @@ class Root:
         self._mcp: McpServers | None = None
         self._knowledge: Knowledge | None = None
         self._sessions: Sessions | None = None
+        self.days: Days | None = None
         self.book: Book | None = None
         if keeps_usage:
             from ..work.spending.book import Book
 
-            self.book = Book(self.kernel, state_dir(os.environ) / "usage.db", now=time.time)
+            self.book = Book(self.kernel, self.usage_file, now=time.time)
         self._token: Token[Root | None] | None = None
 
     async def __aenter__(self) -> Root:
@@ -175,9 +178,16 @@ class Root:
             await self.gateway.aclose()
             if self._knowledge is not None:
                 await self._knowledge.aclose()
+            if self.days is not None:
+                await self.days.aclose()
             if self.book is not None:
                 await self.book.aclose()
         return await self.kernel.__aexit__(kind, error, trace)
+
+    @property
+    def usage_file(self) -> Path:
+        """Where it is kept what is spent on models."""
+        return state_dir(os.environ) / "usage.db"
 
     @property
     def questions(self) -> Desk:

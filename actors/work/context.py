@@ -83,7 +83,7 @@ class RunContext:
     Args:
         limits: what the run may use.
         allow_unpriced: a limit in money does not keep it from models whose price is not known.
-        owner, book: see `Meter`.
+        owner, book, day: see `Meter`.
         agent: the name of the agent that works here, for the book.
         streams: pieces of replies become events, if the run has a listener.
         may_wait: requests wait where their provider wants them to; see `Gateway.chat`.
@@ -117,6 +117,7 @@ class RunContext:
     allow_unpriced: bool = False
     owner: InitVar[str] = ""
     book: InitVar[Book | None] = None
+    day: InitVar[Account | None] = None
     agent: str = ""
     config_dir: Path
     environ: Mapping[str, str]
@@ -138,8 +139,8 @@ class RunContext:
     servers: tuple[Server, ...] = ()
     make_results: Callable[[], KeptResults] | None = None
 
-    def __post_init__(self, limits: Limits, owner: str, book: Book | None) -> None:
-        self.meter = Meter(limits, allow_unpriced=self.allow_unpriced, owner=owner, book=book)
+    def __post_init__(self, limits: Limits, owner: str, book: Book | None, day: Account | None) -> None:
+        self.meter = Meter(limits, allow_unpriced=self.allow_unpriced, owner=owner, book=book, day=day)
         self.account = self.meter.account
         self._known: list[RunKnowledge] = []
         self.kept: list[KeptResults] = []

@@ -1,7 +1,7 @@
 """Which number an error has on the wire, and the other way round.
 
 `data` of an error is `{"code": ...}`, the stable code of its class in `protocol.errors`; a client that wants more than
-a text goes by that.
+a text goes by that. Where it is known when to try again, `retry_after` says in how many seconds.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from ..errors import (
     CallboardError,
     ConfigError,
     Conflict,
+    DayReached,
     Denied,
     InvalidFile,
     NotFound,
+    RateLimited,
     Saturated,
     ShuttingDown,
     Unauthorized,
@@ -77,4 +79,6 @@ def error_data(error: CallboardError) -> ErrorData:
         data["problems"] = [str(problem) for problem in error.problems]
     if error.node is not None:
         data["node"] = error.node
+    if isinstance(error, DayReached | RateLimited):
+        data["retry_after"] = error.retry_after
     return ErrorData(number_of(error), str(error), data)

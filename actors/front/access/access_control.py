@@ -24,11 +24,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
+import msgspec
 import trio
 
 from ....protocol.control.caller import LOCAL, Caller
 from ....protocol.errors import CallboardError, Denied, RateLimited, Saturated, Unauthorized
-from ....protocol.settings.api import ApiSettings, AuditSettings
+from ....protocol.settings.api import ApiKey, ApiSettings, AuditSettings
 from .audit import Audit, Result
 from .keys import KeyRing, caller_of
 from .limits import ConcurrencyLimiter, RateLimiter, counted
@@ -351,7 +352,8 @@ class AccessControl:
 
     def _end_connections(self, before: ApiSettings) -> None:
         """Close what was opened with a key that was revoked."""
-        kept = {caller_of(key) for key in self.settings.auth.static if key in before.auth.static}
+        known = [_without_limits(key) for key in before.auth.static]
+        kept = {caller_of(key) for key in self.settings.auth.static if _without_limits(key) in known}
         same = before.auth.signed == self.settings.auth.signed
 
         for scope, caller in self._open.items():
@@ -388,6 +390,11 @@ def token_of(headers: Headers) -> str | None:
             with contextlib.suppress(binascii.Error, ValueError):
                 return base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True).decode()
     return None
+
+
+def _without_limits(key: ApiKey) -> ApiKey:
+    """A key but for what may be spent with it, which may change without its being another."""
+    return msgspec.structs.replace(key, daily=None)
 
 
 def _rate(settings: ApiSettings, *, loopback: bool) -> tuple[int, int]:

@@ -14,6 +14,7 @@ STATUS = {
     "usage": 400,
     "invalid_file": 400,
     "unsupported": 400,
+    "unpriced": 400,
     "unauthorized": 401,
     "forbidden": 403,
     "not_found": 404,
@@ -30,10 +31,12 @@ STATUS = {
     "shutting_down": 503,
     "timeout": 504,
     "rate_limited": 429,
+    "daily_budget": 429,
+    "ledger": 503,
 }
 """By the code of an error; what is not in here is 500."""
 
-AGAIN = {"saturated": 1.0, "shutting_down": 5.0}
+AGAIN = {"saturated": 1.0, "shutting_down": 5.0, "ledger": 5.0}
 """Seconds after which to try again, where the error itself does not know it."""
 
 CODES = {404: "not_found", 405: "method_not_allowed", 406: "not_acceptable", 413: "too_large", 415: "unsupported_media"}

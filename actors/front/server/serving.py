@@ -28,6 +28,7 @@ from ....protocol.errors import ConfigError, Conflict, NotFound
 from ....supervisors import Actor
 from ...io.redact import Redactor, secrets_of
 from ...runs.root import Root, played
+from ...work.spending.days import Days
 from ..access.access_control import AccessControl
 from ..access.audit import Audit
 from ..access.configuration import check_may_listen, reload
@@ -169,6 +170,8 @@ class Server:
                 if metrics is not None:
                     metrics.rates = lambda: access.rates.current()
                 await access.start(me)
+                root.days = Days(root.kernel, root.usage_file, settings, now=time.time)
+                await root.days.look()
                 stores = [hub.logs.directory, root.sessions.store.config_dir / "sessions"]
                 health = Health(root, access.requests, stores)
                 http = _http(root, hub, access, metrics, health, told=self._options.read)
@@ -206,7 +209,8 @@ class Server:
             await self._hung_up.wait()
             self._hung_up = trio.Event()
             notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-            await reload(access, root.config_dir)
+            if await reload(access, root.config_dir) and root.days is not None:
+                root.days.configure(access.settings)
             notify("READY=1")
 
     async def _end(self, root: Root, hub: Hub, access: AccessControl, health: Health) -> None:

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ....protocol.chat import ChatRequest, UserTurn, text_of
+from ....protocol.chat import ChatReply, ChatRequest, UserTurn, text_of
+from ....protocol.control.caller import LOCAL
 from ....protocol.errors import CallboardError, ShuttingDown
 from ....protocol.session import Session
 from ....protocol.session_turns import turns_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ....protocol.settings import Settings
     from ....supervisors import Root as Kernel
     from ...work.models.gateway import Gateway
+    from ...work.spending.days import Days
 
 THRESHOLD = 4000
 """Tokens from which on a session is shortened, where neither it, its agent nor the settings say a number (Loki's)."""
@@ -44,12 +46,14 @@ class Services(Protocol):
         config_dir: where sessions are kept.
         settings: how they are shortened and named.
         kernel: under which their actors live. gateway: to the models that summarise.
+        days: what may be spent on a day; None where that is not limited.
     """
 
     config_dir: Path
     settings: Settings
     kernel: Kernel
     gateway: Gateway
+    days: Days | None
 
 
 def threshold_of(session: Session, of_agent: int | None, settings: Settings) -> int:
@@ -80,7 +84,7 @@ async def compressed(services: Services, session: Session, model: str | None) ->
         system=str(other.get("summarization_prompt") or SUMMARIZER),
         messages=(UserTurn(record),),
     )
-    reply = await services.gateway.chat(services.kernel.actor, request, need_text=True)
+    reply = await _answered(services, session, request)
     head = str(other.get("summary_context_prompt") or CONTEXT)
     session.compressed_messages = [*session.compressed_messages, *session.messages]
     todos = TodoList(session.todo)
@@ -100,12 +104,19 @@ async def titled(services: Services, session: Session, model: str | None) -> str
         max_tokens=200,
     )
     try:
-        reply = await services.gateway.chat(services.kernel.actor, request, need_text=True)
+        reply = await _answered(services, session, request)
     except ShuttingDown:
         raise
     except CallboardError:
         return first_words(first)
     return first_words(reply.text.strip().strip("\"'`.")) or first_words(first)
+
+
+async def _answered(services: Services, session: Session, request: ChatRequest) -> ChatReply:
+    """A model's reply, at the expense of whose session it is."""
+    owner = session.meta.owner or LOCAL.subject
+    account = None if services.days is None else services.days.account(owner)
+    return await services.gateway.chat(services.kernel.actor, request, need_text=True, account=account)
 
 
 def first_words(text: str) -> str:

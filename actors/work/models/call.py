@@ -25,7 +25,7 @@ from ....protocol.chat import (
     ToolCallDelta,
     parts_of,
 )
-from ....protocol.errors import CallboardError, ModelError, Unpriced, UpstreamError
+from ....protocol.errors import CallboardError, ModelError, UpstreamError
 from ..spending.accounts import NOTHING, Account, Amount, Hold
 from ..spending.reserve import reserve
 from .allowance import Remaining, remaining_in
@@ -216,8 +216,10 @@ class Call:
             Unpriced: money is limited, and the price of the model is not known.
             TurnsReached, BudgetReached: the account is at its end.
         """
-        if account.needs_prices and self.target.price.tariff is None:
-            raise Unpriced.of(self.target.id, file)
+        if account.asks_for_prices and self.target.price.tariff is None:
+            unpriced = account.unpriced(self.target.id, file)
+            if unpriced is not None:
+                raise unpriced
         self._out = False
         most = bound(self.request, self.target) if account.measures else NOTHING
         self.hold = await reserve(account, most, self._waits_for_account)

@@ -29,7 +29,6 @@ from ....protocol.errors import (
     KeyRefused,
     Stalled,
     TimedOut,
-    Unpriced,
     UpstreamError,
 )
 from ....protocol.model_names import models_of
@@ -117,8 +116,8 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
                 raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
         return ",".join(target.id for target in targets)
 
-    def check_price(self, model: str = "") -> None:
-        """See that the cost of `model` (or of the default) will be known, of several that of each.
+    def check_price(self, model: str, account: Account) -> None:
+        """See that the cost of `model` (or of the default) will be known if that matters, of several that of each.
 
         Raises:
             Unpriced: it won't; the text says what to do.
@@ -127,8 +126,9 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         if self._settings.dry_run:
             return
         for target in self.catalog.targets(model or self.choice().model):
-            if target.price.tariff is None:
-                raise Unpriced.of(target.id, self._settings.file)
+            unpriced = account.unpriced(target.id, self._settings.file) if target.price.tariff is None else None
+            if unpriced is not None:
+                raise unpriced
 
     def window(self, model: str = "") -> int | None:
         """Tokens that `model` (or the default) takes in, as far as the settings say; of several the least."""

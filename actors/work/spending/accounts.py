@@ -5,6 +5,8 @@ below it:
 
     the run  <-  agent 'researcher'  <-  node 'draft' of a graph it calls
 
+Above a run of a server may be the day of its subject, and that of the server; see `days`.
+
 Before a request goes out, what it may come to at most is reserved in its own account and in all above it
 (`Account.hold`), and after it that is replaced by what it came to (`Hold.settle`). A request goes out if less than the
 limit is spent and reserved. So an account never comes to more than its limit and what one request may come to. Where
@@ -26,11 +28,12 @@ from typing import TYPE_CHECKING, final
 
 import msgspec
 
-from ....protocol.errors import BudgetReached, CallboardError, LimitReached, ShareReached, TurnsReached
+from ....protocol.errors import BudgetReached, CallboardError, LimitReached, ShareReached, TurnsReached, Unpriced
 
 if TYPE_CHECKING:
     from ....protocol.graph.model import OwnLimits
     from ....protocol.requests import Limits
+    from .days import DayAccount
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -60,7 +63,6 @@ def by_flag(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
-@final
 class Account:
     """See the module.
 
@@ -75,6 +77,7 @@ class Account:
         path: names from the outermost account to this one; errors carry it (`LimitReached.account`).
         measures: whether it matters beforehand what a request may come to: tokens or money are limited, here or above.
         needs_prices: no model may be asked whose price is not known, since money is limited, here or above.
+        day: the nearest account of a day, of this one and those above; it has limits of its own for prices.
         waiting: requests that wait for room here.
         turns, tokens, cost: what was spent; `estimated`, of the tokens, what no provider has told.
     """
@@ -97,6 +100,7 @@ class Account:
         self.measures: bool = own or (parent is not None and parent.measures)
         in_money = limits.max_cost is not None and not allow_unpriced
         self.needs_prices: bool = in_money or (parent is not None and parent.needs_prices)
+        self.day: DayAccount | None = None if parent is None else parent.day
         self.turns = self.tokens = self.estimated = 0
         self.cost = 0.0
         self._held = self._held_turns = self._held_tokens = 0
@@ -133,6 +137,23 @@ class Account:
         waiter = _Waiter(self, most, wake, turn)
         self.full().waiting.append(waiter)
         return waiter.leave
+
+    @property
+    def asks_for_prices(self) -> bool:
+        """Whether `unpriced` may have an error."""
+        return self.needs_prices or (self.day is not None and self.day.counts_money is not None)
+
+    def unpriced(self, model: str, file: str) -> Unpriced | None:
+        """The error for a model whose price is not known; None if it may be asked.
+
+        Args:
+            model: its id.
+            file: where it could be given a price.
+        """
+        of_day = None if self.day is None else self.day.counts_money
+        if of_day is not None:
+            return Unpriced.of_day(model, file, of_day)
+        return Unpriced.of(model, file) if self.needs_prices else None
 
     def check(self, *, turn: bool = False) -> None:
         """Raise if an account is at its end: `BudgetReached`, and with `turn` also `TurnsReached`."""
@@ -227,7 +248,6 @@ def as_failure(error: CallboardError, account: Account | None, above: Account | 
     return told
 
 
-@final
 class Hold:
     """What is reserved for one request, in one account and all above it."""
 

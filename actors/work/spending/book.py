@@ -179,10 +179,15 @@ class Book:
         return True
 
 
-def _added(path: Path, sums: dict[Entry, Spent]) -> None:
+def made(path: Path) -> None:
+    """Make the file if it is missing, for its user alone."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with contextlib.suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)
+
+
+def _added(path: Path, sums: dict[Entry, Spent]) -> None:
+    made(path)
     with contextlib.closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as book:
         book.execute("PRAGMA synchronous = NORMAL")
         book.execute("BEGIN IMMEDIATE")

@@ -24,9 +24,10 @@ class Meter:
         limits: what it may use.
         owner: the subject whose run it is.
         book: where what it uses is kept by day; None for nowhere.
+        day: what its subject may spend today; None if that is not limited.
 
     Attributes:
-        account: the run's; None where nothing is limited.
+        account: the run's, or where it has no limits that of the day; None where nothing is limited.
     """
 
     def __init__(
@@ -36,11 +37,12 @@ class Meter:
         allow_unpriced: bool = False,
         owner: str = "",
         book: Book | None = None,
+        day: Account | None = None,
     ) -> None:
         self.limits = limits
-        self.account: Account | None = None
+        self.account: Account | None = day
         if limits.of_models:
-            self.account = Account("the run", limits, key=by_flag, allow_unpriced=allow_unpriced)
+            self.account = Account("the run", limits, day, key=by_flag, allow_unpriced=allow_unpriced)
         self._owner = owner
         self._book = book
         self.turns = 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from .accounts import Account, Amount
 
 
-async def reserve(account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool = True) -> Hold:
-    """Reserve what a request may come to, as soon as there is room.
+def reserve(
+    account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool = True
+) -> Coroutine[Any, Any, Hold]:
+    """Reserve what a request may come to, as soon as there is room; where days are limited, in the ledger as well.
 
     Args:
         on_wait: called if it has to wait.
@@ -24,6 +26,12 @@ async def reserve(account: Account, most: Amount, on_wait: Callable[[], None], *
     Raises:
         TurnsReached, BudgetReached: an account is at its end, or came to it meanwhile.
     """
+    enter = room_in if account.day is None else account.day.admit
+    return enter(account, most, on_wait, turn=turn)
+
+
+async def room_in(account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool) -> Hold:
+    """As `reserve`, in accounts alone."""
     hold = account.hold(most, turn=turn)
     if hold is not None:
         return hold

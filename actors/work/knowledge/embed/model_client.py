@@ -20,7 +20,7 @@ import msgspec
 import trio
 
 from .....protocol.chat import TokenUsage
-from .....protocol.errors import ModelError, Unpriced, UpstreamError
+from .....protocol.errors import ModelError, UpstreamError
 from .....protocol.events import LlmRetry, LlmWaiting, UsageUpdate
 from .....supervisors import Retry
 from ...models.allowance import Remaining, Rules, remaining_in
@@ -139,8 +139,10 @@ class ModelClient:
         account = self._account_of(me)
         if account is not None:
             await self._price.looked_up()
-            if account.needs_prices and self._price.tariff is None:
-                raise Unpriced.of(self.model, self._file)
+            if account.asks_for_prices and self._price.tariff is None:
+                unpriced = account.unpriced(self.model, self._file)
+                if unpriced is not None:
+                    raise unpriced
         most = len(body) if most is None else most
 
         async def once(_: int) -> T:

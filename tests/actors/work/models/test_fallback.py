@@ -17,6 +17,7 @@ from gateways import reaching
 import callboard
 from callboard.actors.work.models.fallback import Down
 from callboard.actors.work.models.gateway import Gateway
+from callboard.actors.work.spending.accounts import Account
 from callboard.protocol.chat import ChatRequest, Delta, ImagePart, Restarted, TextDelta, TokenUsage, Tool, UserTurn
 from callboard.protocol.errors import (
     AccountEmpty,
@@ -37,6 +38,7 @@ from callboard.protocol.events import (
     LlmWaiting,
     UsageUpdate,
 )
+from callboard.protocol.requests import Limits
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 
 AB = "one:a,two:b"
@@ -375,9 +377,11 @@ async def test_window_key_and_price_hold_for_all_of_them(fake_model: FakeModels)
         assert gateway.window(AB) == 8_000
         assert gateway.window("one:a,three:c") == 128_000
         assert gateway.check("one,two:b") == AB
-        gateway.check_price("one:a")
+        money = Account("the run", Limits(max_cost=1.0))
+        gateway.check_price("one:a", money)
         with pytest.raises(Unpriced, match="'two:b' has no price"):
-            gateway.check_price(AB)
+            gateway.check_price(AB, money)
+        gateway.check_price(AB, Account("the run", Limits(max_tokens=1)))
         with pytest.raises(CredentialsError, match="no API key for 'openai:gpt-4o'"):
             gateway.check("one:a,openai:gpt-4o")
         with pytest.raises(ConfigError, match="unknown chat model 'opnai:gpt-4o'"):

@@ -1,0 +1,412 @@
+"""Daily limits of a server: what each subject, and all together, may spend on models from 00:00 UTC to 00:00 UTC.
+
+    the day of this server  <-  the day of 'alice'  <-  the run  <-  ...
+
+They are accounts like others (`accounts`), above those of runs, with three differences. They start again from 0 when a
+new day begins, which they look at whenever they are asked. What they have spent outlives the process: each request is
+written into the `ledger` before it goes out. And other processes may spend from them as well: what those have spent,
+and hold, counts as spent here, so a request never waits for it.
+
+A request that has room in all accounts above it is written into the ledger, which then tells what others have. Where
+that has grown since there was room, the accounts are asked once more before the request goes out. Transactions are one
+after the other, so of two processes the later one sees the request of the earlier.
+
+Only requests of subjects with a limit, and all if the server has one, come here. The user who runs the server has the
+limit of all only. Limits are those of the settings as they were read last: each limit counts what is spent from when it
+is set. A clock that is set back gives no second try: the latest day seen is the day. If it is set back by more than a
+day, it was wrong before, and the day that it shows goes on with what the ledger has of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+from weakref import WeakValueDictionary
+
+import msgspec
+import trio
+
+from ....protocol.control.caller import LOCAL
+from ....protocol.errors import BudgetReached, DayReached, LedgerBroken, TurnsReached
+from ....protocol.graph.model import OwnLimits
+from ....protocol.settings.api import ApiSettings, DailyLimits
+from .accounts import NOTHING, Account, Amount, Hold
+from .ledger import Ledger, Others, Today, Unwritten
+from .reserve import room_in
+
+if TYPE_CHECKING:
+    from ....supervisors import Root
+
+DAY = 86_400
+GRACE = 60.0
+"""Seconds of a day in which requests of the day before that are under way may still be written as such."""
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at what others have spent, by those whose day is over."""
+
+ALL = ""
+"""The key of the account of all subjects."""
+
+_NONE = DailyLimits()
+
+
+class DayReading(msgspec.Struct, frozen=True):
+    """How far a daily limit is used.
+
+    Attributes:
+        subject: whose; "" for all together.
+        day: `2026-11-23`.
+        limits: what may be spent on it.
+        spent: what was, by other processes as well.
+        held: what requests under way may come to at most, here and in other processes, or those that crashed.
+        key: where the limit is in the settings.
+    """
+
+    subject: str
+    day: str
+    limits: DailyLimits
+    spent: Amount
+    held: Amount
+    key: str
+
+
+@final
+class DayAccount(Account):
+    """What a subject, or all, spend on a day.
+
+    Attributes:
+        subject: whose; "" for all.
+        daily: the limits; without any it only counts along.
+        looked: when it was last asked what others have spent, in seconds of trio's clock.
+    """
+
+    def __init__(self, days: Days, subject: str, parent: DayAccount | None) -> None:
+        name = f"the day of '{subject}'" if subject != ALL else "the day of this server"
+        super().__init__(name, OwnLimits(), parent, key=lambda field: f"`{self._where}.{field}`")
+        self.subject = subject
+        self.daily = _NONE
+        self.measures = True
+        self.day = self
+        self._above = parent
+        self._days = days
+        self._where = ""
+        self._number = days.number
+        self._others = Others(NOTHING, NOTHING)
+        self._in_ledger = False
+        self.looked = float("-inf")
+
+    @property
+    def capped(self) -> bool:
+        """Whether anything is limited."""
+        return not self.daily.is_empty
+
+    @property
+    def counts_money(self) -> str | None:
+        """The key of the limit in money that holds here or above, if there is one."""
+        if self.daily.max_cost is not None:
+            return f"{self._where}.max_cost"
+        return None if self._above is None else self._above.counts_money
+
+    def limit(self, daily: DailyLimits | None, where: str) -> None:
+        """Have these limits from now on; `where` is their key in the settings."""
+        self.daily = daily or _NONE
+        if self.capped and not self._in_ledger:  # nor is what was spent until now
+            self._in_ledger = True
+            self._begin()
+        self.limits = OwnLimits(max_cost=self.daily.max_cost, max_tokens=self.daily.max_tokens)
+        self._where = where
+        self.let_go()
+
+    def admit(
+        self, account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool
+    ) -> Coroutine[Any, Any, Hold]:
+        """See `reserve`; `account` is this one or one below it."""
+        return self._days.admit(account, most, on_wait, turn=turn)
+
+    def check_own(self, *, turn: bool) -> None:  # noqa: ARG002 - turns are not limited by the day
+        self._look_at_day()
+        super().check_own(turn=False)
+
+    def charge(self, amount: Amount, turns: int) -> None:
+        self._look_at_day()
+        super().charge(amount, turns)
+        if self._in_ledger and amount != NOTHING:
+            self._days.ledger.add(self._days.name, self.subject, amount)
+
+    def has_room_beside(self, most: Amount) -> bool:
+        """Whether a request that is reserved here would have room if it came now."""
+        tokens, cost = self.tokens + self._held_tokens - most.tokens, self.cost + self._held_cost - most.cost
+        limits = self.daily
+        return (limits.max_tokens is None or tokens < limits.max_tokens) and (
+            limits.max_cost is None or cost < limits.max_cost
+        )
+
+    def hear(self, others: Others) -> bool:
+        """What others have spent and hold today; whether that is more than before."""
+        self._look_at_day()
+        before, self._others = _sum(self._others), others
+        now = _sum(others)
+        self.tokens += now.tokens - before.tokens
+        self.cost += now.cost - before.cost
+        return now.tokens > before.tokens or now.cost > before.cost
+
+    def reading(self) -> DayReading:
+        """How far it is used."""
+        self._look_at_day()
+        others = self._others.held
+        spent = Amount(self.tokens - others.tokens, max(0.0, self.cost - others.cost))
+        held = Amount(self._held_tokens + others.tokens, self._held_cost + others.cost)
+        return DayReading(self.subject, self._days.name, self.daily, spent, held, self._where)
+
+    def _look_at_day(self) -> None:
+        if self._number != self._days.number:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._number = self._days.number
+        self.turns = self.tokens = self.estimated = 0
+        self.cost = 0.0
+        self._others = Others(NOTHING, NOTHING)
+        self._days.keep(self)
+
+    def _refuse(self, error: TurnsReached | BudgetReached) -> None:
+        left = self._days.today().left
+        minutes = max(1, round(left / 60))
+        told = DayReached(
+            f"{error}; the next begins at 00:00 UTC, in {minutes // 60} h {minutes % 60} min", retry_after=left
+        )
+        told.account = self.path
+        raise told
+
+
+@final
+class Days:
+    """See the module.
+
+    Args:
+        root: the ledger's writer is an actor of it.
+        path: of the ledger.
+        settings: who may spend how much.
+        now: the wall clock, in seconds since 1970.
+
+    Attributes:
+        ledger: where it is kept.
+    """
+
+    def __init__(self, root: Root, path: Path, settings: ApiSettings, *, now: Callable[[], float]) -> None:
+        self._now = now
+        self._latest = -1
+        self._name = ""
+        self._growth = 0
+        self._lock = threading.Lock()
+        self._accounts: WeakValueDictionary[str, DayAccount] = WeakValueDictionary()
+        self._of_today: set[DayAccount] = set()
+        self.ledger = Ledger(root, path, today=self.today, tell=self._hear)
+        self._all = DayAccount(self, ALL, None)
+        self.configure(settings)
+
+    # --- what day it is ------------------------------------------------------------------------------------------
+
+    @property
+    def number(self) -> int:
+        """Days since 1970."""
+        number = int(self._now() // DAY)
+        if number > self._latest or number < self._latest - 1:
+            self._latest = number
+            self._name = _date(number)
+            self._of_today.clear()
+        return self._latest
+
+    @property
+    def name(self) -> str:
+        """The day: `2026-11-23`."""
+        self.number  # noqa: B018 - which is what names it
+        return self._name
+
+    def today(self) -> Today:
+        """The moment as the ledger sees it."""
+        number = self.number
+        gone = self._now() - number * DAY
+        yesterday = _date(number - 1)
+        since = yesterday if gone < GRACE else self.name
+        return Today(day=self.name, since=since, yesterday=yesterday, left=DAY - gone)
+
+    # --- whose ---------------------------------------------------------------------------------------------------
+
+    def configure(self, settings: ApiSettings) -> None:
+        """Have these limits from now on."""
+        keys = enumerate(settings.auth.static)
+        self._of_keys = {key.subject: (key.daily, f"api.auth.keys[{at}].daily") for at, key in keys if key.daily}
+        self._of_others = settings.limits.per_subject_daily, "api.limits.per_subject_daily"
+        self._subjects = sorted({key.subject for key in settings.auth.static})
+        self._all.limit(settings.limits.daily, "api.limits.daily")
+        for account in self._known():
+            account.limit(*self._limits_of(account.subject))
+
+    def account(self, subject: str) -> DayAccount | None:
+        """What the runs of a subject are charged to; None where nothing is limited. Threads may ask."""
+        if subject != LOCAL.subject:
+            daily, where = self._limits_of(subject)
+            if daily is not None:
+                return self._account(subject, daily, where)
+        return self._all if self._all.capped else None
+
+    def keep(self, account: DayAccount) -> None:
+        """Do not forget what was spent on the account until the day is over."""
+        self.number  # noqa: B018 - which forgets those of another day
+        self._of_today.add(account)
+
+    def readings(self) -> list[DayReading]:
+        """How far each limit is used: that of all, those of keys, and those of others who have come today."""
+        self.number  # noqa: B018 - which forgets those of another day
+        for subject in self._subjects:
+            self.account(subject)
+        with self._lock:
+            accounts = sorted({self._all, *self._of_today}, key=lambda account: account.subject)
+        return [account.reading() for account in accounts if account.capped]
+
+    def _account(self, subject: str, daily: DailyLimits, where: str) -> DayAccount:
+        with self._lock:
+            account = self._accounts.get(subject)
+            if account is None:
+                account = self._accounts[subject] = DayAccount(self, subject, self._all)
+                account.limit(daily, where)
+            self.keep(account)
+            return account
+
+    def _known(self) -> list[DayAccount]:
+        with self._lock:
+            return list(self._accounts.values())
+
+    def _limits_of(self, subject: str) -> tuple[DailyLimits | None, str]:
+        return self._of_keys.get(subject, self._of_others)
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    async def check(self, subject: str) -> None:
+        """See that a run of the subject may begin.
+
+        Raises:
+            DayReached: what may be spent today was.
+            LedgerBroken: it is not known what was.
+        """
+        account = self.account(subject)
+        if account is None:
+            return
+        if self._may_look(account):
+            await self._look(account)
+        account.check()
+
+    async def look(self) -> None:
+        """Ask the ledger how far the limits of keys, and that of all, are used. The log says if it can't be read."""
+        accounts = (self._all, *map(self.account, self._subjects))
+        keys = {each.subject for each in accounts if each is not None and each.capped}
+        if keys:
+            with contextlib.suppress(Unwritten):
+                await self.ledger.look(keys)
+
+    async def admit(self, account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool) -> Hold:
+        """Reserve what a request may come to, in its accounts and in the ledger.
+
+        Raises:
+            TurnsReached, BudgetReached: an account is at its end, or came to it meanwhile.
+            LedgerBroken: it can't be written.
+        """
+        capped, looked = _capped(account), False
+        while True:
+            growth = self._growth
+            try:
+                hold = await room_in(account, most, on_wait, turn=turn)
+            except DayReached:  # what others held may have become less since
+                if looked or account.day is None or not self._may_look(account.day):
+                    raise
+                looked = True
+                await self._look(account.day)
+                continue
+            if not capped:
+                return hold
+            try:
+                id = await self.ledger.commit(capped, most)
+            except Unwritten as error:
+                hold.release()
+                raise self._broken(error) from None
+            except BaseException:
+                hold.release()
+                raise
+            written = _Written(hold, self.ledger, id)
+            if growth == self._growth or all(each.has_room_beside(most) for each in _days_of(account)):
+                return written
+            written.release()
+
+    async def aclose(self) -> None:
+        """Write what is left."""
+        await self.ledger.aclose()
+
+    def _may_look(self, account: DayAccount) -> bool:
+        return trio.current_time() - account.looked >= LOOK_EVERY
+
+    async def _look(self, account: DayAccount) -> None:
+        account.looked = trio.current_time()
+        try:
+            await self.ledger.look(_capped(account))
+        except Unwritten as error:
+            raise self._broken(error) from None
+
+    def _broken(self, error: Unwritten) -> LedgerBroken:
+        return LedgerBroken(
+            f"what is spent of the daily limits of this server can't be written to its {self.ledger.path.name} "
+            f"({error}), so nothing can be spent now"
+        )
+
+    def _hear(self, day: str, others: Mapping[str, Others]) -> None:
+        if day != self.name:
+            return
+        shrunk = []
+        for subject, of in others.items():
+            account = self._all if subject == ALL else self._accounts.get(subject)
+            if account is not None:
+                if account.hear(of):
+                    self._growth += 1
+                else:
+                    shrunk.append(account)
+        for account in shrunk:
+            account.let_go()
+
+
+@final
+class _Written(Hold):
+    """A reservation that is in the ledger as well."""
+
+    __slots__ = ("_hold", "_id", "_ledger")
+
+    def __init__(self, hold: Hold, ledger: Ledger, id: int) -> None:
+        self._hold = hold
+        self._ledger = ledger
+        self._id: int | None = id
+
+    def settle(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
+        id, self._id = self._id, None
+        if id is not None:
+            self._hold.settle(amount, turns=turns, estimated=estimated)  # which adds it to the ledger
+            self._ledger.end(id)
+
+
+def _days_of(account: Account) -> list[DayAccount]:
+    return [each for each in account.chain() if isinstance(each, DayAccount)]
+
+
+def _capped(account: Account) -> list[str]:
+    """The keys of the ledger under which requests of an account are written."""
+    return [each.subject for each in _days_of(account) if each.capped]
+
+
+def _sum(others: Others) -> Amount:
+    return Amount(others.spent.tokens + others.held.tokens, others.spent.cost + others.held.cost)
+
+
+def _date(number: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=number)).date().isoformat()

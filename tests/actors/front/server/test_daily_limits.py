@@ -1,0 +1,185 @@
+"""What callers see of daily limits: statuses, errors, reloads; and that they hold for every way in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import trio
+from access_house import made_key
+from fake_models import FakeModels, Reply
+from http_house import House, Serve
+from trio_websocket import open_websocket_url
+
+from callboard.actors.work.spending.days import DayReading
+from callboard.protocol.control.errors import RUN_FAILED
+
+SCOPES = ("run:agents", "read:agents", "read:runs", "write:runs", "read:models", "read:sessions", "write:sessions")
+AGENT = "name: clerk\ninstructions: help\n"
+PRICED = {"name": "model", "input_price": 1_000.0, "output_price": 1_000.0, "max_output_tokens": 100}
+CHAT = "/v1/chat/completions"
+COST = 0.015
+"""USD of one of the fake model's replies: 10 tokens and 5."""
+
+
+class Callers:
+    """A house with the keys of alice and bob."""
+
+    def __init__(self, serve: Serve, model: FakeModels) -> None:
+        self._serve = serve
+        self._model = model
+        (self.alice, alice), (self.bob, bob) = made_key("alice", *SCOPES), made_key("bob", *SCOPES)
+        self._keys: list[dict[str, Any]] = [msgspec.to_builtins(key) for key in (alice, bob)]
+        self.house: House
+
+    def settings(self, alices: dict[str, float] | None = None, **limits: Any) -> dict[str, Any]:
+        """Settings in which alice has these daily limits, and the server those."""
+        alice, bob = self._keys
+        priced = json.loads(self._model.config())["clients"][0] | {"models": [PRICED, {"name": "other"}]}
+        of_alice = alice | {"daily": alices} if alices else alice
+        return {"clients": [priced], "api": {"auth": {"keys": [of_alice, bob]}, "limits": limits}}
+
+    def serve(self, alices: dict[str, float] | None = None, **limits: Any) -> Any:
+        return self._serve(**self.settings(alices, **limits))
+
+    async def ask(self, house: House, key: str, path: str = CHAT, **body: Any) -> httpx.Response:
+        if path == CHAT:
+            body = {"model": "agent/clerk", "messages": [{"role": "user", "content": "x"}]} | body
+        agent = house.stage.config_dir / "agents" / "clerk"
+        agent.mkdir(parents=True, exist_ok=True)
+        (agent / "config.yaml").write_text(AGENT)
+        return await house.client.post(path, json=body, headers={"authorization": f"Bearer {key}"})
+
+
+@pytest.fixture
+def callers(serve: Serve, fake_model: FakeModels) -> Callers:
+    return Callers(serve, fake_model)
+
+
+def reading(house: House, subject: str = "alice") -> DayReading:
+    days = house.stage.root.days
+    assert days is not None
+    (found,) = (each for each in days.readings() if each.subject == subject)
+    return found
+
+
+async def test_a_key_whose_day_is_spent_gets_429_and_when_to_come_again(callers: Callers) -> None:
+    async with callers.serve({"max_cost": COST / 2}) as house:
+        first = await callers.ask(house, callers.alice)
+        assert first.status_code == 200, first.text
+        for path, more in ((CHAT, {}), ("/v1/runs", {"target": "clerk", "prompt": "x"})):
+            refused = await callers.ask(house, callers.alice, path, **more)
+            assert refused.status_code == 429, refused.text
+            assert 0 < int(refused.headers["retry-after"]) <= 86_400
+            error = refused.json()["error"]
+            assert error["code"] == "daily_budget"
+            assert "the day of 'alice' has cost 0.0150 of its 0.0075 USD (`api.auth.keys[0].daily" in error["message"]
+        stream = await callers.ask(house, callers.alice, stream=True)
+        assert stream.status_code == 429
+        assert (await callers.ask(house, callers.bob)).status_code == 200, "bob has no limit"
+        assert reading(house).spent.cost == pytest.approx(COST)
+
+
+async def test_a_websocket_is_told_the_same(callers: Callers) -> None:
+    async with callers.serve({"max_tokens": 15}) as house:
+        assert (await callers.ask(house, callers.alice)).status_code == 200
+        headers = [(b"authorization", f"Bearer {callers.alice}".encode())]
+        async with open_websocket_url(f"ws://127.0.0.1:{house.port}/ws", extra_headers=headers) as socket:
+            start = {"jsonrpc": "2.0", "id": 1, "method": "_run/start", "params": {"target": "clerk", "prompt": "x"}}
+            await socket.send_message(json.dumps(start))
+            with trio.fail_after(20):
+                while "error" not in (answer := json.loads(await socket.get_message())):
+                    assert "result" not in answer
+        assert answer["error"]["code"] == RUN_FAILED
+        assert answer["error"]["data"]["code"] == "daily_budget"
+        assert 0 < answer["error"]["data"]["retry_after"] <= 86_400
+
+
+async def test_a_run_under_way_ends_by_the_limit(callers: Callers, fake_model: FakeModels) -> None:
+    fake_model.script(Reply(calls=[("todo__list", {})]))
+    async with callers.serve({"max_cost": COST}) as house:
+        ended = await callers.ask(house, callers.alice)
+        assert ended.status_code == 429, ended.text
+        assert ended.json()["error"]["code"] == "daily_budget"
+        assert len(fake_model.requests) == 1
+
+
+async def test_the_limit_of_all_holds_for_the_user_of_the_server_too(callers: Callers) -> None:
+    async with callers.serve({"max_cost": 5}, daily={"max_cost": COST * 1.5}) as house:
+        assert (await callers.ask(house, callers.alice)).status_code == 200
+        assert (await callers.ask(house, house.token)).status_code == 200
+        refused = await callers.ask(house, callers.alice)
+        assert refused.status_code == 429
+        assert "the day of this server has cost 0.0300 of its 0.0225 USD" in refused.text
+        assert (await callers.ask(house, house.token)).status_code == 429
+
+
+async def test_new_limits_hold_after_a_reload_and_close_no_connection(callers: Callers) -> None:
+    async with callers.serve({"max_cost": COST}) as house:
+        file = house.stage.config_dir / "config.yaml"
+
+        async def reload(**settings: Any) -> None:
+            file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
+            house.server.hang_up()
+            await trio.testing.wait_all_tasks_blocked(0.05)
+
+        headers = [(b"authorization", f"Bearer {callers.alice}".encode())]
+        async with open_websocket_url(f"ws://127.0.0.1:{house.port}/ws", extra_headers=headers) as socket:
+            assert (await callers.ask(house, callers.alice)).status_code == 200
+            assert (await callers.ask(house, callers.alice)).status_code == 429
+            await reload(**callers.settings({"max_cost": 1}))
+            assert (await callers.ask(house, callers.alice)).status_code == 200
+            await reload(**callers.settings(per_subject_daily={"max_tokens": 20}))
+            assert reading(house).spent.tokens == 30
+            refused = await callers.ask(house, callers.alice)
+            assert refused.status_code == 429
+            assert "has used 30 of its 20 tokens (`api.limits.per_subject_daily.max_tokens`)" in refused.text
+            await reload(**callers.settings({"max_costs": 1}))
+            assert (await callers.ask(house, callers.alice)).status_code == 429, "a file with errors changes nothing"
+            await socket.ping()
+
+
+async def test_what_was_spent_is_there_after_a_restart(callers: Callers) -> None:
+    async with callers.serve({"max_cost": COST}) as house:
+        assert (await callers.ask(house, callers.alice)).status_code == 200
+    async with callers.serve({"max_cost": COST}) as house:
+        assert reading(house).spent.cost == pytest.approx(COST), "it is looked at when the server starts"
+        assert (await callers.ask(house, callers.alice)).status_code == 429
+
+
+async def test_a_model_without_a_price_is_refused_whatever_the_run_allows(callers: Callers) -> None:
+    async with callers.serve({"max_cost": 5}) as house:
+        body = {"target": "clerk", "prompt": "x", "model": "fake:other", "allow_unpriced": True}
+        refused = await callers.ask(house, callers.alice, "/v1/runs", **body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "unpriced")
+        assert "`api.auth.keys[0].daily.max_cost` of this server can't be kept" in refused.text
+        assert "`input_price` and `output_price` in config.yaml" in refused.text
+        assert (await callers.ask(house, callers.bob, "/v1/runs", **body)).status_code == 201
+
+
+async def test_a_file_that_can_not_be_written_refuses_the_runs_of_limited_keys_alone(
+    callers: Callers, tmp_path: Path, fake_model: FakeModels
+) -> None:
+    (tmp_path / "state" / "callboard" / "usage.db").mkdir(parents=True)
+    async with callers.serve({"max_cost": 5}) as house:
+        refused = await callers.ask(house, callers.alice)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "ledger")
+        assert "usage.db" in refused.text
+        assert str(tmp_path) not in refused.text, "remote callers are not told paths of this machine"
+        assert fake_model.requests == []
+        assert (await callers.ask(house, callers.bob)).status_code == 200
+
+
+async def test_a_session_is_summed_up_and_named_on_the_account_of_its_owner(callers: Callers) -> None:
+    async with callers.serve({"max_cost": 5}) as house:
+        headers = {"authorization": f"Bearer {callers.alice}"}
+        path = f"/v1/sessions/{(await house.post('/v1/sessions', {}, 201, headers=headers))['id']}"
+        for _ in range(2):
+            await house.post(f"{path}/completions", {"prompt": "tell me"}, headers=headers)
+        before = reading(house).spent.cost
+        assert (await house.post(f"{path}/compress", headers=headers))["compressed"] is True
+        assert reading(house).spent.cost == pytest.approx(before + COST)
