@@ -136,6 +136,7 @@ permissions = several(
     ),
 )
 dry_run = click.option("--dry-run", is_flag=True, help="Sends nothing to a model; its reply is what would be sent.")
+no_stream = click.option("-S", "--no-stream", is_flag=True, help="At a terminal: shows the answer once it is whole.")
 result_form = click.option(
     "-o",
     "--output",

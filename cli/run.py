@@ -31,6 +31,7 @@ from . import options
     "--save", metavar="DIR", help="Keeps the run as files in DIR/<run id>/: events, outputs, usage, workspace."
 )
 @options.dry_run
+@options.no_stream
 @options.result_form
 @options.compat
 @options.limits
@@ -74,6 +75,7 @@ def run(**given: Any) -> int:
 @options.permissions
 @options.no_input
 @options.dry_run
+@options.no_stream
 @options.result_form
 @options.limits
 @options.loudness

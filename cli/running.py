@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -34,6 +35,7 @@ from ..protocol.requests import RunRequest
 from ..protocol.settings import Settings
 from . import logging
 from .frame import person_at_terminal, play
+from .render.answer import Answer, AnswerResult, look_of
 from .render.plain import choose
 from .render.progress import Progress
 from .render.result import Result, for_format
@@ -129,6 +131,7 @@ class RunFlags:
     no_input: bool
     output: str
     dry_run: bool = False
+    no_stream: bool = False
     session: str | None = None
     save_session: bool | None = None
     ui: bool = False
@@ -146,9 +149,13 @@ def play_run(request: RunRequest, flags: RunFlags) -> int:
     """
     logging.configure()  # what a target is read with may log
     result = for_format(flags.output, sys.stdout)
+    answer: Answer | None = None
     person = person_at_terminal(no_input=flags.no_input)
     shared = flags.output == "stream-json" and sys.stdout.isatty()
     progress = choose(sys.stderr, quiet=flags.quiet, verbose=flags.verbose, prompting=person, shared=shared)
+    if flags.output == "text" and sys.stdout.isatty() and not flags.dry_run:
+        progress = answer = Answer(progress, sys.stdout, streams=not flags.no_stream)
+        result = AnswerResult(sys.stdout, answer)
     driver = partial(_drive, _completed(request, flags, person), flags, progress, result, person)
     outcome = play(driver, progress, config_dir=flags.config_dir, person=person, dry_run=flags.dry_run)
     _keep(outcome)
@@ -197,6 +204,8 @@ async def _drive(
                 progress.note(f"model: {event.data.model} ({event.data.why})")
         result.on_event(event)
 
+    if isinstance(progress, Answer):
+        progress.begin(look_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
     result.when_gone(from_any_thread(root.begin_stop))
     beside: Served | None = None
     if flags.ui:

@@ -89,15 +89,16 @@ def test_mcp_servers_are_named_and_those_whose_programs_are_missing(callboard: C
 
 
 def test_settings_that_are_accepted_for_lokis_sake_are_listed(callboard: Callboard, home: Path) -> None:
-    (home / "config.yaml").write_text("theme: dark\nwrap: auto\nsave: false\nuser_agent: auto\n")
-    assert json.loads(callboard("doctor", "-o", "json")[1])["config"]["without_effect"] == ["wrap", "theme"]
-    assert "`theme`: accepted for Loki's sake, no effect yet" in callboard("doctor")[1]
+    (home / "config.yaml").write_text("max_agent_depth: 3\nescalation_timeout: 5\ntheme: dark\nsave: false\n")
+    found = ["escalation_timeout", "max_agent_depth"]
+    assert json.loads(callboard("doctor", "-o", "json")[1])["config"]["without_effect"] == found
+    assert "`max_agent_depth`: accepted for Loki's sake, no effect yet" in callboard("doctor")[1]
 
 
 def test_validate_reads_the_config_file_of_the_directory_as_settings(callboard: Callboard, home: Path) -> None:
-    (home / "config.yaml").write_text("model: openai:x\ntheme: dark\nclientz: []\n")
+    (home / "config.yaml").write_text("model: openai:x\nmax_agent_depth: 3\nclientz: []\n")
     code, out, _err = callboard("validate", str(home / "config.yaml"))
     assert code == 0
-    assert "config.yaml:2:1: warning: `theme` is accepted for Loki's sake and has no effect yet" in out
+    assert "config.yaml:2:1: warning: `max_agent_depth` is accepted for Loki's sake and has no effect yet" in out
     assert "config.yaml:3:1: warning: unknown key 'clientz'" in out
     assert callboard("validate", str(home / "config.yaml"), "--strict")[0] == 2

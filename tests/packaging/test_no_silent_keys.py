@@ -161,9 +161,10 @@ def test_a_key_without_effect_that_is_off_is_not_told() -> None:
 
 
 def test_settings_without_effect_are_told_with_their_lines() -> None:
-    text = "model: openai:x\ntheme: dark\nsave: false\nmcp_pool: {cleanup_interval_seconds: 5}\n"
+    text = "model: openai:x\nmax_agent_depth: 3\nsave: false\nmcp_pool: {cleanup_interval_seconds: 5}\n"
     found, problems = read_settings(text, "config.yaml", {})
     assert problems == []  # of which every run tells
     told = without_effect(found, text)
-    assert [(problem.key, problem.line) for problem in told] == [("theme", 2), ("mcp_pool.cleanup_interval_seconds", 4)]
+    found_at = [("max_agent_depth", 2), ("mcp_pool.cleanup_interval_seconds", 4)]
+    assert [(problem.key, problem.line) for problem in told] == found_at
     assert without_effect(Settings()) == []

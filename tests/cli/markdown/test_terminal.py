@@ -1,0 +1,251 @@
+"""What stands on the terminal, and in its scrollback, is the text: nothing twice, nothing torn."""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small_terminal import SmallTerminal
+
+from callboard.cli.render.markdown.stream import MarkdownStream
+from callboard.cli.render.markdown.terminal import Above, LiveText, Region, reflows, rows_of, shown_width, stderr_above
+from callboard.cli.render.markdown.theme import Theme, of_pygments
+
+HERE = Path(__file__).parents[3]
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+SAMPLE = (HERE / "tests/cli/markdown/sample.md").read_text(encoding="utf-8")
+LINES = st.lists(
+    st.sampled_from(["", "a", "ab", "abc", "wide 日本", "x" * 12, "\x1b[1mbold\x1b[0m", "y" * 30]), max_size=7
+)
+
+
+class Sheet:
+    """A stream that is a small terminal."""
+
+    encoding = "utf-8"
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self.terminal = SmallTerminal(columns, rows)
+
+    def write(self, text: str) -> int:
+        self.terminal.write(text.replace("\n", "\r\n"))  # as a terminal's driver does
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+    def isatty(self) -> bool:
+        return True
+
+
+def live(sheet: Sheet, *, colour: bool = True, **how: object) -> LiveText:
+    theme = Theme(of_pygments("monokai"))
+    return LiveText(
+        sheet,  # type: ignore[arg-type]
+        lambda columns: MarkdownStream(columns, theme, colour=colour),
+        {},
+        size=lambda: sheet.terminal.size,
+        **how,  # type: ignore[arg-type]
+    )
+
+
+def rendered(text: str, columns: int) -> list[str]:
+    stream = MarkdownStream(columns, Theme(of_pygments("monokai")))
+    return [ANSI.sub("", line) for line in stream.feed(text).settled + stream.end().settled]
+
+
+def on_screen(lines: list[str], columns: int) -> list[str]:
+    """The lines as a terminal breaks them."""
+    sheet = SmallTerminal(columns, 10_000)
+    sheet.write("".join(line + "\r\n" for line in lines))
+    return sheet.lines()
+
+
+def draw(text: str, columns: int, rows: int, pieces: random.Random, most: int = 9) -> SmallTerminal:
+    sheet, at = Sheet(columns, rows), 0
+    shown = live(sheet)
+    while at < len(text):
+        size = pieces.randint(1, most)
+        shown.add(text[at : at + size])
+        shown.draw()
+        at += size
+        assert sheet.terminal.breaks
+        assert not sheet.terminal.coloured
+    shown.end()
+    return sheet.terminal
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(20, 6), (40, 12), (80, 24), (200, 50)])
+def test_screen_and_scrollback_are_the_text(columns: int, rows: int) -> None:
+    terminal = draw(SAMPLE, columns, rows, random.Random(3))
+    assert terminal.lines() == on_screen(rendered(SAMPLE, columns), columns)
+    assert terminal.column == 0
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(LINES, LINES), max_size=8), st.integers(5, 14), st.integers(2, 8))
+def test_any_pictures_leave_the_settled_lines_alone(
+    pictures: list[tuple[list[str], list[str]]], columns: int, rows: int
+) -> None:
+    terminal = SmallTerminal(columns, rows)
+    region = Region(terminal.write, lambda: terminal.size)
+    settled: list[str] = []
+    for final, open_lines in pictures:
+        region.draw(final, open_lines)
+        settled += final
+        shown = [row for line in open_lines for row in rows_of(line, columns)][-(rows - 1) :]
+        assert terminal.lines() == on_screen(settled + shown, columns)
+    region.draw([], [])
+    assert terminal.lines() == on_screen(settled, columns)
+
+
+def test_letters_that_come_cost_few_bytes() -> None:
+    sheet = Sheet(80, 24)
+    shown = live(sheet)
+    shown.add("Hello")
+    shown.draw()
+    before = sheet.terminal.written
+    shown.add(" you")
+    shown.draw()
+    assert sheet.terminal.written - before < 20
+
+
+def test_nothing_new_costs_nothing() -> None:
+    sheet = Sheet(80, 24)
+    shown = live(sheet)
+    shown.add("Hello **you**")
+    shown.draw()
+    before = sheet.terminal.written
+    shown.draw()
+    shown.draw()
+    assert sheet.terminal.written == before
+    assert not shown.wants_drawing
+
+
+@pytest.mark.parametrize("narrower", [15, 21, 33])
+def test_a_terminal_that_gets_narrower_shows_nothing_twice(narrower: int) -> None:
+    """As tmux and others do it: rows that are too long are broken anew."""
+    sheet = Sheet(40, 20)
+    shown = live(sheet)
+    text = "A paragraph that grows over several lines while somebody makes the window smaller, which takes a while."
+    for word in text.split(" ")[:12]:
+        shown.add(word + " ")
+        shown.draw()
+    reflow(sheet.terminal, narrower)
+    assert shown.wants_drawing
+    shown.draw()
+    for word in text.split(" ")[12:]:
+        shown.add(word + " ")
+        shown.draw()
+    shown.end()
+    assert sheet.terminal.lines() == rendered(text, narrower)
+
+
+def reflow(terminal: SmallTerminal, columns: int) -> None:
+    """What tmux does with a screen that gets narrower; the cursor stays behind the letter it stands behind."""
+    rows: list[list[str]] = []
+    for row in terminal.screen:
+        rows += [row[at : at + columns] for at in range(0, max(len(row), 1), columns)]
+    terminal.screen, terminal.size = rows, (columns, terminal.size[1])
+    terminal.row, terminal.column = len(rows) - 1, len(rows[-1])
+
+
+def test_a_terminal_that_gets_wider_goes_on_wider() -> None:
+    sheet = Sheet(20, 20)
+    shown = live(sheet)
+    shown.add("one two three four five six ")
+    shown.draw()
+    sheet.terminal.size = (60, 20)
+    shown.draw()
+    shown.add("seven")
+    shown.end()
+    assert sheet.terminal.lines() == ["one two three four five six seven"]
+
+
+def test_the_open_block_gives_way_to_a_question() -> None:
+    sheet = Sheet(40, 10)
+    shown = live(sheet)
+    shown.add("# Title\n\nThis is the **beg")
+    shown.draw()
+    with shown.aside():
+        assert sheet.terminal.lines() == ["# Title"]
+        sheet.write("? Go on\r\n")
+        shown.add("inning** of")
+        shown.draw()
+        assert not shown.wants_drawing
+    assert shown.wants_drawing
+    shown.draw()
+    assert sheet.terminal.lines() == ["# Title", "? Go on", "", "This is the beginning of"]
+    shown.end()
+
+
+def test_an_answer_that_ends_during_a_question_is_shown_after_it() -> None:
+    sheet = Sheet(40, 10)
+    shown = live(sheet)
+    shown.add("The *answ")
+    shown.draw()
+    with shown.aside():
+        shown.add("er*.")
+        shown.end()
+        sheet.write("? Go on\r\n")
+    assert sheet.terminal.lines() == ["? Go on", "The answer."]
+
+
+def test_other_lines_appear_above_the_open_block() -> None:
+    sheet = Sheet(40, 10)
+    shown = live(sheet)
+    shown.add("Some text")
+    shown.draw()
+    above = Above(sheet, shown)  # type: ignore[arg-type]
+    above.write("callboard: a war")
+    above.write("ning\n")
+    shown.add(" more")
+    shown.end()
+    assert sheet.terminal.lines() == ["callboard: a warning", "Some text more"]
+
+
+def test_stderr_that_is_no_terminal_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with stderr_above(live(Sheet(40, 10))):
+        sys.stderr.write("beside")
+    assert capsys.readouterr().err == "beside"
+
+
+def test_a_terminal_without_cursor_gets_complete_lines_only() -> None:
+    sheet = Sheet(40, 10)
+    shown = live(sheet, redraws=False, colour=False)
+    for piece in ("# Ti", "tle\n\nso", "me *text*"):
+        shown.add(piece)
+        shown.draw()
+    assert sheet.terminal.lines() == ["# Title"]
+    shown.end()
+    assert sheet.terminal.lines() == ["# Title", "", "some *text*"]
+
+
+def test_a_terminal_that_has_gone_ends_no_run() -> None:
+    class Gone(Sheet):
+        def write(self, text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    shown = live(Gone(40, 10))
+    shown.add("text")
+    shown.draw()
+    shown.end()
+
+
+@given(st.text(st.sampled_from("ab 日é\u0301👩"), max_size=30), st.integers(2, 12))
+def test_rows_of_a_line_are_the_line(text: str, columns: int) -> None:
+    rows = rows_of(f"\x1b[1m{text}\x1b[0m", columns)
+    assert "".join(ANSI.sub("", row) for row in rows) == text
+    assert all(shown_width(row) <= columns for row in rows)
+
+
+def test_which_terminals_break_rows_anew() -> None:
+    assert reflows({"TERM": "xterm-256color", "VTE_VERSION": "7600"})
+    assert reflows({"TERM": "tmux", "TMUX": "/tmp/x", "XTERM_VERSION": "XTerm(390)"})
+    assert not reflows({"TERM": "xterm", "XTERM_VERSION": "XTerm(390)"})
+    assert not reflows({"TERM": "linux"})
