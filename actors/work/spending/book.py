@@ -203,8 +203,7 @@ def read(path: Path, since: str = "", by: Sequence[str] = COLUMNS, key: str | No
         sqlite3.Error, OSError: the file can't be read.
     """
     try:
-        if not path.stat().st_size:  # it is made just now
-            return {}
+        path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     names = ", ".join(by)
@@ -212,6 +211,8 @@ def read(path: Path, since: str = "", by: Sequence[str] = COLUMNS, key: str | No
     where = "day >= ? AND (? IS NULL OR key = ?)"
     query = f"SELECT {names}, {sums} FROM usage WHERE {where} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - of `COLUMNS`
     with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_PATIENCE)) as book:
+        if book.execute("SELECT 1 FROM sqlite_master WHERE name = 'usage'").fetchone() is None:
+            return {}  # nothing was written yet
         rows = book.execute(query, (since, key, key)).fetchall()
     return {row[: len(by)]: Spent(*row[len(by) :]) for row in rows}
 

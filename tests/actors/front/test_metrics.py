@@ -22,10 +22,13 @@ from waiting import until
 from wall_clock import jump
 
 import callboard
+from callboard.actors.front.control.usage import usage_of
 from callboard.actors.front.metrics import MOST_NAMES, OTHER, Metrics
 from callboard.actors.front.metrics.spending import KINDS
+from callboard.actors.work.spending.book import Book
 from callboard.protocol.agent import Agent
 from callboard.protocol.chat import TokenUsage
+from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.events import (
     ActorRestarted,
     Event,
@@ -461,6 +464,21 @@ async def test_what_models_cost_is_counted_by_model_and_by_subject(tmp_path: Pat
         assert found["subject_cost_usd_total subject=alice"] == 0.5
         assert found["subject_unpriced_requests_total subject=alice"] == 1
         assert found["subject_tokens_total kind=input subject=alice"] == 37
+
+
+async def test_what_a_run_asks_of_models_is_counted_at_once_and_told_as_usage(stage: Stage, tmp_path: Path) -> None:
+    stage.agent(GRAPH)
+    stage.root.book = Book(stage.root.kernel, tmp_path / "usage.db", now=lambda: datetime.now(UTC).timestamp())
+    metrics = Metrics()
+    with metrics.listening(stage.root):
+        await stage.run("x")
+        found = values(metrics)
+        told = await usage_of(stage.root, LOCAL, ["model", "agent", "key"], 1)
+    (row,) = told.usage
+    assert (row.model, row.agent, row.key, row.requests, row.unpriced) == ("fake:model", "g", "local", 1, 1)
+    kinds = [found[f"llm_tokens_total kind={kind} model=fake:model"] for kind in KINDS]
+    assert sum(kinds) == row.input_tokens + row.output_tokens == 15
+    assert found["subject_unpriced_requests_total subject=local"] == 1
 
 
 async def test_subjects_and_models_that_cost_have_only_so_many_labels(tmp_path: Path) -> None:

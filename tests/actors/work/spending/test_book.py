@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -154,4 +155,21 @@ def test_without_a_book_or_in_one_that_is_made_just_now_nothing_was_spent(tmp_pa
     assert read(tmp_path / "usage.db") == {}
     (tmp_path / "usage.db").touch()
     assert read(tmp_path / "usage.db" / "usage.db") == {}
+    with contextlib.closing(sqlite3.connect(tmp_path / "usage.db")) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("CREATE TABLE something_else (day TEXT)")
     assert read(tmp_path / "usage.db") == {}
+
+
+async def test_it_is_read_while_and_after_somebody_has_it_in_wal_mode(tmp_path: Path) -> None:
+    path = tmp_path / "usage.db"
+    async with Root() as root:
+        kept = Book(root, path, now=lambda: 0.0)
+        kept.add("local", "", "a:b", TOKENS, 0.5)
+        await kept.aclose()
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA journal_mode = WAL")
+            kept.add("local", "", "a:b", TOKENS, 0.5)
+            assert [spent.requests for spent in (await kept.read()).values()] == [2]
+            assert [spent.requests for spent in read(path).values()] == [2]
+    assert [spent.requests for spent in read(path).values()] == [2]
