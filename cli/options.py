@@ -12,7 +12,7 @@ import click
 
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.directories import state_dir
-from ..actors.work.library import AGENTS
+from ..actors.work.library import AGENTS, MACROS, ROLES
 from .settings_warnings import print_at_the_end
 
 strict = click.option("--strict", is_flag=True, help="Unknown keys in files are errors, not warnings.")
@@ -290,6 +290,46 @@ session = several(
         help="Whether what is said in this run is kept [default: save_session of the session, then of config.yaml].",
     ),
 )
+
+
+def complete_role(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Roles of the config directory and built-in ones."""
+    return _complete_files(ctx, "roles", ".md", ROLES, incomplete)
+
+
+def complete_macro(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Macros of the config directory and built-in ones."""
+    return _complete_files(ctx, "macros", ".yaml", MACROS, incomplete)
+
+
+def _complete_files(ctx: click.Context, kind: str, suffix: str, built_in: Path, incomplete: str) -> list[str]:
+    own = configured(ctx.params.get("config_dir"), os.environ)[0] / kind
+    names = {path.stem for place in (own, built_in) for path in _entries(place) if path.suffix == suffix}
+    return sorted(name for name in names if name.startswith(incomplete) and not name.startswith("."))
+
+
+role = several(
+    click.option(
+        "-r",
+        "--role",
+        metavar="ROLE",
+        shell_complete=complete_role,
+        help="Answers in this role (callboard roles lists them), with its arguments as ROLE#ONE#TWO.",
+    ),
+    click.option(
+        "--prompt",
+        "role_prompt",
+        metavar="TEXT",
+        help="Answers in the role that TEXT makes: a system prompt; with __INPUT__, a text around PROMPT.",
+    ),
+)
+
+
+def check_role(*, system: str, role: str | None, prompt: str | None) -> None:
+    """Refuses more than one way to say how a model answers."""
+    given = [flag for flag, value in (("--role", role), ("--prompt", prompt), ("--system", system or None)) if value]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} contradict each other.")
 
 
 def complete_base(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

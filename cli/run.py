@@ -69,6 +69,7 @@ def run(**given: Any) -> int:
     " server; repeatable [default: enabled_tools and enabled_mcp_servers of config.yaml].",
 )
 @click.option("--system", metavar="TEXT", default="", help="The system prompt.")
+@options.role
 @options.prepared_answers
 @options.session
 @options.knowledge
@@ -80,7 +81,7 @@ def run(**given: Any) -> int:
 @options.limits
 @options.loudness
 @options.config_dir
-def ask(tools: tuple[str, ...], system: str, **given: Any) -> int:
+def ask(tools: tuple[str, ...], system: str, role: str | None, role_prompt: str | None, **given: Any) -> int:
     """Asks PROMPT of a model that may call tools, and prints its answer on stdout; progress goes to stderr.
 
     PROMPT `-` reads standard input, and text piped in is appended to PROMPT; with -f it may be left out. Tools that
@@ -91,12 +92,15 @@ def ask(tools: tuple[str, ...], system: str, **given: Any) -> int:
     callboard ask "What time is it?" --tool get_current_time
     git diff | callboard ask "Write a commit message for this change"
     callboard ask -f notes.md -f '`git log -5`' "What is missing from the notes?"
+    callboard ask -r explain-shell "tar xzf a.tgz -C /tmp"
     """
     options.check_loudness(given)
+    options.check_role(system=system, role=role, prompt=role_prompt)
     from .flag_values import request
     from .running import AdHoc, RunFlags, play_run
 
-    return play_run(request(given), RunFlags(adhoc=AdHoc(instructions=system, tools=tools), **given))
+    adhoc = AdHoc(instructions=system, tools=tools, role=role, prompt=role_prompt)
+    return play_run(request(given), RunFlags(adhoc=adhoc, **given))
 
 
 @click.command("batch", short_help="Run an agent on every task of a file.")

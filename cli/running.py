@@ -25,6 +25,7 @@ from ..actors.runs.begin import perform
 from ..actors.runs.execution import INTERRUPTED
 from ..actors.runs.file_checks import KnownServers
 from ..actors.runs.loading import Hooks
+from ..actors.runs.sessions.names import TEMP
 from ..protocol.chat import Turn
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, ShuttingDown, UsageError
 from ..protocol.events import Event, RunStarted
@@ -33,6 +34,7 @@ from ..protocol.mcp.config import WHOLE, spelled_out, split
 from ..protocol.outcome import Outcome
 from ..protocol.requests import RunRequest
 from ..protocol.settings import Settings
+from ..protocol.settings.prelude import Prelude, prelude_of
 from . import logging
 from .frame import person_at_terminal, play
 from .render.answer import Answer, AnswerResult, look_of
@@ -54,10 +56,23 @@ class AdHoc:
     Attributes:
         instructions: its system prompt.
         tools: the names of its tools, and `mcp:<server>` for those of a server; none for what the settings say.
+        role, prompt: the role in which it answers: one by its name, or the text of one.
     """
 
     instructions: str
     tools: tuple[str, ...]
+    role: str | None = None
+    prompt: str | None = None
+
+    def request(self, request: RunRequest, root: Root) -> RunRequest:
+        """The request, with the agent as its target. Raises as `agent` does."""
+        return msgspec.structs.replace(
+            request,
+            target=self.agent(root),
+            role=self.role,
+            role_prompt=self.prompt,
+            default_tools=not self.tools,
+        )
 
     def agent(self, root: Root) -> Agent:
         """The agent.
@@ -214,7 +229,7 @@ async def _drive(
         try:
             async with serve_beside(root) if flags.ui else nullcontext() as beside:
                 if flags.adhoc is not None:
-                    request = msgspec.structs.replace(request, target=flags.adhoc.agent(root))
+                    request = flags.adhoc.request(request, root)
                 choice = SessionChoice(flags.session, save=flags.save_session, person=person, note=progress.note)
                 return await run_in_session(root, request, Hooks(on_event=on_event), choice)
         except ShuttingDown:  # a signal came before the run began
@@ -261,11 +276,14 @@ class SessionChoice:
 
 async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, choice: SessionChoice) -> Outcome:
     """Run the request, in a session if one is wanted."""
-    name = choice.name or await _named_elsewhere(root, request)
-    if name is None:
-        return await perform(request, hooks, root)
+    begins = await _begins_with(root, request, choice)
+    name = begins.session
+    if name is None or name == TEMP:
+        if not request.in_role:
+            request = msgspec.structs.replace(request, role=begins.role)
+        if name is None:
+            return await perform(request, hooks, root)
     from ..actors.runs.in_session import agent_of, say
-    from ..actors.runs.sessions.names import TEMP
 
     agent: str | None = None
     if isinstance(request.target, str):
@@ -281,25 +299,25 @@ async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, choice: 
         hooks,
         agent=agent,
         keep=choice.save,
+        new_role=begins.role,
         compress=False,  # as in Loki: it would hold the answer up; `callboard sessions compress` does it
         wait=WAIT,
         on_wait=lambda busy: choice.note(f"waiting: {busy}"),
     )
 
 
-async def _named_elsewhere(root: Root, request: RunRequest) -> str | None:
-    """The session that the agent's file names, or the settings for all agents; `cmd_prelude` where there is none."""
+async def _begins_with(root: Root, request: RunRequest, choice: SessionChoice) -> Prelude:
+    """The session that the user names; else what an agent's file, or the settings, say of the session and the role.
+
+    As in Loki, `cmd_prelude` counts where neither a role nor a session is named.
+    """
+    if choice.name is not None:
+        return Prelude(session=choice.name)
     if isinstance(request.target, str):
         from ..actors.runs.in_session import session_of_agent
 
-        return await session_of_agent(root, request)
-    prelude = str(root.settings.other.get("cmd_prelude") or "")
-    kind, colon, name = prelude.partition(":")
-    if not prelude or kind == "role":
-        return None  # roles are not there
-    if not colon or not kind or not name:
-        raise ConfigError(f"`cmd_prelude` is session:NAME, SESSION:ROLE or role:NAME, not '{prelude}'")
-    return name if kind == "session" else kind
+        return Prelude(session=await session_of_agent(root, request))
+    return Prelude() if request.in_role else prelude_of(root.settings, "cmd_prelude")
 
 
 async def _temporary(
@@ -319,7 +337,8 @@ async def _temporary(
         from ..actors.runs.in_session import keep_temporary
 
         try:
-            stored = await keep_temporary(root, said, agent=agent, model=request.model)
+            role, prompt = request.role, request.role_prompt
+            stored = await keep_temporary(root, said, agent=agent, model=request.model, role=role, role_prompt=prompt)
         except CallboardError as error:
             choice.note(f"the session could not be kept: {error}")
         else:

@@ -116,6 +116,10 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
         servers: MCP servers that an LLM agent has beside those it names, all their tools included.
         parts: images and files that an LLM agent gets beside the prompt.
         overrides: see there.
+        role: the name of a role, with arguments behind `#`, in which a model answers; for a target that has no file.
+        role_prompt: the same for a role that is this text, and no file.
+        default_tools: the tools and servers of the target, an `Agent`, are those of the settings: what a role or a
+            session names counts in their place.
 
     Raises:
         UsageError: a value that no run can be given.
@@ -146,6 +150,9 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
     servers: tuple[Server, ...] = ()
     parts: tuple[Part, ...] = ()
     overrides: Overrides = Overrides()
+    role: str | None = None
+    role_prompt: str | None = None
+    default_tools: bool = False
 
     def __post_init__(self) -> None:
         """Check the values; `state` and `answers` become what scripts, templates and questions can take."""
@@ -156,12 +163,19 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
                 f"the id of a run is 'run-' and up to 40 lower-case letters or digits, not {self.id[:60]!r}"
             )
         _check_unicode("the prompt", self.prompt)
+        if self.role is not None and self.role_prompt is not None:
+            raise UsageError(f"a run has either a role ('{self.role}') or a prompt for one, not both")
         for name, value in self.variables.items():
             _check_unicode(f"the value of variable '{name}'", value)
         if self.state:
             force_setattr(self, "state", _plain_state(self.state))
         if self.answers is not None:
             force_setattr(self, "answers", _plain_answers(self.answers))
+
+    @property
+    def in_role(self) -> bool:
+        """Whether a role is wanted."""
+        return self.role is not None or self.role_prompt is not None
 
     @property
     def says_nothing(self) -> bool:

@@ -62,6 +62,8 @@ async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
 
 def _in_memory(request: RunRequest, hooks: Hooks) -> bool:
     """Whether a run can begin without reading a file: it is of an agent that a program has made, and names none."""
+    if request.in_role:
+        return False
     agent = hooks.loaded.agent if isinstance(hooks.loaded, LoopAgent) else request.target
     made = isinstance(agent, Agent) and (hooks.loaded is None or hooks.loaded.directory is None)
     if not made or request.save or request.attach or request.files or request.knowledge:
@@ -76,6 +78,11 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     Raises:
         UsageError, InvalidFile, Unsupported, ConfigError: it can't be started.
     """
+    asked = request.prompt
+    if request.in_role:
+        from .in_role import in_role
+
+        request, hooks = in_role(request, hooks, root)
     agent = root.loader.loaded(request, hooks)
     allow = root.registry.spelled_out(request.allow) if request.allow else []
     context = _context(request, hooks, root, allow)
@@ -106,7 +113,7 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
             dialect=_DIALECTS[type(agent)],
             model=model,
             why=why,
-            prompt=request.prompt,
+            prompt=asked,
         ),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
@@ -20,6 +20,7 @@ from ...protocol.session_turns import messages_of, system_of
 from .begin import perform
 from .loading import NO_HOOKS, Hooks
 from .sessions.names import as_id
+from .sessions.roles import change_role, is_empty, name_of, prompt_of
 from .sessions.summary import automatic_alias, compressed, first_words, threshold_of, titled, too_long
 from .sessions.turn import Turn
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...protocol.control.caller import Caller
-    from ...protocol.settings import Settings
     from .root import Root
     from .sessions.store import Stored
 
@@ -64,6 +64,7 @@ async def say(
     agent: str | None = None,
     compress: bool = True,
     keep: bool | None = None,
+    new_role: str | None = None,
     wait: float = 0.0,
     on_wait: Callable[[CallboardError], None] | None = None,
 ) -> Outcome:
@@ -72,7 +73,9 @@ async def say(
     Args:
         compress: whether the session is shortened after the turn, if it has become long.
     """
-    acting = on_stage(root, caller, name, request, hooks, agent=agent, keep=keep, wait=wait, on_wait=on_wait)
+    acting = on_stage(
+        root, caller, name, request, hooks, agent=agent, keep=keep, new_role=new_role, wait=wait, on_wait=on_wait
+    )
     outcome: Outcome | None = None
     turn: Turn | None = None
     try:
@@ -98,6 +101,7 @@ async def on_stage(
     *,
     agent: str | None = None,
     keep: bool | None = None,
+    new_role: str | None = None,
     wait: float = 0.0,
     on_wait: Callable[[CallboardError], None] | None = None,
 ) -> AsyncIterator[Act]:
@@ -105,7 +109,9 @@ async def on_stage(
 
     Args:
         name: the session's id, or its alias among those of `agent`.
-        request: its target is "" for the agent whose session it is; its model is for this turn and those after it.
+        request: its target is "" for the agent whose session it is; its model and its role are for this turn and those
+            after it.
+        new_role: the role of a session in which nothing was said yet, unless it has one.
         keep: false: the session stays as it is; None for what it says itself, then for what the settings say.
         wait, on_wait: see `Sessions.turn`.
     """
@@ -118,6 +124,7 @@ async def on_stage(
     try:
         async with root.sessions.turn(caller, stored.id, agent=stored.agent, wait=wait, on_wait=on_wait) as turn:
             turn.keeps = _keeps(turn.session, root, keep)
+            request = _with_role(turn, request, new_role)
             target = await _target(root, turn, request, hooks)
             if request.model:
                 turn.session.model = request.model
@@ -141,6 +148,7 @@ def _act(turn: Turn, target: Loaded | Agent, request: RunRequest, hooks: Hooks, 
             model=turn.session.model,
             variables=variables_of(target, turn, request.variables),
             history=turn.history,
+            default_tools=request.default_tools and not _names_tools(turn.session),
         ),
         hooks=msgspec.structs.replace(hooks, loaded=found, on_history=turn.keep, todos=turn.todos, results=results),
     )
@@ -188,9 +196,12 @@ async def _name(root: Root, turn: Turn) -> str | None:
     return alias
 
 
-async def keep_temporary(root: Root, turns: list[Said], *, agent: str | None, model: str | None) -> Stored:
+async def keep_temporary(
+    root: Root, turns: list[Said], *, agent: str | None, model: str | None, role: str | None, role_prompt: str | None
+) -> Stored:
     """Keep what was said in a session without a name; a model finds one."""
     session = Session(model=model, messages=messages_of(turns))
+    change_role(session, role, role_prompt)
     session.title = await titled(root, session, model)
     alias = automatic_alias(session.title)
     return await trio.to_thread.run_sync(root.sessions.store.create, agent, alias, session)
@@ -208,7 +219,8 @@ async def session_of_agent(root: Root, request: RunRequest) -> str | None:
     found = await root.loader.load(request, NO_HOOKS)
     if not isinstance(found, LoopAgent):
         return None
-    return found.agent.agent_session or str(root.settings.other.get("agent_session") or "") or None
+    named = (root.settings.other.get(key) for key in ("agent_session", "agent_prelude"))
+    return found.agent.agent_session or next((str(name) for name in named if name), None)
 
 
 async def _stored(root: Root, caller: Caller | None, name: str, agent: str | None) -> tuple[Stored, bool]:
@@ -236,9 +248,12 @@ async def _target(root: Root, turn: Turn, request: RunRequest, hooks: Hooks) -> 
     wanted = request.target or turn.stored.agent
     session = turn.session
     if hooks.loaded is None and wanted is None:
-        wanted = Agent(name="ask", instructions=system_of(session), can_ask_user=False)
+        wanted = Agent(name="ask", can_ask_user=False)
     if hooks.loaded is None and isinstance(wanted, Agent):
-        return with_session(wanted, session, root.settings)
+        if not wanted.instructions:
+            wanted = msgspec.structs.replace(wanted, instructions=system_of(session))
+        settings = {} if request.in_role else root.settings.other  # a role goes before them
+        return with_session(wanted, session, settings, root, default_tools=request.default_tools)
     loaded = await root.loader.load(msgspec.structs.replace(request, target=wanted or ""), hooks)
     if isinstance(loaded, LoopAgent):
         return msgspec.structs.replace(loaded, agent=sampled(loaded.agent, session))
@@ -253,19 +268,45 @@ def sampled(agent: Agent, session: Session) -> Agent:
     return msgspec.structs.replace(agent, **chosen) if chosen else agent
 
 
-def with_session(agent: Agent, session: Session, settings: Settings) -> Agent:
-    """An agent without a file: what it may call, and whether it goes on by itself; the settings say the latter, too."""
-    chosen = {}
+def with_session(
+    agent: Agent, session: Session, settings: Mapping[str, Any], root: Root, *, default_tools: bool = False
+) -> Agent:
+    """An agent without a file: what it may call, and whether it goes on by itself; `settings` say the latter, too.
+
+    Args:
+        default_tools: the agent's tools are those of the settings, and give way to those that the session names.
+    """
+    chosen: dict[str, Any] = {}
     for key in _GOING_ON:
-        own, of_settings = getattr(session, key), settings.other.get(key)
+        own, of_settings = getattr(session, key), settings.get(key)
         value = own if own is not None else of_settings
         if value is not None:
             chosen[key] = value
-    if session.enabled_tools is not None and not agent.global_tools:
+    if session.enabled_tools is not None and (default_tools or not agent.global_tools):
         chosen["global_tools"] = tuple(split(session.enabled_tools))
-    if session.enabled_mcp_servers is not None and not agent.mcp_servers and settings.mcp_server_support:
-        chosen["mcp_servers"] = tuple(split(session.enabled_mcp_servers))
+    if session.enabled_mcp_servers is not None and (default_tools or not agent.mcp_servers):
+        chosen["mcp_servers"] = tuple(split(session.enabled_mcp_servers)) if root.settings.mcp_server_support else ()
     return sampled(msgspec.structs.replace(agent, **chosen), session)
+
+
+def _names_tools(session: Session) -> bool:
+    return session.enabled_tools is not None or session.enabled_mcp_servers is not None
+
+
+def _with_role(turn: Turn, request: RunRequest, new_role: str | None) -> RunRequest:
+    """The request in its role, which becomes the session's; else in the session's, if no agent answers there."""
+    session = turn.session
+    if new_role and not request.in_role and session.role_name is None and is_empty(session):
+        request = msgspec.structs.replace(request, role=new_role)
+    if request.in_role:
+        if (request.role, request.role_prompt) != (session.role_name, prompt_of(session)):
+            change_role(session, request.role, request.role_prompt)
+            turn.touch()
+        return request
+    if turn.stored.agent is not None:
+        return request  # which may be a file of Loki's, whose sessions of agents have one, too
+    prompt = prompt_of(session)
+    return msgspec.structs.replace(request, role=None if prompt else name_of(session), role_prompt=prompt)
 
 
 def variables_of(target: Loaded | Agent, turn: Turn, given: Mapping[str, str]) -> dict[str, str]:

@@ -63,6 +63,8 @@ class Options(TypedDict, total=False):
     cwd: PathLike | None
     servers: Sequence[Server]
     parts: Sequence[Part]
+    role: str | None
+    role_prompt: str | None
 
 
 async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> Outcome:
@@ -99,6 +101,8 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         cwd: the directory that the run's tools and scripts work in; by default ours.
         servers: MCP servers that an LLM agent has beside those it names, all their tools included.
         parts: images and files that an LLM agent gets beside the prompt.
+        role: the name of a role, with arguments behind `#`; the target is "" then, or an `Agent` made in Python.
+        role_prompt: the same for a role that is this text.
 
     Returns:
         How it ended. A run that failed, or was cancelled by its root's end, does not raise.

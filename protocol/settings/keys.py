@@ -45,6 +45,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     repl_prelude: Text = None
     cmd_prelude: Text = None
     agent_session: Text = None
+    agent_prelude: Text = None
     save_session: Flag = None
     compression_threshold: Whole = None
     summarization_model: Text = None
@@ -80,7 +81,7 @@ def from_text(text: str, wanted: inspect.Type) -> Any:
 
 WITHOUT_EFFECT: dict[str, str] = {
     **dict.fromkeys(("save", "save_shell_history", "repl_prelude"), "there is no chat at the terminal yet"),
-    **dict.fromkeys(("keybindings", "editor", "left_prompt", "right_prompt"), "there is no chat at the terminal yet"),
+    **dict.fromkeys(("keybindings", "left_prompt", "right_prompt"), "there is no chat at the terminal yet"),
     "vault_password_file": "secrets come from the environment",
     "summarization_threshold": "an agent's own file says it",
     "escalation_timeout": "an agent's own file says it",

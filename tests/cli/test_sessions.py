@@ -192,20 +192,29 @@ def test_s_with_nothing_behind_it_is_a_session_that_is_not_kept(
 def test_cmd_prelude_names_the_session_of_ask(
     callboard: Callboard, models: FakeModels, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for prelude in ("session:daily", "daily:coder"):
+    for prelude in ("session:daily", "daily:code"):
         monkeypatch.setenv("CALLBOARD_CMD_PRELUDE", prelude)
         assert callboard("ask", "-q", "one")[0] == 0
-    assert roles(models) == ["user", "assistant", "user"]
+    assert roles(models) == ["user", "assistant", "user"]  # the role is for a session in which nothing was said
     assert callboard("ask", "-q", "one", "-s", "other")[0] == 0
-    monkeypatch.setenv("CALLBOARD_CMD_PRELUDE", "role:coder")
-    assert callboard("ask", "-q", "one")[0] == 0
     assert roles(models) == ["user"]
+    monkeypatch.setenv("CALLBOARD_CMD_PRELUDE", "role:shell")
+    assert callboard("ask", "-q", "one")[0] == 0
+    assert roles(models) == ["system", "user"]
+    assert callboard("ask", "-q", "one", "--prompt", "")[0] == 0
+    assert roles(models) == ["user"]
+    monkeypatch.setenv("CALLBOARD_CMD_PRELUDE", "new:code")
+    for _ in range(2):
+        assert callboard("ask", "-q", "one")[0] == 0
+    assert roles(models) == ["system", *("user", "assistant") * 2, "user"]
+    monkeypatch.setenv("CALLBOARD_CMD_PRELUDE", "role:coder")
+    assert "Unknown role `coder`; did you mean 'code'?" in callboard("ask", "-q", "one")[2]
     monkeypatch.setenv("CALLBOARD_CMD_PRELUDE", "daily")
     code, _, err = callboard("ask", "-q", "one")
     assert code == 3
     assert "`cmd_prelude` is session:NAME, SESSION:ROLE or role:NAME, not 'daily'" in err
     found = json.loads(callboard("sessions", "-o", "json")[1])
-    assert {each["alias"] for each in found} == {"daily", "other"}
+    assert {each["alias"] for each in found} == {"daily", "new", "other"}
 
 
 def test_agent_session_of_the_settings_holds_for_all_llm_agents_and_for_no_graph(

@@ -88,6 +88,9 @@ requests = st.builds(
     servers=st.lists(servers, max_size=2).map(tuple),
     parts=st.lists(parts, max_size=2).map(tuple),
     overrides=st.builds(Overrides, sampling=objects, auto_continue=st.none() | st.booleans()),
+    role=st.none(),
+    role_prompt=st.none() | texts,
+    default_tools=st.booleans(),
 )
 
 

@@ -1,7 +1,7 @@
-"""What comes with Callboard for its users: agents as directories, like their own, and helpers for their tool files.
+"""What comes with Callboard for its users: agents, roles and macros like their own, and helpers for tool files.
 
-Nothing in here is imported by the rest of the house; it is data that happens to hold programs. An agent of the same
-name in the configuration directory comes first, so copying a directory there is how one changes a built-in agent.
+Nothing in here is imported by the rest of the house; it is data that happens to hold programs. An agent, a role
+or a macro of the same name in the configuration directory comes first, so copying it there is how one changes it.
 """
 
 from pathlib import Path
@@ -11,3 +11,9 @@ AGENTS = Path(__file__).parent / "agents"
 
 PROMPT_UTILS = Path(__file__).parent / "functions" / "prompt-utils.sh"
 """What `LLM_PROMPT_UTILS_FILE` names: helpers for tool files in bash."""
+
+ROLES = Path(__file__).parent / "roles"
+"""A file per built-in role."""
+
+MACROS = Path(__file__).parent / "macros"
+"""A file per built-in macro."""

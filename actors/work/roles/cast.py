@@ -1,0 +1,74 @@
+"""An agent and a conversation as a role wants them.
+
+The role fills in what the agent leaves open: what is given for a run (`--tool`, the temperature of a session, the
+system prompt that a session of Loki's keeps) goes before the role's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ....protocol.agent import Agent
+from ....protocol.chat import AssistantTurn, Turn, UserTurn
+from ....protocol.role import INPUT, Role
+from ..agent.prompt import filled_in
+
+_SAMPLING = ("temperature", "top_p")
+_THINKING = ("reasoning_effort", "thinking_budget")
+_GOING_ON = ("auto_continue", "max_auto_continues", "inject_todo_instructions", "continuation_prompt")
+
+
+def cast(agent: Agent, role: Role, *, model: str | None, own_tools: bool, settings: Mapping[str, Any]) -> Agent:
+    """The agent in this role.
+
+    Args:
+        model: what was chosen for the run; it goes before the role's.
+        own_tools: whether the agent's tools and servers were chosen for this run, so that the role's don't count.
+        settings: what the user's settings say of going on by itself, where the role says nothing.
+    """
+    changes: dict[str, Any] = {}
+    if not agent.instructions:
+        changes["instructions"] = role.system
+    if role.model and not model and agent.model is None:
+        changes["model"] = role.model
+    for key in _SAMPLING:
+        if getattr(agent, key) is None:
+            changes[key] = getattr(role, key)
+    if agent.reasoning_effort is None and agent.thinking_budget is None:
+        changes |= {key: getattr(role, key) for key in _THINKING}
+    for key in _GOING_ON:
+        own, said = getattr(agent, key), getattr(role, key)
+        said = said if said is not None else settings.get(key)
+        if said is not None and own == _DEFAULTS[key]:
+            changes[key] = said
+    if not own_tools:
+        if role.tools is not None:
+            changes["global_tools"] = role.tools
+        if role.servers is not None:
+            changes["mcp_servers"] = role.servers
+    return msgspec.structs.replace(agent, **changes)
+
+
+def said(role: Role, prompt: str, environ: Mapping[str, str], cwd: Path | None) -> str:
+    """What is said for a prompt: the embedded prompt with it, or it alone. It is not looked at for variables."""
+    if role.embedded is None:
+        return prompt
+    return prompt.join(filled_in(part, {}, environ, (), cwd) for part in role.embedded.split(INPUT))
+
+
+def examples(role: Role, environ: Mapping[str, str], cwd: Path | None) -> tuple[Turn, ...]:
+    """The turns with which a conversation in this role begins."""
+    turns: list[Turn] = []
+    for pair in role.examples:
+        turns += [
+            UserTurn(filled_in(pair.input, {}, environ, (), cwd)),
+            AssistantTurn(filled_in(pair.output, {}, environ, (), cwd)),
+        ]
+    return tuple(turns)
+
+
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Agent) if field.name in _GOING_ON}

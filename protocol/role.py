@@ -1,0 +1,300 @@
+"""A role: a Markdown file that says how a model answers, where no agent does.
+
+    ---
+    model: openai:gpt-4o-mini
+    temperature: 0.2
+    enabled_tools: fs_cat,fs_ls
+    ---
+    You translate into __ARG1__. Output the translation alone.
+    ### INPUT:
+    good morning
+    ### OUTPUT:
+    buongiorno
+
+The file is Loki's. The front matter between two lines of dashes may be left out, and so may the text behind it. The
+text (or the key `prompt`) is one of three things:
+
+- an **embedded prompt**, if it holds `__INPUT__`: what the user says is put there, and the whole is the user's turn;
+- a **few-shot prompt**, if it holds pairs of `### INPUT:` and `### OUTPUT:`: the pairs become turns before it;
+- else a **system prompt**.
+
+Where a file has both, the text is the system prompt, and `prompt` one of the three. `NAME#one#two` fills `__ARG1__` and
+`__ARG2__`. `{{__os__}}` and the other special variables of agents are put in when a run begins (`actors.work.roles`).
+
+Dashes count as front matter at the beginning of the file only, so a rule further down is part of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from .chat import ReasoningEffort, ThinkingBudget
+from .errors import UsageError
+from .graph.model import NO_SKILLS, Count
+from .model_names import Models
+from .no_effect import no_effect
+from .problems import Problem, errors_in
+from .reading import Reading, in_file_order
+from .schema import schema_of
+from .source import Source, parse_mapping
+from .tree import Mapping
+
+INPUT = "__INPUT__"
+MOST_CHARACTERS = 1_000_000
+"""A text that is longer is no prompt."""
+
+MOST_ARGUMENTS = 99
+
+_ARGUMENT = re.compile(r"__ARG([1-9][0-9]?)__")
+_FENCE = re.compile(r"-{3,}[ \t]*")
+_CASE = re.compile(r"^[ \t]*### (INPUT|OUTPUT):", re.MULTILINE)
+
+Names: TypeAlias = str | tuple[str, ...]
+"""Names with commas between them, or a list of them."""
+
+
+class RoleFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The front matter of a role. What is left out is as without the role."""
+
+    name: Annotated[str | None, Meta(description="A note: the file's name is the role's.")] = None
+    description: Annotated[str, Meta(description="What it is for, in a line; lists of roles show it.")] = ""
+    model: Models = None
+    temperature: float | None = None
+    top_p: float | None = None
+    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="How much the model thinks first.")] = None
+    thinking_budget: Annotated[ThinkingBudget | None, Meta(description="The same in tokens.")] = None
+    enabled_tools: Annotated[Names | None, Meta(description="Tools and aliases it may call, or `all`.")] = None
+    use_tools: Annotated[Names | None, Meta(description="What aichat calls `enabled_tools`.")] = None
+    enabled_mcp_servers: Annotated[Names | None, Meta(description="MCP servers and aliases, or `all`.")] = None
+    prompt: Annotated[str | None, Meta(description="A prompt beside the text, which is the system prompt then.")] = None
+    auto_continue: Annotated[bool | None, Meta(description="Go on while the todo list has open items.")] = None
+    max_auto_continues: Annotated[Count | None, Meta(description="How often, at most.")] = None
+    inject_todo_instructions: bool | None = None
+    continuation_prompt: str | None = None
+    memory: Annotated[bool | None, no_effect("nothing is remembered from one conversation to the next")] = None
+    skills_enabled: Annotated[bool | None, NO_SKILLS] = None
+    enabled_skills: Annotated[Names | None, NO_SKILLS] = None
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A pair of a few-shot prompt."""
+
+    input: str
+    output: str
+
+
+class Role(RoleFile, frozen=True, kw_only=True):
+    """A role that was read.
+
+    Attributes:
+        called: its name, without arguments.
+        text: what stands behind the front matter.
+        problems: the warnings about its file.
+    """
+
+    called: str
+    text: str = ""
+    source: Source = Source()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def template(self) -> str:
+        """What is embedded, few-shot or a system prompt: `prompt`, else the text."""
+        return self.prompt.strip() if self.prompt and self.prompt.strip() else self.text
+
+    @property
+    def embedded(self) -> str | None:
+        """The template into which the user's words are put; None for a role that leaves them as they are."""
+        return self.template if INPUT in self.template else None
+
+    @property
+    def system(self) -> str:
+        """The system prompt, without what the user's words are put into and without examples; "" for none."""
+        parts = [self.text] if self.template != self.text else []
+        if self.embedded is None:
+            parts.append(split_cases(self.template)[0])
+        return "\n\n".join(part for part in parts if part)
+
+    @property
+    def examples(self) -> tuple[Example, ...]:
+        """The pairs of a few-shot prompt, in order."""
+        return () if self.embedded is not None else split_cases(self.template)[1]
+
+    @property
+    def kind(self) -> str:
+        """What its template is, in words."""
+        if self.embedded is not None:
+            return "embedded prompt"
+        if self.examples:
+            return "few-shot prompt"
+        return "system prompt" if self.template else "settings"
+
+    @property
+    def arguments(self) -> int:
+        """How many arguments it takes."""
+        found = _ARGUMENT.findall(f"{self.text}\n{self.prompt or ''}")
+        return max(map(int, found), default=0)
+
+    @property
+    def tools(self) -> tuple[str, ...] | None:
+        """The tools that it names, under either name of the key; None where it leaves that open."""
+        given = self.enabled_tools if self.enabled_tools is not None else self.use_tools
+        return None if given is None else names_of(given)
+
+    @property
+    def servers(self) -> tuple[str, ...] | None:
+        """The MCP servers that it names; None where it leaves that open."""
+        return None if self.enabled_mcp_servers is None else names_of(self.enabled_mcp_servers)
+
+    def with_arguments(self, given: tuple[str, ...]) -> Role:
+        """The role with its arguments put in; what they hold is never looked at again.
+
+        Raises:
+            UsageError: it takes more or fewer of them, or one holds `{{`, which would name a variable.
+        """
+        if len(given) != self.arguments:
+            usage = "#".join([self.called, *(f"ARG{number}" for number in range(1, self.arguments + 1))])
+            takes = f"takes {self.arguments or 'no'} argument{'' if self.arguments == 1 else 's'}"
+            raise UsageError(f"role '{self.called}' {takes}, not {len(given)}: write it as {usage}")
+        if any("{{" in text for text in given):
+            raise UsageError(f"an argument of role '{self.called}' holds '{{{{', which is for variables of the file")
+        if not given:
+            return self
+
+        def filled(text: str) -> str:
+            return _ARGUMENT.sub(lambda found: given[int(found[1]) - 1], text)
+
+        prompt = None if self.prompt is None else filled(self.prompt)
+        return msgspec.structs.replace(self, text=filled(self.text), prompt=prompt)
+
+
+def read_role(text: str, file: str, called: str, *, strict: bool = False) -> tuple[Role | None, list[Problem]]:
+    """The role of a file's text, and all problems by line; None when one of them is an error.
+
+    Args:
+        file: how problems call the text.
+        called: the role's name.
+        strict: warnings (unknown keys) are errors.
+    """
+    source = Source(file)  # without the text, which is no YAML as a whole
+    if len(text) > MOST_CHARACTERS:
+        expected = f"at most {MOST_CHARACTERS} characters"
+        told = source.problem("error", "too_long", f"a role of {len(text)} characters is too long", expected=expected)
+        return None, [told]
+    if "\0" in text:
+        return None, [source.problem("error", "not_text", "the file is not text: it holds the character NUL")]
+    head, body, line, problems = _parted(text.removeprefix("\ufeff"), source)
+    reading = Reading(file)
+    root: Mapping | None = Mapping({}, 1, 1)
+    if head.strip():
+        root, found = parse_mapping("\n" * line + head, file)
+        problems += [_of_front_matter(problem) for problem in found if problem.code != "empty_file"]
+        if root is None and not errors_in(problems):
+            root = Mapping({}, 1, 1)
+    if root is None:
+        return None, in_file_order(problems, strict=strict)
+    given = {"called": called, "text": body.strip(), "source": source}
+    role = reading.fill(
+        Role, root, what="a role", given=given, hidden=("called", "text", "source", "problems"), elsewhere=_ELSEWHERE
+    )
+    problems += [*reading.problems, *_oddities(role, root, source)]
+    problems = in_file_order(problems, strict=strict)
+    return (None if errors_in(problems) else msgspec.structs.replace(role, problems=tuple(problems))), problems
+
+
+def role_of_prompt(text: str) -> Role:
+    """The role that a text makes which is no file: a prompt for one conversation. It takes no front matter."""
+    return Role(called="temp", text=text.strip())
+
+
+def split_name(name: str) -> tuple[str, tuple[str, ...]]:
+    """A role's name and its arguments: `translate#it` is `translate` with `it`."""
+    called, *given = name.split("#")
+    return called, tuple(given)
+
+
+def names_of(given: Names) -> tuple[str, ...]:
+    """The names, each once stripped of the blanks around it."""
+    parts = given.split(",") if isinstance(given, str) else given
+    return tuple(name.strip() for name in parts if name.strip())
+
+
+def split_cases(template: str) -> tuple[str, tuple[Example, ...]]:
+    """The system prompt of a template, and its pairs; without whole pairs all of it is the system prompt."""
+    if _uneven(template) is not None:
+        return template, ()
+    system, *parts = _CASE.split(template)
+    texts = [text.strip() for text in parts[1::2]]
+    return system.strip(), tuple(Example(*pair) for pair in zip(texts[::2], texts[1::2], strict=True))
+
+
+def role_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a role's front matter, for editors."""
+    return schema_of(RoleFile, title="Callboard role (front matter)")
+
+
+def _uneven(template: str) -> str | None:
+    """Why the marks of a template are no pairs; None if they are, or there are none."""
+    marks = [mark[1] for mark in _CASE.finditer(template)]
+    for number, mark in enumerate(marks):
+        if mark != ("INPUT", "OUTPUT")[number % 2]:
+            return f"`### {mark}:` stands where `### {('INPUT', 'OUTPUT')[number % 2]}:` is expected"
+    return "the last `### INPUT:` has no `### OUTPUT:`" if len(marks) % 2 else None
+
+
+def _parted(text: str, source: Source) -> tuple[str, str, int, list[Problem]]:
+    """The front matter, the text behind it, how many lines stand before the former, and what is odd about that."""
+    lines = text.splitlines(keepends=True)
+    first = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    if not lines or not _FENCE.fullmatch(lines[first].rstrip("\r\n")):
+        return "", text, 0, []
+    for number in range(first + 1, len(lines)):
+        if _FENCE.fullmatch(lines[number].rstrip("\r\n")):
+            return "".join(lines[first + 1 : number]), "".join(lines[number + 1 :]), first + 1, []
+    message = f"the front matter that begins in line {first + 1} does not end, so all of the file is the prompt"
+    hint = "write a line `---` behind the last key."
+    told = source.problem("warning", "open_front_matter", message, hint=hint)
+    return "", text, 0, [msgspec.structs.replace(told, line=first + 1, column=1)]
+
+
+def _of_front_matter(problem: Problem) -> Problem:
+    """The problem in words that fit a role, whose file is more than its front matter."""
+    if problem.code != "not_a_mapping":
+        return problem
+    return msgspec.structs.replace(
+        problem,
+        message=problem.message.replace("the file holds", "the front matter holds"),
+        expected="a mapping between the two lines of dashes",
+        hint="Hint: write lines such as `temperature: 0.2`, or put text before the first line of dashes.",
+    )
+
+
+def _oddities(role: Role, root: Mapping, source: Source) -> list[Problem]:
+    """What can be read and is hardly meant."""
+    found: list[Problem] = []
+
+    def warn(code: str, message: str, key: str, hint: str) -> None:
+        found.append(source.problem("warning", code, message, hint=hint))
+        entry = root.entries.get(key)
+        place = (entry.line, entry.column) if entry is not None else (0, 0)
+        found[-1] = msgspec.structs.replace(found[-1], line=place[0], column=place[1], key=key or None)
+
+    if role.use_tools is not None:
+        both = role.enabled_tools is not None
+        text = "`use_tools` is ignored beside `enabled_tools`" if both else "`use_tools` is read as `enabled_tools`"
+        warn("old_key", text, "use_tools", "call it `enabled_tools`.")
+    if INPUT in role.text and role.template != role.text:
+        text = f"`{INPUT}` stays in the text as it is: with the key `prompt`, the text is the system prompt"
+        warn("input_in_system", text, "prompt", f"put `{INPUT}` into `prompt`.")
+    if role.embedded is None and (why := _uneven(role.template)) is not None:
+        text = f"{why}, so the whole prompt is a system prompt"
+        warn("uneven_cases", text, "", "write pairs: `### INPUT:` and then `### OUTPUT:`, each on a line of its own.")
+    return found
+
+
+_OF_AGENTS = ("instructions", "global_tools", "mcp_servers", "documents", "variables")
+_ELSEWHERE = {**dict.fromkeys(_OF_AGENTS, "an agent, in a config.yaml"), "steps": "a macro, in macros/NAME.yaml"}
