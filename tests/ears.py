@@ -5,19 +5,24 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from callboard.protocol.events import EventData
+from callboard.protocol.events import EventData, LlmEmbedding, LlmRerank
 
 
 class Ears:
-    """Hears events."""
+    """Hears events.
+
+    Attributes:
+        requests: how those for vectors and for an order have ended; all else is in `events`.
+    """
 
     path = "/run/ears"
 
     def __init__(self) -> None:
+        self.requests: list[LlmEmbedding | LlmRerank] = []
         self.events: list[Any] = []
 
     def emit(self, data: EventData, *, id: str = "", corr: str = "") -> None:
-        self.events.append(data)
+        (self.requests if isinstance(data, LlmEmbedding | LlmRerank) else self.events).append(data)
 
     def kinds(self) -> list[str]:
         return [event.kind for event in self.events]

@@ -29,7 +29,7 @@ class Activity(msgspec.Struct, eq=False):
         below: what it encloses and is under way.
         news: the last thing that was said about it.
         requests: of an agent, how many it has sent to its model.
-        tokens: input, output and cached input of the requests in it.
+        tokens: input, output and cached input of the requests in it, those for vectors and for an order included.
         waits: of a chat, whether its next try is waited for; `tried` is when the last one went out.
         pieces: how many pieces the last try of a chat has brought; `first` and `last` say when, on the view's clock.
         gap: seconds between the last piece and the one before it; of the first, since the chat began.
@@ -83,6 +83,14 @@ class Activity(msgspec.Struct, eq=False):
         """A chat is tried again: what was heard does not count."""
         self.pieces = self._length = 0
         self._text.clear()
+
+    def use(self, taken: int, given: int = 0, cached: int = 0) -> None:
+        """A request has used tokens: they count here and in all that encloses this."""
+        each: Activity | None = self
+        while each is not None:
+            before = each.tokens
+            each.tokens = (before[0] + taken, before[1] + given, before[2] + cached)
+            each = each.above
 
     def within(self, other: Activity) -> bool:
         """Whether it is `other`, or enclosed by it."""

@@ -323,13 +323,19 @@ class RunView:
             actor.turns += 1
             actor.input_tokens += data.input_tokens
             actor.output_tokens += data.output_tokens
-        each = _find(actor, (event.actor, "chat", event.id))
-        while each is not None:
-            taken, given, cached = each.tokens
-            each.tokens = (taken + data.input_tokens, given + data.output_tokens, cached + data.cached_tokens)
-            each = each.above
+        chat = _find(actor, (event.actor, "chat", event.id))
+        if chat is not None:
+            chat.use(data.input_tokens, data.output_tokens, data.cached_tokens)
         self._tell(event, data)
         return self._over(actor, (event.actor, "chat", event.id))
+
+    def _looked(self, event: Event, data: ev.LlmEmbedding | ev.LlmRerank, actor: ActorView | None) -> Change:
+        about = self.nearest(event.actor)
+        if actor is not None:
+            actor.input_tokens += data.input_tokens
+        if about is not None:
+            about.use(data.input_tokens)
+        return Change(about)
 
     def _llm_failed(self, event: Event, data: ev.LlmFailed, actor: ActorView | None) -> Change:
         return self._over(actor, (event.actor, "chat", event.id), data.code, data.error)
@@ -420,9 +426,7 @@ class RunView:
         ev.ActorWaiting: _waits,
         ev.ActorStopped: _stopped,
         ev.ActorFailed: _stopped,
-        ev.LlmRetry: _llm_waits,
-        ev.LlmWaiting: _llm_waits,
-        ev.LlmFallback: _llm_waits,
+        **dict.fromkeys((ev.LlmRetry, ev.LlmWaiting, ev.LlmFallback), _llm_waits),
         ev.ToolDelta: _news,
         ev.ToolProgress: _news,
         ev.GraphFinished: _graph_finished,
@@ -430,6 +434,7 @@ class RunView:
         ev.NodeExited: _node_exited,
         ev.LlmResponse: _llm_response,
         ev.LlmFailed: _llm_failed,
+        **dict.fromkeys((ev.LlmEmbedding, ev.LlmRerank), _looked),
         ev.ToolFinished: _tool_finished,
         ev.McpServerStarted: _server_started,
         ev.McpServerFailed: _server_started,

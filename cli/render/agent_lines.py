@@ -223,6 +223,18 @@ class AgentTeller(Teller):
         elif data.attempt == 1 and self._of_node(event):
             yield self._line(f"  llm call: model={data.model} tools={tools or '<none>'}")
 
+    def _llm_embedding(self, data: ev.LlmEmbedding, event: Event) -> Iterator[Line]:
+        yield from self._looked("embedding", data, event)
+
+    def _llm_rerank(self, data: ev.LlmRerank, event: Event) -> Iterator[Line]:
+        yield from self._looked("rerank", data, event)
+
+    def _looked(self, what: str, data: ev.LlmEmbedding | ev.LlmRerank, event: Event) -> Iterator[Line]:
+        if self._verbose:
+            ended = f"FAILED -- {self._short(data.error)}" if data.error is not None else f"in={data.input_tokens}"
+            text = f"  {what}: model={data.model} texts={data.texts} {duration(data.seconds)} {ended}"
+            yield self._timed(event, text)
+
     def _llm_reasoning(self, _: ev.LlmReasoning, event: Event) -> Iterator[Line]:
         """What is thought does not show; how long it took does, once the model goes on."""
         if self._thoughts:

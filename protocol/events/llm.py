@@ -99,6 +99,37 @@ class LlmFallback(EventData, frozen=True, kw_only=True):
     asked: bool = True
 
 
+class LlmEmbedding(EventData, frozen=True, kw_only=True):
+    """A request for the vectors of `texts` texts is over, after `attempt` tries; the last one took `seconds`.
+
+    Attributes:
+        input_tokens: 0 where the provider does not say.
+        error, code: why it was given up. One that is interrupted has no event.
+    """
+
+    kind = "llm.embedding"
+    model: str
+    texts: int
+    seconds: float
+    attempt: int = 1
+    input_tokens: int = 0
+    error: str | None = None
+    code: str = ""
+
+
+class LlmRerank(EventData, frozen=True, kw_only=True):
+    """A request to put `texts` texts in order by a query is over; the rest is as that of `llm.embedding`."""
+
+    kind = "llm.rerank"
+    model: str
+    texts: int
+    seconds: float
+    attempt: int = 1
+    input_tokens: int = 0
+    error: str | None = None
+    code: str = ""
+
+
 class LlmFailed(EventData, frozen=True, kw_only=True):
     """A request is given up: the last error, of that `code`. One that is interrupted has no event of its own."""
 

@@ -112,6 +112,18 @@ def test_questions_warnings_and_retries_are_told(event: MakeEvent) -> None:
     ]
 
 
+def test_requests_for_vectors_and_for_an_order_are_told_in_detail(event: MakeEvent) -> None:
+    ended = [
+        event(ev.LlmEmbedding(model="a:e", texts=96, seconds=0.5, input_tokens=700)),
+        event(ev.LlmRerank(model="a:r", texts=10, seconds=2, error="busy (HTTP 503)", code="upstream")),
+    ]
+    assert told(ended) == []
+    assert told(ended, verbose=True) == [
+        "▸ 12:00:00   embedding: model=a:e texts=96 500ms in=700",
+        "▸ 12:00:00   rerank: model=a:r texts=10 2.00s FAILED -- busy (HTTP 503)",
+    ]
+
+
 def nested(event: MakeEvent) -> list[ev.Event]:
     inner = "/run-1/call/inner"
     return [

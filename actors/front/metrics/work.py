@@ -142,6 +142,12 @@ class Work:
         if chat is not None and chat.pieces > 1:
             self._chunks.labels(model).observe((chat.last - chat.first) / (chat.pieces - 1))
 
+    def _looked(self, _: Event, data: ev.LlmEmbedding | ev.LlmRerank, __: Change) -> None:
+        if data.error is None:
+            model = self._names.of("model", data.model)
+            self._operations.labels(model).observe(data.seconds)
+            self._tokens.labels(model, "input").observe(data.input_tokens)
+
     def _llm_retry(self, _: Event, data: ev.LlmRetry, __: Change) -> None:
         self._retries.labels(self._names.of("model", data.model)).inc()
 
@@ -177,6 +183,8 @@ class Work:
         ev.LlmDelta: _llm_piece,
         ev.LlmReasoning: _llm_piece,
         ev.LlmResponse: _llm_response,
+        ev.LlmEmbedding: _looked,
+        ev.LlmRerank: _looked,
         ev.LlmRetry: _llm_retry,
         ev.LlmWaiting: _llm_waiting,
         ev.LlmFallback: _llm_fallback,

@@ -11,6 +11,7 @@ would have to be carried through tasks.
     llm.request                     chat MODEL; its retries and fallbacks are events on it
     tool.call.started               execute_tool NAME
     knowledge.retrieved             retrieval NAME
+    llm.embedding, llm.rerank       embeddings MODEL, rerank MODEL
 
 Nothing stays open: the end of an actor ends what is open for it, the end of a run the rest, and then the run is
 forgotten. What is measured is recorded where a span ends, whether or not that span is sampled.

@@ -117,7 +117,9 @@ class RunSpans:
         """An event of the run, after its first."""
         change = self._view.see(event)
         about = change.about
-        if about is not None:
+        if isinstance(event.data, ev.LlmEmbedding | ev.LlmRerank):
+            self._looked(event, event.data)
+        elif about is not None:
             if change.began:
                 self._begin(about, event)
             if (more := self._MORE.get(type(event.data))) is not None and (open := self._open.get(about)) is not None:
@@ -260,6 +262,29 @@ class RunSpans:
         )
         span.end(_ns(event.ts))
         self._measured.record("gen_ai.client.operation.duration", data.seconds, labels)
+
+    def _looked(self, event: Event, data: ev.LlmEmbedding | ev.LlmRerank) -> None:
+        provider, model = provider_and_model(data.model)
+        name = "embeddings" if isinstance(data, ev.LlmEmbedding) else "rerank"
+        labels = {"gen_ai.operation.name": name, "gen_ai.provider.name": provider, "gen_ai.request.model": model}
+        attributes: Attributes = {**self._common, **labels, "callboard.texts": data.texts}
+        if data.attempt > 1:
+            attributes["callboard.attempt"] = data.attempt
+        if data.input_tokens:
+            attributes["gen_ai.usage.input_tokens"] = data.input_tokens
+            self._measured.record(
+                "gen_ai.client.token.usage", data.input_tokens, {**labels, "gen_ai.token.type": "input"}
+            )
+        if data.code:
+            attributes["error.type"] = data.code
+        above = self._open.get(self._view.nearest(event.actor), self._top)
+        start = _ns(event.ts) - int(data.seconds * 1e9)
+        span = self._tracer.start_span(f"{name} {model}", _in(above), SpanKind.CLIENT, attributes, start_time=start)
+        if data.code:
+            told = self._content.text(data.error) if self._content is not None and data.error else None
+            span.set_status(Status(StatusCode.ERROR, told))
+        span.end(_ns(event.ts))
+        self._measured.record("gen_ai.client.operation.duration", data.seconds, labels, data.code)
 
     # --- beginnings and ends -----------------------------------------------------------------------------------
 

@@ -33,9 +33,11 @@ from callboard.protocol.events import (
     ActorRestarted,
     Event,
     EventData,
+    LlmEmbedding,
     LlmFailed,
     LlmFallback,
     LlmRequest,
+    LlmRerank,
     RunFinished,
     RunStarted,
 )
@@ -441,6 +443,19 @@ async def test_requests_that_go_to_another_model_are_counted_by_both() -> None:
     told(metrics, RunStarted(target="a", name="a", dialect="agent"))
     told(metrics, LlmFallback(model="a:x", next="b:y", error="503"), id="call-1")
     assert values(metrics)["llm_fallbacks_total model=a:x next=b:y"] == 1
+
+
+async def test_requests_for_vectors_and_for_an_order_are_counted_by_their_models() -> None:
+    metrics = Metrics()
+    told(metrics, RunStarted(target="a", name="a", dialect="graph"))
+    told(metrics, LlmEmbedding(model="a:e", texts=96, seconds=0.5, input_tokens=700))
+    told(metrics, LlmRerank(model="a:r", texts=10, seconds=0.5))
+    told(metrics, LlmRerank(model="a:r", texts=10, seconds=0.5, error="no", code="model"))
+    found = values(metrics)
+    for model, tokens in (("a:e", 700), ("a:r", 0)):
+        assert found[f"gen_ai_client_operation_duration_seconds_count gen_ai_request_model={model}"] == 1
+        counted = f"gen_ai_client_token_usage_sum gen_ai_request_model={model} gen_ai_token_type=input"
+        assert found.get(counted, 0) == tokens
 
 
 async def test_what_models_cost_is_counted_by_model_and_by_subject(tmp_path: Path) -> None:

@@ -266,6 +266,17 @@ def test_a_request_that_goes_to_another_model_is_one_activity_with_the_name_of_t
     assert (again.about, again.began, chat.waits, chat.name) == (chat, False, False, "b:y")
 
 
+def test_requests_for_vectors_and_for_an_order_count_in_what_they_are_for_and_are_no_turns() -> None:
+    view = RunView()
+    node = view.see(told(1, ev.NodeEntered(node="look", type="rag"), "/g/look")).about
+    for number, kind in enumerate((ev.LlmEmbedding, ev.LlmRerank)):
+        about = view.see(told(2 + number, kind(model="m", texts=3, seconds=1, input_tokens=7), "/g/look")).about
+        assert about is node
+    actor = view.actors["/run-1/g/look"]
+    assert node is not None
+    assert (node.tokens, actor.input_tokens, actor.turns) == ((14, 0, 0), 14, 0)
+
+
 def test_an_actor_does_what_it_began_last_and_has_not_ended() -> None:
     view, seen = RunView(), []
     for data, id in (

@@ -151,6 +151,10 @@ function doing(actor, what, at) {
 }
 
 /** Its work is over: with this error, or done. The nodes of a map's item follow one another in one actor. */
+function looked(actor, data) {
+  actor.input_tokens += data.input_tokens || 0;
+}
+
 function over(actor, error) {
   Object.assign(actor, { error: error || "", failed: Boolean(error) });
 }
@@ -196,6 +200,8 @@ const CHANGES = {
     actor.output_tokens += data.output_tokens || 0;
     doing(actor, "", null);
   },
+  "llm.embedding": looked,
+  "llm.rerank": looked,
   "llm.retry": (actor, data, event) => doing(actor, "waits to ask again", event.ts),
   "llm.fallback": (actor, data, event) => doing(actor, data.next, event.ts),
   "llm.waiting": (actor, data, event) => doing(actor, `waits for ${data.model}`, event.ts),

@@ -20,8 +20,8 @@ import msgspec
 import trio
 
 from .....protocol.chat import TokenUsage
-from .....protocol.errors import ModelError, UpstreamError
-from .....protocol.events import LlmRetry, LlmWaiting, UsageUpdate
+from .....protocol.errors import CallboardError, ModelError, UpstreamError
+from .....protocol.events import LlmEmbedding, LlmRerank, LlmRetry, LlmWaiting, UsageUpdate
 from .....supervisors import Retry
 from ...models.allowance import Remaining, Rules, remaining_in
 from ...models.bounds import dearest
@@ -65,6 +65,22 @@ Connect = Callable[[], AbstractAsyncContextManager[Send]]
 
 Read = Callable[[bytes], Awaitable[tuple[T, float | None]]]
 """What an answer says, and how many tokens the provider has counted for it; None if it does not say."""
+
+
+class Post(msgspec.Struct, frozen=True):
+    """A request as it is to go out.
+
+    Attributes:
+        tells: the event that says how it has ended.
+        texts: how many there are in it.
+        most: tokens that it comes to at most, where that is more than its bytes.
+    """
+
+    path: str
+    body: bytes
+    tells: type[LlmEmbedding | LlmRerank]
+    texts: int
+    most: int = 0
 
 
 class ModelClient:
@@ -113,20 +129,17 @@ class ModelClient:
     async def ask(
         self,
         me: Emitter,
-        path: str,
-        body: bytes,
+        post: Post,
         read: Read[T],
         *,
-        most: int | None = None,
         hopeless: Callable[[UpstreamError], bool] = lambda _: False,
         on_headers: OnHeaders | None = None,
     ) -> T:
         """What the answer to one request says, which is tried again where that may help.
 
         Args:
-            me: gets an event per wait.
+            me: gets an event per wait, and one when it is over.
             read: reads the answer.
-            most: tokens that it comes to at most; by default one for each byte.
             hopeless: which errors no other try would mend.
             on_headers: gets those of the answer.
 
@@ -143,17 +156,20 @@ class ModelClient:
                 unpriced = account.unpriced(self.model, self._file)
                 if unpriced is not None:
                     raise unpriced
-        most = len(body) if most is None else most
+        last: _Request | None = None
 
-        async def once(_: int) -> T:
-            request = _Request(self, me, path, body, on_headers)
-            hold = None if account is None else await self._reserved(account, me, most)
+        async def once(attempt: int) -> T:
+            nonlocal last
+            request = _Request(self, me, post, attempt, on_headers)
+            hold = None if account is None else await self._reserved(account, me, post)
+            last = request
             try:
                 found, tokens = await read(await request.answered(self._gates))
             except BaseException as error:  # cancelled too: it is only looked at
                 if hold is not None:
                     self._cut_off(hold, request, error)
                 raise
+            last = None
             self._count(me, hold, tokens, request)
             return found
 
@@ -164,7 +180,12 @@ class ModelClient:
             backoff=BACKOFF,
             retryable=lambda error: isinstance(error, UpstreamError) and error.transient and not hopeless(error),
         )
-        return await retried(once, retry, on_wait=on_wait, rand=self._rng.random)
+        try:
+            return await retried(once, retry, on_wait=on_wait, rand=self._rng.random)
+        except CallboardError as error:
+            if last is not None and last.began is not None:  # else nothing went out
+                last.tell(error=error)
+            raise
 
     async def send(self, path: str, body: bytes, on_headers: OnHeaders | None) -> bytes:
         """The answer to one request, which goes out now."""
@@ -173,10 +194,11 @@ class ModelClient:
                 return await send(path, body, on_headers)
             raise UpstreamError(f"{self.model} did not answer within {WITHIN:g} s")
 
-    async def _reserved(self, account: Account, me: Emitter, most: int) -> Hold:
+    async def _reserved(self, account: Account, me: Emitter, post: Post) -> Hold:
         def on_wait() -> None:
             me.emit(LlmWaiting(model=self.model, wait=0.0, reason="budget"))
 
+        most = max(len(post.body), post.most)
         amount = dearest(most, 0, self._price.tariff) if account.measures else NOTHING
         return await reserve(account, amount, on_wait, turn=False)
 
@@ -198,7 +220,7 @@ class ModelClient:
         return None if tariff is None else tariff.cost(usage)
 
     def _count(self, me: Emitter, hold: Hold | None, tokens: float | None, request: _Request) -> None:
-        """Settle what was reserved, and tell what was used if the provider said how many tokens it was.
+        """Settle what was reserved, and tell of the answer, and of what was used if the provider has said it.
 
         Raises:
             BudgetReached: the run's budget is used up.
@@ -208,6 +230,7 @@ class ModelClient:
             hold.settle(self._amount(usage))
         elif hold is not None:
             self._estimate(hold, request)
+        request.tell(usage.input_tokens)
         if not tokens or self._on_usage is None:
             return
         totals = self._on_usage(me, self.model, usage, self._cost(usage))
@@ -221,14 +244,18 @@ class _Request:
     Attributes:
         out: it is on its way, or has been and was not refused for being one too many.
         replying: a good answer has begun to come in.
+        began: when it went out; None as long as it has not.
     """
 
-    def __init__(self, client: ModelClient, me: Emitter, path: str, body: bytes, on_headers: OnHeaders | None) -> None:
+    def __init__(
+        self, client: ModelClient, me: Emitter, post: Post, attempt: int, on_headers: OnHeaders | None
+    ) -> None:
         self._client = client
         self._me = me
-        self._path = path
-        self._body = body
+        self._post = post
+        self._attempt = attempt
         self._on_headers = on_headers
+        self.began: float | None = None
         self._remaining: Remaining | None = None
         self._refusal = ""
         self.out = self.replying = False
@@ -264,11 +291,26 @@ class _Request:
 
     async def _sent(self) -> bytes:
         self.out = True
-        return await self._client.send(self._path, self._body, self._reads)
+        self.began = trio.current_time()
+        return await self._client.send(self._post.path, self._post.body, self._reads)
+
+    def tell(self, tokens: int = 0, error: CallboardError | None = None) -> None:
+        """How it has ended."""
+        self._me.emit(
+            self._post.tells(
+                model=self._client.model,
+                texts=self._post.texts,
+                seconds=trio.current_time() - (self.began or 0.0),
+                attempt=self._attempt,
+                input_tokens=tokens,
+                error=None if error is None else str(error),
+                code="" if error is None else error.code,
+            )
+        )
 
     def about_tokens(self) -> int:
         """About how many it takes, as providers count them."""
-        return len(self._body) // 4
+        return len(self._post.body) // 4
 
     def _reads(self, headers: httpx.Headers) -> None:
         self.replying = True

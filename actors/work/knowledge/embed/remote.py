@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import trio
 
 from .....protocol.errors import CallboardError, ModelError, UpstreamError
-from .....protocol.events import Warned
+from .....protocol.events import LlmEmbedding, Warned
 from ...models.call import Emitter
 from .codecs import Codec, Embedded
 from .embedder import normalised
-from .model_client import ModelClient
+from .model_client import ModelClient, Post
 
 if TYPE_CHECKING:
     import httpx
@@ -127,7 +127,7 @@ class Remote:
                     raise
 
     async def _ask(self, me: Emitter, texts: list[str], query: bool) -> Vectors:
-        path, body = self._codec.encode(self._name, texts, query)
+        post = Post(*self._codec.encode(self._name, texts, query), LlmEmbedding, len(texts))
         beside: list[float] = []
 
         def hear(headers: httpx.Headers) -> None:
@@ -138,7 +138,7 @@ class Remote:
             found, vectors = await trio.to_thread.run_sync(self._read, answer, len(texts), limiter=self._limiter)
             return vectors, found.tokens if found.tokens is not None else next(iter(beside), None)
 
-        vectors = await self._client.ask(me, path, body, read, hopeless=_is_too_long, on_headers=hear)
+        vectors = await self._client.ask(me, post, read, hopeless=_is_too_long, on_headers=hear)
         dimension = vectors.shape[1]
         if self.dimension is None:
             self.dimension = dimension

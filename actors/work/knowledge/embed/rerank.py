@@ -15,11 +15,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from .....protocol.errors import ModelError
+from .....protocol.events import LlmRerank
 from ...models.call import Emitter
 from ...models.codec import read
 from ...models.target import Access
 from .embedder import Embedder
-from .model_client import ModelClient
+from .model_client import ModelClient, Post
 from .remote import BYTES_PER_TOKEN, batches, shortened
 
 _BY_TYPE: Mapping[str, tuple[int, Mapping[str, Any]]] = {
@@ -66,7 +67,8 @@ class RemoteReranker:
 
             sending = msgspec.json.encode(body)
             most = len(sending) + again * (len(batch) - 1)
-            scores += await self._client.ask(me, "/rerank", sending, scored, most=most)
+            post = Post("/rerank", sending, LlmRerank, len(batch), most)
+            scores += await self._client.ask(me, post, scored)
         return scores
 
     def _in_order(self, answer: _Answer, texts: int) -> list[float]:

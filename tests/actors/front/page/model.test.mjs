@@ -176,6 +176,17 @@ test("a request that is tried again begins its text anew", () => {
   assert.equal(state.work.blocks[0].text, "whole");
 });
 
+test("tokens for vectors and for an order count for who asked", () => {
+  const state = after(
+    ["run.started"],
+    ["actor.spawned", "a"],
+    ["llm.embedding", "a", { model: "e", texts: 3, seconds: 1, input_tokens: 7 }],
+    ["llm.rerank", "a", { model: "r", texts: 3, seconds: 1, input_tokens: 5 }],
+  );
+  const { turns, input_tokens } = state.actors.known.get("/run-1/a");
+  assert.deepEqual([turns, input_tokens], [0, 12]);
+});
+
 test("the end of a run ends everything that was open in it", () => {
   const state = after(
     ...GRAPH,

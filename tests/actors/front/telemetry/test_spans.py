@@ -87,6 +87,40 @@ async def test_an_agent_with_tools_and_a_child_is_one_tree_of_spans(stage: Stage
     )
 
 
+async def test_requests_for_vectors_are_client_spans_of_what_they_are_for(
+    stage: Stage, traced: Traced, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(request: Request) -> Reply:
+        rows = [{"index": n, "embedding": [1.0, 0.5]} for n, _ in enumerate(request.json["input"])]
+        return Reply(raw=json.dumps({"data": rows, "usage": {"prompt_tokens": 7, "total_tokens": 7}}).encode())
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    look = "type: rag, documents: [a.md], embedding_model: 'fake:vectors', query: flour, next: e"
+    home = stage.agent(f"start: look\nnodes:\n  look: {{{look}}}\n  e: {{type: end}}")
+    (home / "a.md").write_text("flour")
+    stage.models.answer_with(answer)
+    with traced.of(stage.root):
+        outcome = await stage.run("x")
+        assert outcome.status == "done", outcome.error
+        (home / "a.md").write_text("flour and water")
+        stage.models.answer_with(lambda _: Reply(status=400, error="no such model"))
+        assert (await stage.run("x", rebuild_knowledge=True)).status == "failed"
+    *good, bad = [span for span in traced.spans if span.name == "embeddings vectors"]
+    (node, *_) = [span for span in traced.spans if span.name == "node look"]
+    assert good[-1].parent.span_id == node.context.span_id
+    assert dict(good[-1].attributes) == {
+        "gen_ai.operation.name": "embeddings",
+        "gen_ai.provider.name": "fake",
+        "gen_ai.request.model": "vectors",
+        "gen_ai.usage.input_tokens": 7,
+        "gen_ai.conversation.id": outcome.run_id,
+        "callboard.run.id": outcome.run_id,
+        "callboard.texts": 1,
+    }
+    assert (good[-1].kind, bad.attributes["error.type"]) == (SpanKind.CLIENT, "model")
+    assert sum(point.sum for point in traced.points("gen_ai.client.token.usage")) == 14
+
+
 async def test_a_chat_is_a_client_span_with_what_the_conventions_want(stage: Stage, traced: Traced) -> None:
     stage.plain(KID, name="kid")
     stage.models.script("hello there")

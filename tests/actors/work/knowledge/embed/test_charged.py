@@ -198,3 +198,40 @@ async def test_money_wants_a_price(fake_model: FakeModels, charged: Any, ears: E
     with pytest.raises(Unpriced, match=r"lab:r.*config\.yaml"):
         await embedders.reranker("lab:r").rerank(ears, "q", TEXTS)
     assert fake_model.requests == []
+
+
+# --- events
+
+
+async def test_each_request_tells_how_it_ended(fake_model: FakeModels, charged: Any, ears: Ears) -> None:
+    embedders = charged(limited(max_tokens=1_000))
+    await embedders.of("lab:e", batch=2).embed(ears, TEXTS[:3])
+    fake_model.script(Reply(status=503, error="busy"), Reply(raw=b'{"results": [{"index": 0, "relevance_score": 1}]}'))
+    await embedders.reranker("lab:r").rerank(ears, "q", ["a"])
+    told = [(each.kind, each.model, each.texts, each.attempt, each.input_tokens, each.error) for each in ears.requests]
+    assert sorted(told[:2], key=lambda each: each[2]) == [
+        ("llm.embedding", "lab:e", 1, 1, 10, None),
+        ("llm.embedding", "lab:e", 2, 1, 10, None),
+    ]
+    assert told[2:] == [("llm.rerank", "lab:r", 1, 2, 0, None)]
+    assert all(each.seconds > 0 for each in ears.requests)
+
+
+async def test_a_request_that_is_given_up_tells_why(fake_model: FakeModels, charged: Any, ears: Ears) -> None:
+    fake_model.answer_with(lambda _: Reply(status=400, error="no such thing"))
+    embedders = charged(limited(max_tokens=1_000))
+    for asked in (embedders.of("lab:e").embed(ears, TEXTS[:2]), embedders.reranker("lab:r").rerank(ears, "q", ["a"])):
+        with pytest.raises(ModelError):
+            await asked
+    told = [(each.kind, each.texts, each.code) for each in ears.requests]
+    assert told == [("llm.embedding", 2, "model"), ("llm.rerank", 1, "model")]
+    assert "no such thing (HTTP 400)" in str(ears.requests[0].error)
+
+
+async def test_a_request_that_never_went_out_tells_nothing(charged: Any, ears: Ears) -> None:
+    account = limited(max_tokens=10)
+    embedder = charged(account).of("lab:e", batch=1)
+    await embedder.embed(ears, TEXTS[:1])
+    with pytest.raises(BudgetReached):
+        await embedder.embed(ears, TEXTS[1:2])
+    assert len(ears.requests) == 1

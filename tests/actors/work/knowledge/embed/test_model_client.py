@@ -13,13 +13,13 @@ from ears import Ears, Impatient
 from fake_models import FakeModels, Reply, Request
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
-from callboard.actors.work.knowledge.embed.model_client import WITHIN, ModelClient
+from callboard.actors.work.knowledge.embed.model_client import WITHIN, ModelClient, Post
 from callboard.actors.work.models.allowance import Rules
 from callboard.actors.work.models.limiter import Gates
 from callboard.actors.work.models.prices.price import Price
 from callboard.actors.work.models.prices.rates import FREE
 from callboard.protocol.errors import UpstreamError
-from callboard.protocol.events import EventData, LlmWaiting
+from callboard.protocol.events import EventData, LlmEmbedding, LlmWaiting
 from callboard.protocol.settings import Settings, read_settings
 from callboard.supervisors import Root
 
@@ -214,5 +214,5 @@ async def test_a_server_that_never_answers_is_given_up(ears: Any, autojump_clock
 
     client = ModelClient("fake:m", door, rules=Rules(max_concurrency=1), price=Price(lambda: FREE), rng=Impatient())
     with pytest.raises(UpstreamError, match=f"did not answer within {WITHIN:g} s, after 3 tries"):
-        await client.ask(ears, "/embeddings", b"{}", read)
+        await client.ask(ears, Post("/embeddings", b"{}", LlmEmbedding, 1), read)
     assert 3 * WITHIN <= trio.current_time() < 3 * WITHIN + 60
