@@ -35,7 +35,7 @@ def login(**given: Any) -> int:
     The browser is sent to a page of the provider, and comes back to a port of this machine. Where it can't, because it
     runs elsewhere, paste the address at which it has ended, or the code that the page shows.
 
-    Exit code 3 if the provider, or you, said no; 5 if nobody is there, or nobody signed in within five minutes.
+    Exit code 3 if the provider, or you, said no; 5 if no person is there, or none signed in within five minutes.
     """
     if (given["name"] or "").startswith("mcp:"):
         if given.pop("device"):
@@ -52,7 +52,7 @@ def login(**given: Any) -> int:
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=options.complete_sign_in)
 @options.output_and_config
 def status(names: tuple[str, ...], as_json: bool, config_dir: str | None) -> int:
-    """Lists where one can sign in, whether somebody has, for what and for how long. No token is shown.
+    """Lists where one can sign in, whether you have, for what and for how long. No token is shown.
 
     Whether a token is still good, only the provider knows: callboard models check --live CLIENT:MODEL, or callboard mcp
     test SERVER.

@@ -45,7 +45,7 @@ def sign_in_to(
         UsageError: there is no client of that name.
         ConfigError: it is not one that people sign in for, or its entry lacks something.
         OAuthRefused: the person, or the authorization server, said no.
-        NobodyToAsk: nobody is there, or nobody did it in time.
+        NobodyToAsk: no person is there, or none did it in time.
         UpstreamError: the authorization server can't be reached.
     """
     settings = _settings(config_dir)
@@ -115,7 +115,7 @@ class _SigningIn:
 
 
 def rows(names: tuple[str, ...], config_dir: str | None) -> list[dict[str, Any]]:
-    """Of each client that people sign in for: whether somebody has, and for how long. Without names, of all.
+    """Of each client that people sign in for: whether one has, and for how long. Without names, of all.
 
     Raises:
         UsageError: there is no client of such a name.
@@ -175,7 +175,7 @@ def sign_out_of(name: str, config_dir: str | None) -> str:
                 await endpoint.revoke(token)
         except (OAuthRefused, UpstreamError, ConfigError) as error:
             return f"signed out of {who}; its token could not be revoked: {safe(str(error))}\n"
-        return f"signed out of {who}\n" if there else f"nobody was signed in to {who}\n"
+        return f"signed out of {who}\n" if there else f"not signed in to {who}\n"
 
     return trio.run(forget)
 

@@ -69,7 +69,7 @@ def sign_in_to(*, name: str, no_browser: bool, scopes: tuple[str, ...], no_input
 
 
 def rows(names: tuple[str, ...], config_dir: str | None) -> list[dict[str, Any]]:
-    """Of each server that may want people to sign in: whether somebody has, and for what. Without names, of all.
+    """Of each server that may want people to sign in: whether one has, and for what. Without names, of all.
 
     Raises:
         UsageError: there is no server of such a name, or it is none that is signed in to.
@@ -101,7 +101,7 @@ def sign_out_of(name: str, config_dir: str | None) -> str:
     there, why = trio.run(partial(sign_out, _store(server), os.environ))
     if why:
         return f"signed out of {who}; its token could not be revoked: {safe(why)}\n"
-    return f"signed out of {who}\n" if there else f"nobody was signed in to {who}\n"
+    return f"signed out of {who}\n" if there else f"not signed in to {who}\n"
 
 
 def _server(root: Root, name: str) -> Server:

@@ -52,7 +52,7 @@ def checked(names: Sequence[str], settings: Settings) -> list[Checked]:
 
 
 def _asked(found: list[Checked], config_dir: str | None, *, shown: bool) -> list[Checked]:
-    """Each is told as soon as it is known."""
+    """Shows each result as soon as it is known."""
     progress = choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False)
     unwritten: list[OSError] = []
 

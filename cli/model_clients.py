@@ -20,7 +20,7 @@ def usable(settings: Settings) -> list[dict[str, Any]]:
     """The clients that `config.yaml` has and those that the environment has a key for, with their models.
 
     Without a list in `config.yaml` a client takes any name; `key` is None where none is needed, `signed_in` where
-    nobody signs in.
+    there is no sign-in.
     """
     catalog = Catalog(settings, os.environ)
     default = models_of(catalog.choice().model)[0]

@@ -7,7 +7,7 @@
 
 It is as strict as a good one: a code and a refresh token are good once, the verifier has to fit the challenge, the
 redirect URI has to be the same twice, and a refresh token that is used again ends its whole family.
-`server.browser(url)` is the person at the browser, who says yes (or no) and is sent to whoever listens there.
+`server.browser(url)` is the person at the browser, who says yes (or no) and is sent to what listens there.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class LocalAuthServer:
         token = fields["refresh_token"]
         for grant in self.grants:
             if token in grant.used:
-                grant.revoked = True  # it was stolen, or somebody refreshed twice
+                grant.revoked = True  # it was stolen, or refreshed twice
                 self.reused += 1
             if token == grant.refresh and not grant.revoked:
                 return self._issue(grant)

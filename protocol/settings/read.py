@@ -150,7 +150,7 @@ class _Reading(Reading):
         if client.auth is not None and client.type in KEYS_OF_TYPES["auth"]:
             if client.oauth is None or not client.oauth.client_id:
                 hint = "docs/providers.md says where to get one"
-                part.key("auth").warn("no_client_id", "nobody can sign in without an `oauth.client_id`", hint=hint)
+                part.key("auth").warn("no_client_id", "no sign-in is possible without an `oauth.client_id`", hint=hint)
             if client.api_key:
                 part.key("api_key").warn("ignored_key", "`api_key` is ignored: people sign in for this client (`auth`)")
         return msgspec.structs.replace(client, name=client.name or client.type)

@@ -22,7 +22,7 @@ from screen import Screen
 COMMAND = [sys.executable, "-m", "callboard.cli"]
 ADDRESS = r"(http://127\.0\.0\.1:\d+/authorize\?\S+)\s"
 
-NOBODY = "no client of config.yaml has `auth: oauth`, and no MCP server can be signed in to\n"
+NOTHING = "no client of config.yaml has `auth: oauth`, and no MCP server can be signed in to\n"
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -80,7 +80,7 @@ class Place:
         return process
 
     async def sign_in(self, nursery: trio.Nursery, *arguments: str) -> None:
-        """Somebody signs in."""
+        """A person signs in."""
         process = await self.begin(nursery, "auth", "login", "lab", "--no-browser", *arguments)
         await self.server.browser(await address(process))
         assert await process.wait() == 0
@@ -130,7 +130,7 @@ async def test_a_person_signs_in_through_the_browser_and_the_token_is_kept(place
     assert (code, out, err) == (0, "signed out of client 'lab'\n", "")
     assert place.files() == []
     assert place.server.grants[0].revoked
-    assert (await place.run("auth", "logout", "lab"))[1] == "nobody was signed in to client 'lab'\n"
+    assert (await place.run("auth", "logout", "lab"))[1] == "not signed in to client 'lab'\n"
 
 
 async def test_a_browser_here_is_opened(place: Place, nursery: trio.Nursery, tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ async def test_more_scopes_are_asked_for(place: Place, nursery: trio.Nursery) ->
         ),
     ],
 )
-async def test_where_nobody_is_the_words_are_clear_and_the_code_is_5(
+async def test_where_no_person_is_the_words_are_clear_and_the_code_is_5(
     place: Place, arguments: tuple[str, ...], configured: dict[str, str], words: str
 ) -> None:
     place.configure(**configured)
@@ -297,7 +297,7 @@ async def test_status_says_what_to_do(place: Place, nursery: trio.Nursery) -> No
 async def test_a_client_that_left_config_yaml_can_be_signed_out(place: Place, nursery: trio.Nursery) -> None:
     await place.sign_in(nursery)
     (place.folder / "config" / "config.yaml").write_text("{}")
-    assert (await place.run("auth", "status"))[1] == NOBODY
+    assert (await place.run("auth", "status"))[1] == NOTHING
     assert (await place.run("auth", "logout", "lab"))[1] == "signed out of client 'lab'\n"
     assert place.files() == []
 
@@ -328,7 +328,7 @@ async def test_a_run_before_and_after_signing_in(place: Place, nursery: trio.Nur
     place.configure(f"{fake_model.url}/v1")
     code, out, err = await place.run("ask", "-m", "lab:m", "hello")
     assert (code, out) == (3, "")
-    assert "callboard: client 'lab': nobody is signed in; sign in: callboard auth login lab\n" in err
+    assert "callboard: client 'lab': not signed in; sign in: callboard auth login lab\n" in err
     assert "lab (not signed in): lab:m" in (await place.run("models", "list"))[1]
     await place.sign_in(nursery)
     assert "lab (signed in): lab:m" in (await place.run("models", "list"))[1]

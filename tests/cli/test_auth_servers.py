@@ -89,7 +89,7 @@ def test_signing_in_is_seen_used_and_ended(callboard: Callboard, home: Home, tow
     assert not any(text in json.dumps(row) for grant in town.auth.grants for text in (*grant.access, grant.refresh))
 
     assert callboard("auth", "logout", "mcp:docs")[:2] == (0, "signed out of MCP server 'docs'\n")
-    assert callboard("auth", "logout", "mcp:docs")[:2] == (0, "nobody was signed in to MCP server 'docs'\n")
+    assert callboard("auth", "logout", "mcp:docs")[:2] == (0, "not signed in to MCP server 'docs'\n")
     assert callboard("mcp", "call", "docs", "read")[0] == 3
 
 
@@ -112,7 +112,7 @@ def test_what_a_tool_wants_more_is_seen(callboard: Callboard, home: Home, town: 
         ("mcp:mine", "its header Authorization says who we are"),
     ],
 )
-def test_names_that_nobody_can_sign_in_to(callboard: Callboard, home: Home, town: Town, name: str, words: str) -> None:
+def test_names_that_have_no_sign_in(callboard: Callboard, home: Home, town: Town, name: str, words: str) -> None:
     mine = {"url": town.server.url, "headers": {"Authorization": "Bearer x"}}
     home(docs={"url": town.server.url}, local={"command": "x"}, mine=mine)
     code, out, err = callboard("auth", "login", name)
@@ -121,7 +121,7 @@ def test_names_that_nobody_can_sign_in_to(callboard: Callboard, home: Home, town
     assert callboard("auth", "status")[1].split()[0] == "mcp:docs"
 
 
-def test_nobody_there(callboard: Callboard, home: Home, town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_person_there(callboard: Callboard, home: Home, town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BROWSER")
     code, out, err = callboard("auth", "login", "mcp:docs")
     assert (code, out) == (5, "")

@@ -1,7 +1,7 @@
 """The way of a person through the browser: what it is sent to, and what may come back (RFC 6749, 7636, 8707, 9207).
 
 The secret `verifier` (PKCE) makes a code useless to others who see it, and the `state` shows that an answer belongs to
-our question: one with another state is somebody else's, and changes nothing.
+our question: one with another state belongs to another sign-in, and changes nothing.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def authorization(server: AuthServer, redirect_uri: str) -> Authorization:
         ConfigError: the server's addresses can't be used.
     """
     if not server.authorization_url:
-        raise ConfigError("no `authorization_url` is known, so nobody can sign in by the browser")
+        raise ConfigError("no `authorization_url` is known, so there is no sign-in by the browser")
     check_url(server.authorization_url, "the authorization URL")
     verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
     own = {
@@ -126,7 +126,7 @@ def _is_code(text: str) -> bool:
 
 
 def challenge_of(verifier: str) -> str:
-    """What the server is told first of a secret that it is shown later (S256)."""
+    """The hash of a secret that the server sees first; the secret itself it sees later (S256)."""
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode("ascii")).digest()).rstrip(b"=").decode("ascii")
 
 

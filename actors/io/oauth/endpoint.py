@@ -99,7 +99,7 @@ class TokenEndpoint:
     async def device(self) -> DeviceGrant:
         """Begin the device flow. Raises as `exchange`."""
         if not self.server.device_url:
-            raise ConfigError("no `device_url` is known, so nobody can sign in on another device")
+            raise ConfigError("no `device_url` is known, so there is no sign-in on another device")
         fields = {"client_id": self.server.client_id, "scope": " ".join(self.server.scopes)}
         if self.server.resource:
             fields["resource"] = self.server.resource
@@ -133,7 +133,7 @@ class TokenEndpoint:
         wait, end = grant.interval, trio.current_time() + grant.lifetime
         while True:
             if trio.current_time() + wait > end:
-                raise NobodyToAsk(f"nobody entered the code within {grant.lifetime:g} s")
+                raise NobodyToAsk(f"the code was not entered within {grant.lifetime:g} s")
             await trio.sleep(wait)
             try:
                 return await self._token(fields, "the sign-in on the other device")
@@ -141,7 +141,7 @@ class TokenEndpoint:
                 if refused.error == "slow_down":
                     wait = min(wait + SLOWER, MOST_WAIT)
                 elif refused.error == "expired_token":
-                    raise NobodyToAsk("nobody entered the code before it expired") from refused
+                    raise NobodyToAsk("the code was not entered before it expired") from refused
                 elif refused.error != "authorization_pending":
                     raise
             except UpstreamError:  # RFC 8628, 3.5: the next question comes later, and the code's end ends it all

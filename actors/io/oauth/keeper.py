@@ -4,14 +4,14 @@
       Renew(refused)            ->
                                 <-      a lease on a token that is good for a while, or an error
 
-A caller that holds a fresh token asks nobody (`Keeper`). The others ask, and the actor answers one after another: the
-first question makes it refresh the token, and the rest find a fresh one. A caller that is cancelled leaves the refresh
-alone, since it runs in the actor's task. It is shielded there, within bounds: servers give out a refresh token that is
-good once, and one that is used up with nothing in its place is a person's work.
+A caller that holds a fresh token does not ask the actor (`Keeper`). The others ask, and it answers one after another:
+the first question makes it refresh the token, and the rest find a fresh one. A caller that is cancelled leaves the
+refresh alone, since it runs in the actor's task. It is shielded there, within bounds: servers give out a refresh token
+that is good once, and one that is used up with nothing in its place is a person's work.
 
 Other processes may hold the same token. So it is refreshed under the lock of its file, after another look there; again
 after a refusal, since a process on another machine may share the directory without the lock; and once in a while, to
-see that somebody signed in anew, or out.
+see that a person has signed in anew, or out.
 
     fresh token                         no question, no look
     token near its end                  refresh; where that fails, the old one as long as it is good
@@ -144,7 +144,7 @@ class _Held:
     def _must_hold(self) -> Lease:
         lease = self._lease
         if lease is None:
-            raise self._needed("nobody is signed in")
+            raise self._needed("not signed in")
         if not lease.token.refresh_token:
             raise self._needed("the token is good no more, and cannot be refreshed")
         token, words = self._refused

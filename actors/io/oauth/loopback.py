@@ -2,7 +2,7 @@
 
 Browsers open connections that they never use, ask for icons, and load old tabs again; other programs may knock as well.
 So each connection has a task and a few seconds of its own, and only a request for the right path with the right `state`
-counts. All others are told so, and the wait goes on. The first that counts ends it, and closes the port.
+counts. All others get an error page, and the wait goes on. The first that counts ends it, and closes the port.
 
 Where the redirect names `localhost`, the port is taken on both loopback addresses: a browser tries the other one first.
 """
@@ -111,7 +111,7 @@ class Redirect:
             self.close()
         if self._answer is None:
             strange = f" ({self._strange} answers belonged to other attempts)" if self._strange else ""
-            raise NobodyToAsk(f"nobody signed in within {within:g} s{strange}")
+            raise NobodyToAsk(f"no sign-in within {within:g} s{strange}")
         return request.code_of(self._answer)
 
     async def _accept(self, listener: trio.socket.SocketType, request: Authorization, nursery: trio.Nursery) -> None:
@@ -147,7 +147,7 @@ class Redirect:
                 ended.cancel()
 
     def _reply(self, head: bytes, request: Authorization) -> tuple[HTTPStatus, str]:
-        """What a request is told; the answer that we wait for is noted."""
+        """The page that answers a request; the answer that we wait for is noted."""
         method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
         target, _, version = rest.partition(" ")
         path, _, query = target.partition("?")

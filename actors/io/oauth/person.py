@@ -28,7 +28,7 @@ async def code_from(me: Actor, request: Authorization, redirect: Redirect | None
     Args:
         me: asks.
         redirect: where the browser comes back to; None if that is not on this machine.
-        text: what the person is told; the address to open stands in it, or was shown before.
+        text: shown to the person; the address to open stands in it, or was shown before.
 
     Raises:
         OAuthRefused: the person, or the authorization server, said no.
@@ -49,7 +49,7 @@ async def code_from(me: Actor, request: Authorization, redirect: Redirect | None
                 nursery.start_soon(first, partial(redirect.answer, request), nursery.cancel_scope)
             nursery.start_soon(first, partial(_pasted, me, request, text), nursery.cancel_scope)
     if not ends:
-        raise NobodyToAsk(f"nobody signed in within {WITHIN:g} s")
+        raise NobodyToAsk(f"no sign-in within {WITHIN:g} s")
     if isinstance(ends[0], CallboardError):
         raise ends[0]
     return ends[0]
@@ -64,7 +64,7 @@ async def _pasted(me: Actor, request: Authorization, text: str) -> str:
         try:
             answer = await me.ask_person(question)
         except (QuestionTimeout, Saturated, ShuttingDown) as error:
-            raise NobodyToAsk(f"nobody could be asked to sign in: {error}") from error
+            raise NobodyToAsk(f"no person can be asked to sign in: {error}") from error
         said = answer.text.strip()
         if said.casefold() == DECLINE:
             raise OAuthRefused("the person did not want to", error="declined")

@@ -186,7 +186,7 @@ class TokenFile:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = self.folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise PermissionError(errno.EPERM, "its directory is a link, or belongs to somebody else", str(self.folder))
+            raise PermissionError(errno.EPERM, "its directory is a link, or belongs to another user", str(self.folder))
         if found.st_mode & 0o077:
             self.folder.chmod(0o700)
 

@@ -264,7 +264,7 @@ class Call:
             raise UpstreamError(f"{reply.model} produced no output")
         if not self.request.tools:
             named = ", ".join(f"'{call.name}'" for call in reply.tool_calls)
-            raise UpstreamError(f"{reply.model} said nothing and called tools that nobody offered: {named}"[:300])
+            raise UpstreamError(f"{reply.model} said nothing and called tools that were not offered: {named}"[:300])
 
 
 def busy(about: str, model: str, seconds: float) -> Busy:

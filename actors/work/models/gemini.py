@@ -135,7 +135,7 @@ class GeminiReader(codec.StreamReader):
 
 
 def _thinking(request: chat.ChatRequest, model: str) -> Json:
-    """A level and a number of tokens exclude each other; whoever wants it to think wants to see what it thinks."""
+    """A level and a number of tokens exclude each other; a request that asks for thinking also asks to see it."""
     level, tokens = effort.level(request), effort.budget(request)
     if level is None or tokens is None:
         return None

@@ -4,7 +4,8 @@ Of the client's, a variable of the environment stands in for those of the file, 
 whole name of the model (as the user writes it) holds. A body is merged as JSON Merge Patch has it (RFC 7396): mappings
 key by key, null removes a key, anything else replaces what was there.
 
-A codec that is patched gives out requests that are: so whoever signs, sends or counts them sees them as they go out.
+A codec that is patched gives out requests that are: so signatures, the log and what is counted are those of what goes
+out.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def token_file_of(client: str, environ: Mapping[str, str]) -> TokenFile:
 
 
 def is_signed_in(client: ClientSettings, environ: Mapping[str, str], file: str) -> bool:
-    """Whether somebody has signed in for a client, as far as its files say. Reads its token's file."""
+    """Whether a person has signed in for a client, as far as its files say. Reads its token's file."""
     try:
         check_signed_in(client, environ, file)
     except ConfigError:
@@ -97,11 +97,11 @@ def check_signed_in(client: ClientSettings, environ: Mapping[str, str], file: st
     """See that there is a token, before a run begins. Reads its file.
 
     Raises:
-        SignInNeeded: nobody is signed in.
+        SignInNeeded: no person has signed in.
         ConfigError: the client's entry lacks something, or the token's file can't be used.
     """
     if token_file_of(client.name, environ).read(auth_server_of(client, file)) is None:
-        raise SignInNeeded(f"client '{client.name}': nobody is signed in; sign in: {remedy_of(client.name)}")
+        raise SignInNeeded(f"client '{client.name}': not signed in; sign in: {remedy_of(client.name)}")
 
 
 def remedy_of(client: str) -> str:

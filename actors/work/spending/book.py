@@ -98,7 +98,7 @@ class Book:
         now: the wall clock, in seconds since 1970.
 
     Attributes:
-        heard: called with each reply's key, model, tokens and cost, if there is somebody who counts as well.
+        heard: called with each reply's key, model, tokens and cost, if there is one.
     """
 
     def __init__(self, root: Root, path: Path, *, now: Callable[[], float]) -> None:

@@ -1,6 +1,6 @@
 """The tokens of a process: what a link puts into its requests, and what it does when a server refuses one.
 
-    no token, nobody has signed in     the request goes without; most servers want nothing
+    no token, no sign-in yet           the request goes without; most servers want nothing
     401                                another token: refreshed once for all who wait (`io.oauth.keeper`), or one that a
                                        person has got meanwhile, in this process or another; and the request once more
     403 with `insufficient_scope`      a token that a person has got meanwhile, and the request once more; else what is
@@ -50,7 +50,7 @@ class Access:
         store, environ: what a sign-in needs.
         turn: held by the one who has a person sign in.
         signed_in_at: when one last did, by trio's clock.
-        declined: whether it came to nothing, so that nobody is asked again.
+        declined: whether it came to nothing: the person is not asked again.
     """
 
     def __init__(self, name: str, store: Store, keepers: Keepers, environ: Mapping[str, str]) -> None:

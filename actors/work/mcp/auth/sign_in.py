@@ -70,7 +70,7 @@ async def sign_in(
         UsageError: the entry says that there is nothing to sign in to.
         ConfigError: there is no way to sign in, or none that is safe.
         OAuthRefused: the person, or the authorization server, said no.
-        NobodyToAsk: nobody did it in time.
+        NobodyToAsk: the person did not do it in time.
         McpLost, UpstreamError: the server, or the authorization server, can't be reached.
     """
     oauth = _settings(server)

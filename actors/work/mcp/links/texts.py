@@ -163,7 +163,7 @@ def _unauthorized(server: Server, text: str, response: httpx.Response, why: str)
         text = f"{text}; it wants a token with more scopes{named}; sign in again: {remedy(server.name)}"
         return McpSignInNeeded(text, response.status_code, scopes)
     if response.status_code == 403:
-        return McpUnauthorized(f"{text}; whoever has signed in, or its token, may not do that", 403)
+        return McpUnauthorized(f"{text}; the account that is signed in, or its token, may not do that", 403)
     known = challenge is not None and "resource_metadata" in challenge.parameters
     other = "" if known else f"; or {_credentials(server, response)}"
     return McpSignInNeeded(f"{text}; {why or f'sign in: {remedy(server.name)}'}{other}", response.status_code)

@@ -89,7 +89,7 @@ class Scope(AbstractContextManager["Scope"]):
         """Have a server that `mcp.json` does not name, for as long as this scope lives, and for those in it.
 
         Its values are taken as they are. It gets another name if the one it has is taken by a different server. The
-        user's sign-ins are not for it: who brings it along may be somebody else.
+        user's sign-ins are not for it: another person may bring it along.
         """
         server = msgspec.structs.replace(server, oauth=False)
         key = self._leases.guest(server)

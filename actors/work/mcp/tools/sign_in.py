@@ -51,7 +51,7 @@ async def signed_in(me: Actor, server: Server, access: Access, needed: McpSignIn
             await sign_in(server, access.store, access.environ, person, scopes=needed.scopes)
         except CallboardError as error:
             access.declined = True
-            me.emit(Warned(code=FAILED, message=f"nobody has signed in to MCP server '{server.name}': {error}"))
+            me.emit(Warned(code=FAILED, message=f"no sign-in to MCP server '{server.name}': {error}"))
             return False
         access.admitted()
         return True

@@ -8,8 +8,8 @@ were called has to declare tools, also where none may be called now. There is no
 declared if the conversation has calls, and the choice is the model's. A response schema is asked for as a tool that
 must be called, as with Anthropic's own interface, and left to the prompt where there are other tools or Claude thinks.
 
-How a model is told to think is its own matter (`additionalModelRequestFields`): known are the words of Claude, Nova and
-OpenAI's open models. What was thought goes back as `reasoningContent`, signed or redacted.
+Each model has its own words for how much it thinks (`additionalModelRequestFields`): known are the words of Claude,
+Nova and OpenAI's open models. What was thought goes back as `reasoningContent`, signed or redacted.
 
 Source: the service model of botocore, `bedrock-runtime/2023-09-30/service-2.json`.
 """
@@ -48,7 +48,7 @@ FORM = "bedrock"
 _THOUGHTS = {"reasoningText", "redactedContent"}
 
 ROOM = 4096
-"""Tokens of a reply, beside what thinking may take, where the request has no bound and Claude is told to think."""
+"""Tokens of a reply, beside what thinking may take, where the request has no bound and Claude thinks."""
 
 
 class BedrockCodec:
@@ -196,7 +196,7 @@ class BedrockReader(codec.StreamReader):
 
 
 def _more_fields(request: chat.ChatRequest, model: str, thinks: claude.Plan) -> dict[str, Json]:
-    """What the model itself is told about thinking. Raises ModelError if that is not known of it."""
+    """The fields in a model's own words for how much it thinks. Raises ModelError if they are not known."""
     own = request.extra.get("additionalModelRequestFields")
     fields: dict[str, Json] = dict(own) if isinstance(own, dict) else {}
     level = effort.level(request)
@@ -211,7 +211,7 @@ def _more_fields(request: chat.ChatRequest, model: str, thinks: claude.Plan) -> 
     if "openai.gpt-oss" in model:
         return fields | {"reasoning_effort": least}
     raise ModelError(
-        f"it is not known how '{model}' is told to think on Bedrock: leave `reasoning_effort` and `thinking_budget` out"
+        f"how '{model}' is asked to think on Bedrock is not known: leave `reasoning_effort` and `thinking_budget` out"
     )
 
 

@@ -112,7 +112,7 @@ class Role:
             return _granted(await self._answer("GET", f"{roles}{name}", headers))
         except (CredentialsError, UpstreamError) as error:
             if self._renewed.current is not None or (isinstance(error, UpstreamError) and error.status):
-                raise  # somebody is there
+                raise  # a server is there
             raise CredentialsError(f"{self._where_else}; nor is there a role of this machine ({error})") from error
 
     async def _answer(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:

@@ -22,7 +22,7 @@ Lender = Role | ProfileRole | WebIdentity
 
 
 class RoleSigner:
-    """Signs with the keys that somebody lends by then."""
+    """Signs with the keys that a role has lent by then."""
 
     def __init__(self, role: Lender, region: str, service: str) -> None:
         self.role = role

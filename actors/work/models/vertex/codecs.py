@@ -1,4 +1,4 @@
-"""The formats of models on Vertex AI: that of whoever made the model, at URLs of Google's.
+"""The formats of models on Vertex AI: that of the model's maker, at URLs of Google's.
 
     gemini-2.5-flash, google/...        {project}/publishers/google/models/{model}:generateContent
                                         {project}/publishers/google/models/{model}:streamGenerateContent?alt=sse

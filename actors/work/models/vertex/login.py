@@ -202,7 +202,7 @@ def _exceptions() -> Any:
 
 def _what_it_is(info: object) -> str:
     if isinstance(info, dict) and ({"installed", "web"} & info.keys()):
-        return "is an OAuth client, not the credentials of somebody"
+        return "is an OAuth client, not the credentials of a user"
     if isinstance(info, dict) and "type" in info:
         return f"has `type: {info['type']}`, expected one of {', '.join(_KINDS)}"
     return "holds no credentials (no `type`)"

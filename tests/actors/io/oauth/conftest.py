@@ -62,7 +62,7 @@ async def root() -> AsyncIterator[Root]:
 
 
 async def signed_in(server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile | None = None) -> Token:
-    """Somebody has signed in; the token."""
+    """The token of a person who has signed in."""
     request = authorization(endpoint.server, "http://127.0.0.1:1/callback")
     token = await endpoint.exchange(request, server.approve(request.url))
     if file is not None:

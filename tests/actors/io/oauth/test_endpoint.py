@@ -225,7 +225,7 @@ async def test_the_device_flow_ends(
         await endpoint.device_token(await endpoint.device())
 
 
-async def test_nobody_enters_the_code(
+async def test_a_code_that_is_not_entered(
     server: LocalAuthServer, endpoint: TokenEndpoint, clock: trio.testing.MockClock
 ) -> None:
     server.device_says = ["authorization_pending"] * 1000
@@ -237,7 +237,7 @@ async def test_nobody_enters_the_code(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(later)
-        with pytest.raises(NobodyToAsk, match="nobody entered the code within 600 s"):
+        with pytest.raises(NobodyToAsk, match="the code was not entered within 600 s"):
             await endpoint.device_token(grant)
 
 

@@ -290,7 +290,7 @@ async def test_who_signs_in_again_in_another_process_is_seen(
     root: Root, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile, clock: trio.testing.MockClock
 ) -> None:
     keeper = keeper_of(root, endpoint, file)
-    with pytest.raises(SignInNeeded, match="nobody is signed in; sign in: callboard auth login lab"):
+    with pytest.raises(SignInNeeded, match="not signed in; sign in: callboard auth login lab"):
         await keeper.token()
     first = await signed_in(server, endpoint, file)
     assert await keeper.token() == first
@@ -299,7 +299,7 @@ async def test_who_signs_in_again_in_another_process_is_seen(
         await keeper.other_than(first)
     second = await signed_in(server, endpoint, file)
     assert await keeper.token() == second
-    third = await signed_in(server, endpoint, file)  # as somebody else, though this one is good
+    third = await signed_in(server, endpoint, file)  # as another person, though this one is good
     clock.jump(LOOK)
     assert await keeper.token() == third
     file.remove()

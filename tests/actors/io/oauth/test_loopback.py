@@ -129,10 +129,10 @@ async def test_a_crowd_of_connections_is_held_at_bay(server: LocalAuthServer, cl
     assert await played(server, crowds)
 
 
-async def test_nobody_comes(server: LocalAuthServer, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_browser_that_never_comes(server: LocalAuthServer, autojump_clock: trio.testing.MockClock) -> None:
     async with listening(LOOPBACK) as redirect:
         request = authorization(server.client(), redirect.uri)
-        with pytest.raises(NobodyToAsk, match=r"nobody signed in within 300 s$") as error:
+        with pytest.raises(NobodyToAsk, match=r"no sign-in within 300 s$") as error:
             await redirect.answer(request)
         assert error.value.exit_code == 5
         assert not is_open(redirect)

@@ -302,7 +302,7 @@ async def test_a_provider_s_explanation_is_cut_to_a_readable_length(fake_model: 
 async def test_tool_calls_that_nobody_offered_are_no_output(fake_model: FakeModels) -> None:
     fake_model.script(Reply(calls=[("format_disk", {})]))
     async with gateway(fake_model) as models:
-        with pytest.raises(UpstreamError, match="called tools that nobody offered: 'format_disk'"):
+        with pytest.raises(UpstreamError, match="called tools that were not offered: 'format_disk'"):
             await models.chat(Recorder(), HELLO, attempts=1, need_text=True)
 
 

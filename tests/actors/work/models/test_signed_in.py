@@ -192,11 +192,11 @@ async def test_an_account_that_may_not_do_this_is_no_matter_of_tokens(
     assert len(fake_model.requests) == 1
 
 
-async def test_a_run_does_not_begin_where_nobody_is_signed_in(
+async def test_a_run_does_not_begin_without_a_sign_in(
     server: LocalAuthServer, fake_model: FakeModels, environ: dict[str, str]
 ) -> None:
     async with reaching(Settings(clients=(client_of(server, fake_model),)), environ) as gateway:
-        with pytest.raises(SignInNeeded, match="nobody is signed in; sign in: callboard auth login lab"):
+        with pytest.raises(SignInNeeded, match="not signed in; sign in: callboard auth login lab"):
             gateway.check("lab:m")
     assert server.requests == []
 

@@ -181,7 +181,7 @@ def test_bedrock() -> None:
     assert nova == {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "high"}}
     open_model = sent(codec, "openai.gpt-oss-120b-1:0", thinking_budget=100)
     assert open_model["additionalModelRequestFields"] == {"reasoning_effort": "low"}
-    with pytest.raises(ModelError, match=r"how 'meta.llama3' is told to think on Bedrock"):
+    with pytest.raises(ModelError, match=r"how 'meta.llama3' is asked to think on Bedrock"):
         sent(codec, "meta.llama3", reasoning_effort="low")
     for quiet in (haiku, "meta.llama3", "amazon.nova-2-lite-v1:0"):
         body = sent(codec, quiet, temperature=0.2)

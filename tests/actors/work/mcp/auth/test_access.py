@@ -164,7 +164,9 @@ async def test_a_refusal_for_other_reasons_is_no_matter_of_scopes(town: Town, tm
     town.inner = forbidden
     await signed_in(town, tmp_path)
     async with house(tmp_path, town.entry()) as one:
-        with pytest.raises(McpUnauthorized, match=r"not yours; whoever has signed in.*may not do that") as caught:
+        with pytest.raises(
+            McpUnauthorized, match=r"not yours; the account that is signed in.*may not do that"
+        ) as caught:
             await one.call(one.scope(), "docs", "read")
     assert not isinstance(caught.value, McpSignInNeeded)
 

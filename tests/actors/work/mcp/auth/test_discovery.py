@@ -182,6 +182,6 @@ async def test_what_the_user_names_is_got_another_way() -> None:
     assert not any("sso" in address for address in theirs.asked)
 
 
-async def test_where_clouds_hand_out_credentials_nobody_is_sent() -> None:
+async def test_no_browser_is_sent_where_clouds_hand_out_credentials() -> None:
     with pytest.raises(ConfigError, match="machines keep their credentials"):
         await HTTP.get("https://169.254.169.254/latest", "its metadata")

@@ -225,7 +225,7 @@ async def test_the_second_authorization_server_will_do(town: Town, tmp_path: Pat
     await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
 
 
-async def test_a_server_that_wants_nobody_to_sign_in(town: Town, tmp_path: Path) -> None:
+async def test_a_server_that_wants_no_sign_in(town: Town, tmp_path: Path) -> None:
     town.metadata.clear()
     with pytest.raises(ConfigError, match=r"can't be signed in to: http.* publishes no metadata"):
         await sign_in(town.entry(), town.store(tmp_path), {}, town.person)

@@ -155,7 +155,7 @@ async def test_who_says_no_is_not_asked_again(town: Town, house: House, nursery:
     assert "the person did not want to" in warning.message
 
 
-async def test_with_nobody_there_nothing_is_asked_or_registered(town: Town, house: House) -> None:
+async def test_without_a_person_nothing_is_asked_or_registered(town: Town, house: House) -> None:
     house.build(town.entry())
     with pytest.raises(ToolFailed, match="sign in: callboard auth login mcp:docs"):
         await said(view(house, town), house, "read")

@@ -288,7 +288,7 @@ def test_every_kind_of_file_that_gcloud_writes_is_read(info: dict[str, Any], tmp
         ("no json", "can't be read"),
         ("[]", "holds no credentials"),
         ("{}", r"holds no credentials \(no `type`\)"),
-        ('{"installed": {"client_id": "x"}}', "is an OAuth client, not the credentials of somebody"),
+        ('{"installed": {"client_id": "x"}}', "is an OAuth client, not the credentials of a user"),
         ('{"type": "gdch_service_account"}', "has `type: gdch_service_account`, expected one of service_account"),
         ('{"type": "service_account", "private_key": "no key"}', "holds no credentials of type 'service_account'"),
         (
