@@ -55,7 +55,8 @@ class Session(msgspec.Struct, kw_only=True):
         auto_continue, max_auto_continues, inject_todo_instructions, continuation_prompt: of one without an agent.
         save_session: true keeps it without asking, false never, None asks.
         compression_threshold: tokens from which on it is shortened; 0 or less for never.
-        role_name, agent_instructions: kept for Loki; nothing here reads them.
+        role_name: the role in which the model answers, of one without an agent; with its arguments.
+        agent_instructions: kept for Loki; nothing here reads it.
         agent_variables: values of the agent's variables.
         compressed_messages: what was said before the summary that `messages` begin with.
         messages: what the next turn builds on.

@@ -1,7 +1,7 @@
 """The caller: a subject, and its rights.
 
     read:runs write:runs run:agents run:files   read:sessions write:sessions   read:agents read:models
-    answer:questions   admin:runs admin:sessions admin:mcp admin:metrics
+    read:roles write:roles   answer:questions   admin:runs admin:sessions admin:mcp admin:metrics
 
 A run and a session belong to the subject that has made them; for those of others one needs `admin:runs` or
 `admin:sessions`.
@@ -22,6 +22,8 @@ SCOPES = (
     "write:sessions",
     "read:agents",
     "read:models",
+    "read:roles",
+    "write:roles",
     "answer:questions",
     "admin:runs",
     "admin:sessions",

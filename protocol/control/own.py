@@ -40,6 +40,7 @@ class StartRun(Params, frozen=True):
         title: what lists call it.
         files, attach: paths; need the scope `run:files`.
         knowledge: names of knowledge bases.
+        role, role_prompt: as for `callboard ask`: a role by its name, or the text of one; the target is "" then.
     """
 
     target: Path
@@ -61,6 +62,8 @@ class StartRun(Params, frozen=True):
     files: Paths = []
     knowledge: Paths = []
     attach: Paths = []
+    role: Name | None = None
+    role_prompt: Text | None = None
 
 
 class ListRuns(Params, frozen=True):

@@ -29,6 +29,8 @@ Action: TypeAlias = Literal[
     "SessionUpdate",
     "SessionDelete",
     "AgentActivate",
+    "RoleUpdate",
+    "RoleDelete",
     "ToolExecute",
     "RunControl",
     "QuestionAnswer",

@@ -43,6 +43,9 @@ START = Rule(("run:agents",), costs=1)
 ANSWER = Rule(("answer:questions",), "QuestionAnswer")
 QUESTIONS = Rule(("answer:questions",))
 READ_AGENTS = Rule(("read:agents",))
+READ_ROLES = Rule(("read:roles",))
+WRITE_ROLE = Rule(("write:roles",), "RoleUpdate", costs=1)
+DELETE_ROLE = Rule(("write:roles",), "RoleDelete")
 READ_MODELS = Rule(("read:models",))
 READ_SESSION = Rule(("read:sessions",), "SessionRead")
 NEW_SESSION = Rule(("write:sessions",), "SessionCreate", costs=1)
@@ -74,7 +77,7 @@ METHODS: dict[str, Rule] = {
     "_mcp/reload": RELOAD_MCP,
     "_session/list": LIST_SESSIONS,
     **dict.fromkeys(("_session/get", "_session/export"), READ_SESSION),
-    **dict.fromkeys(("_session/rename", "_session/compress", "_session/empty"), CHANGE_SESSION),
+    **dict.fromkeys(("_session/rename", "_session/set_role", "_session/compress", "_session/empty"), CHANGE_SESSION),
     "_session/delete": END_SESSION,
     "session/new": NEW_SESSION,
     "session/list": LIST_SESSIONS,

@@ -23,6 +23,7 @@ from ....protocol.errors import UsageError
 from ....protocol.version import VERSION
 from ...runs.sessions.live import Sessions
 from ...runs.sessions.store import SessionMeta
+from ...work.roles.files import find
 from .actors import memory_of_process
 from .open_questions import FeedLagged
 from .peer import Follow, Method, Peer
@@ -223,6 +224,12 @@ class RenameSession(OfSession, frozen=True, kw_only=True):
     alias: Name
 
 
+class SetRole(OfSession, frozen=True, kw_only=True):
+    """`_session/set_role`: the role in which the model answers from now on, where no agent does; null for none."""
+
+    role: Name | None = None
+
+
 class ExportSession(OfSession, frozen=True, kw_only=True):
     """`_session/export`."""
 
@@ -236,7 +243,7 @@ class SessionList(msgspec.Struct, kw_only=True):
 
 
 class OneSession(msgspec.Struct, kw_only=True):
-    """Result of `_session/get` and `_session/rename`; `messages` as in the session's file."""
+    """Result of `_session/get`, `_session/rename` and `_session/set_role`; `messages` as in the session's file."""
 
     session: SessionMeta
     messages: list[dict[str, Any]] = []
@@ -266,6 +273,14 @@ async def _get_session(peer: Peer, params: OfSession) -> OneSession:
 
 async def _rename(peer: Peer, params: RenameSession) -> OneSession:
     meta = await _sessions(peer).rename(peer.caller, params.session, params.alias, agent=params.agent)
+    return OneSession(session=meta)
+
+
+async def _set_role(peer: Peer, params: SetRole) -> OneSession:
+    await _sessions(peer).get(peer.caller, params.session, agent=params.agent)  # before anything is said of roles
+    if params.role is not None:
+        await trio.to_thread.run_sync(find, params.role, peer.hub.root.config_dir)  # which says what is wrong with it
+    meta = await _sessions(peer).set_role(peer.caller, params.session, params.role, agent=params.agent)
     return OneSession(session=meta)
 
 
@@ -308,6 +323,7 @@ METHODS = {
     ),
     "_session/get": _method(OfSession, OneSession, _get_session, long=True),
     "_session/rename": _method(RenameSession, OneSession, _rename),
+    "_session/set_role": _method(SetRole, OneSession, _set_role),
     "_session/delete": _of_session(Sessions.delete),
     "_session/empty": _of_session(Sessions.empty),
     "_session/compress": _of_session(Sessions.compress, Compressed),

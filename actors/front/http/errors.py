@@ -23,7 +23,6 @@ STATUS = {
     "knowledge_busy": 409,
     "knowledge_missing": 409,
     "cancelled": 499,
-    "not_implemented": 501,
     "model": 502,
     "upstream": 502,
     "credentials": 502,
@@ -41,12 +40,6 @@ AGAIN = {"saturated": 1.0, "shutting_down": 5.0, "ledger": 5.0}
 
 CODES = {404: "not_found", 405: "method_not_allowed", 406: "not_acceptable", 413: "too_large", 415: "unsupported_media"}
 """Codes of what HTTP itself refuses."""
-
-
-class NotImplementedYet(CallboardError):
-    """The route is part of the API, and what it is about is not there yet."""
-
-    code = "not_implemented"
 
 
 class BodyTooSlow(CallboardError):

@@ -45,7 +45,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 GONE = 499
 """Nginx's status for a client that left before it had a reply."""
 
-CORS_METHODS = "GET, POST, DELETE, OPTIONS"
+CORS_METHODS = "GET, POST, PUT, DELETE, OPTIONS"
 CORS_HEADERS = "authorization, content-type, last-event-id, x-request-id"
 CORS_EXPOSED = b"x-request-id, retry-after"
 PREFLIGHT_FOR = "600"

@@ -35,7 +35,6 @@ SAID = {
     429: "Too many requests; Retry-After says when to try again",
     499: "It was cancelled",
     500: "Something went wrong here",
-    501: "Not there yet",
     502: "A model's provider failed",
     503: "As much is under way as may be, or the server is about to end; Retry-After says when to try again",
     504: "It took too long",

@@ -22,6 +22,7 @@ from ....protocol.errors import ActorDead, CallboardError, Conflict
 from ....protocol.session import Session
 from .access import claim
 from .export import Form, exported
+from .roles import change_role
 from .store import SessionMeta, SessionStore, Stored
 from .turn import Turn
 
@@ -163,11 +164,13 @@ class Sessions:
         model: str | None = None,
         variables: Mapping[str, str] | None = None,
         rag: str | None = None,
+        role: str | None = None,
         cwd: str | None = None,
     ) -> SessionMeta:
         """A new session.
 
         Args:
+            role: in which the model answers, where no agent does.
             rag: a knowledge base that its turns look things up in.
             cwd: where the client works that wants it, for lists.
 
@@ -176,7 +179,7 @@ class Sessions:
         """
         _need(caller, "write:sessions")
         other = {key: value for key, value in (("rag", rag), ("cwd", cwd)) if value}
-        session = Session(model=model, agent_variables=dict(variables or {}), other=other)
+        session = Session(model=model, role_name=role, agent_variables=dict(variables or {}), other=other)
         stored = await _threaded(self.store.create, agent, alias, session, caller=caller)
         self.created += 1
         return await self._meta(stored)
@@ -206,6 +209,20 @@ class Sessions:
             turn.session.other = {key: value for key, value in turn.session.other.items() if key != "rag"}
             if rag:
                 turn.session.other["rag"] = rag
+        return await self._meta(turn.stored)
+
+    async def set_role(
+        self, caller: Caller | None, name: str, role: str | None, *, agent: str | None = None
+    ) -> SessionMeta:
+        """The role in which the model answers from now on; None for none.
+
+        Raises:
+            Conflict: an agent answers there.
+        """
+        async with self._change(caller, name, agent) as turn:
+            if role is not None and turn.stored.agent is not None:
+                raise Conflict(f"in session '{turn.stored.label}' an agent answers, which a role can't change")
+            change_role(turn.session, role)
         return await self._meta(turn.stored)
 
     async def list(

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from ...access.scopes import OPEN, Rule
 from ..call import Call, Route, reply, route
 from ..openapi import document_of
-from . import about, agui, chat, completions, runs, sessions
+from . import about, agui, chat, completions, roles, runs, sessions
 
-MODULES = (about, runs, completions, sessions, chat, agui)
+MODULES = (about, roles, runs, completions, sessions, chat, agui)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Describes the caller, the server, models and what they cost, agents and roles; what operators look at."""
+"""Describes the caller, the server, models and what they cost, and agents; what operators look at."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from ...access.scopes import (
 from ...control.usage import usage_of
 from ...page import HEADERS, asset
 from ..call import Call, reply, route
-from ..errors import NotImplementedYet
 from ..shapes.api import (
     AgentsList,
     AgentTold,
@@ -46,7 +45,6 @@ from ..shapes.api import (
     UsageQuery,
 )
 from ..streams import Performed
-from .completions import NO_ROLES
 
 _route = partial(route, tag="about")
 
@@ -95,12 +93,6 @@ async def agents(call: Call) -> Response:
     """Everything that can be run."""
     targets = await call.hub.targets(call.caller)
     return reply(AgentsList(agents=msgspec.convert(targets, list[AgentTold], from_attributes=True)))
-
-
-@_route("GET", "/v1/roles", READ_AGENTS, status=501)
-async def roles(_: Call) -> Response:
-    """Roles are not there yet."""
-    raise NotImplementedYet(NO_ROLES)
 
 
 @_route("GET", "/v1/usage", READ_USAGE, gives=UsageReport)

@@ -22,24 +22,24 @@ from ...control.logs.reading import LoggedEvent
 from ...control.requests import check_model as check_file
 from ...control.sessions import SessionTurn
 from ..call import SSE, Call, route
-from ..errors import NotImplementedYet
 from ..shapes.completion import Completion, CompletionReply, CompletionRequest, SessionCompletionRequest, Told
 from ..streams import Say, run_and_reply, say_all
+from .roles import check_role
 
-_route = partial(route, tag="completions", gives=CompletionReply, media=(SSE,), errors=(404, 409, 499, 501, 502))
-
-NO_ROLES = "roles are not there yet; an agent's `instructions` do what a role's prompt does"
+_route = partial(route, tag="completions", gives=CompletionReply, media=(SSE,), errors=(404, 409, 499, 502))
 
 
 @_route("POST", "/v1/completions", START)
 async def one_shot(call: Call, body: CompletionRequest) -> ASGIApp:
     """One prompt to an agent or a model; nothing is kept."""
-    if body.role is not None:
-        raise NotImplementedYet(NO_ROLES)
+    await check_role(call, body.role)
     check_model(call, body.model)
     asked = await call.hub.request(call.caller, asked_for(body, body.agent or ""))
     request = msgspec.structs.replace(
-        asked, target=body.agent or plain(body.model), overrides=overrides(body, agent=body.agent is not None)
+        asked,
+        target=body.agent or plain(None if body.role else body.model),
+        role=body.role,
+        overrides=overrides(body, agent=body.agent is not None),
     )
     return run_and_reply(
         call,

@@ -11,10 +11,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from .....protocol.errors import UsageError
+from ....runs.sessions.roles import name_of
 from ....runs.sessions.store import SessionMeta, Stored
 from ...access.scopes import CHANGE_SESSION, END_SESSION, LIST_SESSIONS, NEW_SESSION, READ_SESSION
 from ..call import Call, reply, route
-from ..errors import NotImplementedYet
 from ..shapes.api import (
     AttachBody,
     CompressReply,
@@ -23,7 +23,8 @@ from ..shapes.api import (
     SessionsPage,
     SessionTold,
 )
-from .completions import NO_ROLES, check_model
+from .completions import check_model
+from .roles import check_role
 
 if TYPE_CHECKING:
     from ....runs.sessions.live import Sessions
@@ -35,17 +36,20 @@ def _sessions(call: Call) -> Sessions:
     return call.api.root.sessions
 
 
-@_route("POST", "/v1/sessions", NEW_SESSION, gives=SessionTold, status=201, errors=(404, 409, 501), optional_body=True)
+@_route("POST", "/v1/sessions", NEW_SESSION, gives=SessionTold, status=201, errors=(404, 409), optional_body=True)
 async def create(call: Call, body: NewSession) -> Response:
     """A new session."""
-    if body.role is not None:
-        raise NotImplementedYet(NO_ROLES)
+    if body.role is not None and body.agent is not None:
+        raise UsageError("a session has either an `agent` or a `role`: an agent answers by its own file")
+    await check_role(call, body.role)
     if body.agent is not None:
         await _check_agent(call, body.agent)
     if body.rag is not None:
         await _check_rag(call, body.rag)
     check_model(call, body.model)
-    made = await _sessions(call).create(call.caller, agent=body.agent, alias=body.alias, model=body.model, rag=body.rag)
+    made = await _sessions(call).create(
+        call.caller, agent=body.agent, alias=body.alias, model=body.model, rag=body.rag, role=body.role
+    )
     return reply(_told(made, body.rag), 201, {"location": f"/v1/sessions/{made.id}"})
 
 
@@ -82,13 +86,17 @@ async def empty(call: Call) -> ASGIApp:
     return await one.handler(call)
 
 
-async def _role(_: Call) -> Response:
-    """Roles are not there yet."""
-    raise NotImplementedYet(NO_ROLES)
+@_route("POST", "/v1/sessions/{id}/role", CHANGE_SESSION, gives=SessionTold, errors=(404, 409))
+async def set_role(call: Call, body: AttachBody) -> Response:
+    """Have the model answer in a role."""
+    await check_role(call, body.name)
+    return reply(_told(await _sessions(call).set_role(call.caller, call.path("id"), body.name)))
 
 
-set_role = _route("POST", "/v1/sessions/{id}/role", CHANGE_SESSION, status=501, errors=(404, 409))(_role)
-clear_role = _route("DELETE", "/v1/sessions/{id}/role", CHANGE_SESSION, status=501, errors=(404, 409))(_role)
+@_route("DELETE", "/v1/sessions/{id}/role", CHANGE_SESSION, gives=SessionTold, errors=(404, 409))
+async def clear_role(call: Call) -> Response:
+    """No role any more."""
+    return reply(_told(await _sessions(call).set_role(call.caller, call.path("id"), None)))
 
 
 @_route("POST", "/v1/sessions/{id}/agent", CHANGE_SESSION, gives=SessionTold, errors=(404, 409))
@@ -144,6 +152,7 @@ def _detail(stored: Stored) -> SessionDetail:
         id=stored.id,
         alias=stored.alias,
         agent=stored.agent,
+        role=None if stored.agent is not None else name_of(session),
         rag=session.other.get("rag"),
         model=session.model,
         title=session.title,

@@ -197,7 +197,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         agent: answers the prompts; without it the model does.
         rag: a knowledge base that prompts are looked up in.
         model: `client:model`.
-        role: not there yet.
+        role: how the model answers, where no agent does.
     """
 
     alias: Name | None = None

@@ -54,7 +54,7 @@ class SessionCompletionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid
 
 
 class CompletionRequest(SessionCompletionRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A prompt that no session keeps: to `agent`, else to the model itself. Roles are not there yet."""
+    """A prompt that no session keeps: to `agent`, else to the model itself, in a `role` if one is named."""
 
     agent: Name | None = None
     role: Name | None = None

@@ -60,6 +60,7 @@ class SessionMeta(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str | None = None
     model: str | None = None
     cwd: str | None = None
+    role: str | None = None
     legacy: bool = False
 
 
@@ -78,6 +79,7 @@ def meta_of(
         created_at=session.meta.created_at,
         model=session.model,
         cwd=cwd if isinstance(cwd := session.other.get("cwd"), str) else None,
+        role=session.role_name if agent is None else None,
         legacy=legacy,
     )
 

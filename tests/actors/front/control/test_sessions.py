@@ -88,6 +88,8 @@ async def test_the_methods_of_sessions_answer_on_the_websocket(client: Client, h
     got = await client.result("_session/get", session="x")
     assert [message["content"] for message in got["messages"]] == ["hi", "ok"]
     assert (await client.result("_session/rename", session="x", alias="y"))["session"]["alias"] == "y"
+    assert (await client.result("_session/set_role", session="y", role="code"))["session"]["role"] == "code"
+    assert (await client.result("_session/set_role", session="y", role=None))["session"]["role"] is None
     assert (await client.result("_session/export", session="y"))["text"].startswith("# hi")
     assert (await client.result("_session/compress", session="y"))["compressed"] is True
     await client.result("_session/empty", session=listed["id"])

@@ -63,10 +63,6 @@ async def test_models_are_listed_as_openai_does_with_agents_among_them(house: Ho
     await house.get("/v1/models/agent/nobody", 404)
 
 
-async def test_roles_are_not_there_yet(house: House) -> None:
-    assert (await house.get("/v1/roles", 501))["error"]["code"] == "not_implemented"
-
-
 async def test_knowledge_bases_are_listed_and_those_that_are_not_there_not_built(house: House) -> None:
     assert await house.get("/v1/rags") == {"rags": []}
     await house.post("/v1/rags/nothing/rebuild", None, 404)

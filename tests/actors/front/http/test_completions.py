@@ -136,7 +136,10 @@ async def test_a_stream_tells_that_its_run_has_failed(house: House) -> None:
     ("body", "status", "code"),
     [
         ({"prompt": "x", "agent": "nobody"}, 400, "usage"),
-        ({"prompt": "x", "role": "explain"}, 501, "not_implemented"),
+        ({"prompt": "x", "role": "explain"}, 400, "usage"),
+        ({"prompt": "x", "role": "../config"}, 400, "usage"),
+        ({"prompt": "x", "role": "code#x"}, 400, "usage"),
+        ({"prompt": "x", "role": "code", "agent": "coder"}, 400, "usage"),
         ({"prompt": "x", "temperature": 9}, 400, "usage"),
         ({"prompt": "x", "surprise": 1}, 400, "usage"),
         ({}, 400, "usage"),

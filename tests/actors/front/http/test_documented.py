@@ -15,7 +15,7 @@ from callboard.actors.front.http.errors import STATUS
 from callboard.actors.front.http.routes import routes
 
 PAGE = (Path(__file__).parents[4] / "docs" / "server.md").read_text()
-EXAMPLE = re.compile(r"^    (GET|POST|DELETE) (/\S+)(?: +(\d{3}))?(?:\n    > (.*))?$", re.MULTILINE)
+EXAMPLE = re.compile(r"^    (GET|POST|PUT|DELETE) (/\S+)(?: +(\d{3}))?(?:\n    > (.*))?$", re.MULTILINE)
 EXAMPLES = [match.groups() for match in EXAMPLE.finditer(PAGE)]
 
 

@@ -1,0 +1,104 @@
+"""Roles: listed, read, written, removed. Those that come with Callboard can be hidden, and never changed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import trio
+from starlette.responses import Response
+
+from .....protocol.errors import CallboardError, NotFound, UsageError
+from .....protocol.role import Role
+from ....work.roles.files import Place, delete, find, load, locate, places, save, text_of
+from ...access.scopes import DELETE_ROLE, READ_ROLES, WRITE_ROLE
+from ..call import Call, reply, route
+from ..shapes.roles import RoleBody, RoleDetail, RolesList, RoleTold
+
+_route = partial(route, tag="roles")
+
+
+@_route("GET", "/v1/roles", READ_ROLES, gives=RolesList)
+async def listed(call: Call) -> Response:
+    """Every role that can be named."""
+    return reply(RolesList(roles=await trio.to_thread.run_sync(_all, call)))
+
+
+@_route("GET", "/v1/roles/{name}", READ_ROLES, gives=RoleDetail, errors=(404,))
+async def one(call: Call) -> Response:
+    """A role, with its file."""
+    return reply(await trio.to_thread.run_sync(_one, call))
+
+
+@_route("PUT", "/v1/roles/{name}", WRITE_ROLE, gives=RoleDetail)
+async def write(call: Call, body: RoleBody) -> Response:
+    """Write a role, a new one (201) or in the place of what is there."""
+    made, new = await trio.to_thread.run_sync(_write, call, body)
+    return reply(made, 201 if new else 200, {"location": f"/v1/roles/{made.name}"} if new else None)
+
+
+@_route("DELETE", "/v1/roles/{name}", DELETE_ROLE, status=204, errors=(404,))
+async def remove(call: Call) -> Response:
+    """Remove a role. One that comes with Callboard stays."""
+    await trio.to_thread.run_sync(delete, call.path("name"), call.api.root.config_dir)
+    return Response(status_code=204)
+
+
+async def check_role(call: Call, name: str | None) -> None:
+    """Raise `UsageError` if there is no such role, or it can't be used like this."""
+    if name is None:
+        return
+    try:
+        await trio.to_thread.run_sync(find, name, call.api.root.config_dir)
+    except NotFound:
+        raise UsageError(f"there is no role '{name[:60]}'; GET /v1/roles lists those there are") from None
+
+
+def _all(call: Call) -> list[RoleTold]:
+    return [_told(place) for place in places(call.api.root.config_dir)]
+
+
+def _one(call: Call) -> RoleDetail:
+    place = locate(call.path("name"), call.api.root.config_dir)
+    text = text_of(place.file, "role")
+    return _detail(place, load(place), text)
+
+
+def _write(call: Call, body: RoleBody) -> tuple[RoleDetail, bool]:
+    name = call.path("name")
+    role, new = save(name, body.text, call.api.root.config_dir)
+    place = locate(name, call.api.root.config_dir)
+    return _detail(place, role, text_of(place.file, "role")), new
+
+
+def _told(place: Place) -> RoleTold:
+    source = "library" if place.built_in else "config"
+    try:
+        role = load(place)
+    except CallboardError as error:
+        return RoleTold(name=place.name, source=source, problem=_without_path(str(error), place))
+    return RoleTold(
+        name=place.name,
+        source=source,
+        kind=role.kind,
+        description=role.description,
+        model=role.model,
+        arguments=role.arguments,
+    )
+
+
+def _detail(place: Place, role: Role, text: str) -> RoleDetail:
+    return RoleDetail(
+        name=place.name,
+        source="library" if place.built_in else "config",
+        kind=role.kind,
+        description=role.description,
+        model=role.model,
+        arguments=role.arguments,
+        text=text,
+        warnings=[_without_path(str(problem), place) for problem in role.problems],
+    )
+
+
+def _without_path(text: str, place: Place) -> str:
+    """What is said of a file, without where on this machine it lies."""
+    return text.replace(str(place.file), place.file.name)
