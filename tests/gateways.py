@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from callboard.actors.work.models.gateway import Gateway
+from callboard.protocol.events import EventData, LlmRetry, LlmWaiting
 from callboard.protocol.settings import Settings
 from callboard.supervisors import Root
 
@@ -27,3 +29,23 @@ class Silent:
 
     def emit(self, data: object, *, id: str = "", corr: str = "") -> None:
         return
+
+
+class Recorder:
+    """Keeps the events of requests and their ids; `on_wait` is called with the wait before each of their tries."""
+
+    path = "/run"
+
+    def __init__(self, on_wait: Callable[[float], None] | None = None) -> None:
+        self.events: list[EventData] = []
+        self.ids: set[str] = set()
+        self._on_wait = on_wait
+
+    def emit(self, data: EventData, *, id: str = "", corr: str = "") -> None:
+        self.events.append(data)
+        self.ids.add(id)
+        if isinstance(data, LlmRetry | LlmWaiting) and self._on_wait is not None:
+            self._on_wait(data.wait)
+
+    def of(self, kind: type[EventData]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]

@@ -27,11 +27,20 @@ def keeper_of(root: Root, endpoint: TokenEndpoint, file: TokenFile) -> Keeper:
     return Keepers(root).keeper(endpoint, file, who="client 'lab'", remedy="callboard auth login lab")
 
 
+@pytest.fixture
+def keeper(root: Root, endpoint: TokenEndpoint, file: TokenFile) -> Keeper:
+    return keeper_of(root, endpoint, file)
+
+
+@pytest.fixture
+async def token(server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile) -> Token:
+    """Of a person who has signed in; it is in the file."""
+    return await signed_in(server, endpoint, file)
+
+
 async def test_a_fresh_token_is_used_without_asking_anybody(
-    root: Root, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile
+    server: LocalAuthServer, token: Token, keeper: Keeper
 ) -> None:
-    token = await signed_in(server, endpoint, file)
-    keeper = keeper_of(root, endpoint, file)
     assert await keeper.token() == token
     with trio.testing.assert_no_checkpoints():
         assert await keeper.token() == token
@@ -68,10 +77,8 @@ async def test_fifty_callers_who_find_it_old_make_one_refresh(
 
 
 async def test_fifty_callers_who_were_refused_make_one_refresh(
-    root: Root, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile
+    server: LocalAuthServer, token: Token, keeper: Keeper
 ) -> None:
-    await signed_in(server, endpoint, file)
-    keeper = keeper_of(root, endpoint, file)
     token = await keeper.token()
     server.expire_all()
     got: set[str] = set()
@@ -87,10 +94,8 @@ async def test_fifty_callers_who_were_refused_make_one_refresh(
 
 
 async def test_a_caller_that_is_cancelled_does_not_end_the_refresh_for_the_others(
-    root: Root, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile, clock: trio.testing.MockClock
+    server: LocalAuthServer, clock: trio.testing.MockClock, token: Token, keeper: Keeper
 ) -> None:
-    await signed_in(server, endpoint, file)
-    keeper = keeper_of(root, endpoint, file)
     await keeper.token()
     clock.jump(3600.0)
     server.hold = trio.Event()
@@ -183,15 +188,8 @@ async def test_the_clock_of_the_server_does_not_matter(
 
 
 async def test_a_calendar_that_is_set_back_gives_a_token_no_longer_life(
-    root: Root,
-    server: LocalAuthServer,
-    endpoint: TokenEndpoint,
-    file: TokenFile,
-    clock: trio.testing.MockClock,
-    calendar: Calendar,
+    server: LocalAuthServer, clock: trio.testing.MockClock, calendar: Calendar, token: Token, keeper: Keeper
 ) -> None:
-    await signed_in(server, endpoint, file)
-    keeper = keeper_of(root, endpoint, file)
     await keeper.token()
     calendar.shift = -86400.0
     clock.jump(3600.0)
@@ -200,10 +198,8 @@ async def test_a_calendar_that_is_set_back_gives_a_token_no_longer_life(
 
 
 async def test_a_machine_that_slept_is_noticed_by_the_calendar(
-    root: Root, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile, calendar: Calendar
+    server: LocalAuthServer, calendar: Calendar, token: Token, keeper: Keeper
 ) -> None:
-    await signed_in(server, endpoint, file)
-    keeper = keeper_of(root, endpoint, file)
     await keeper.token()
     calendar.shift = 3600.0
     await keeper.token()
@@ -273,10 +269,8 @@ async def test_a_token_is_used_to_its_end_though_it_can_not_be_renewed(
 
 
 async def test_a_revoked_token_says_how_to_sign_in_and_is_not_tried_again(
-    root: Root, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile
+    server: LocalAuthServer, token: Token, keeper: Keeper
 ) -> None:
-    await signed_in(server, endpoint, file)
-    keeper = keeper_of(root, endpoint, file)
     token = await keeper.token()
     server.revoke_all()
     for _ in range(3):
@@ -340,10 +334,8 @@ async def test_the_old_token_is_used_as_long_as_it_is_good_while_the_server_fail
 
 
 async def test_a_server_that_refuses_each_new_token_is_not_asked_for_another_by_every_request(
-    root: Root, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile, clock: trio.testing.MockClock
+    server: LocalAuthServer, clock: trio.testing.MockClock, token: Token, keeper: Keeper
 ) -> None:
-    await signed_in(server, endpoint, file)
-    keeper = keeper_of(root, endpoint, file)
     token = await keeper.other_than(await keeper.token())
     for _ in range(5):
         with pytest.raises(SignInNeeded, match="refused all the same"):
@@ -354,10 +346,8 @@ async def test_a_server_that_refuses_each_new_token_is_not_asked_for_another_by_
 
 
 async def test_a_client_that_the_server_does_not_know_is_no_matter_of_signing_in(
-    root: Root, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile, clock: trio.testing.MockClock
+    server: LocalAuthServer, clock: trio.testing.MockClock, token: Token, keeper: Keeper
 ) -> None:
-    await signed_in(server, endpoint, file)
-    keeper = keeper_of(root, endpoint, file)
     await keeper.token()
     server.secret = "s3cret-new"
     clock.jump(3600.0)
@@ -387,10 +377,14 @@ async def test_a_file_that_can_not_be_used_is_told(
 
 
 async def test_the_token_that_could_not_be_kept_is_used_all_the_same(
-    root: Root, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile, monkeypatch: pytest.MonkeyPatch
+    root: Root,
+    server: LocalAuthServer,
+    endpoint: TokenEndpoint,
+    file: TokenFile,
+    monkeypatch: pytest.MonkeyPatch,
+    token: Token,
+    keeper: Keeper,
 ) -> None:
-    await signed_in(server, endpoint, file)
-    keeper = keeper_of(root, endpoint, file)
     token = await keeper.token()
 
     def fails(_token: Token, _server: object) -> bytes:
@@ -465,10 +459,13 @@ async def test_four_processes_at_once_make_one_refresh(
 
 
 async def test_a_refresh_without_the_lock_on_another_machine_is_seen_after_a_refusal(
-    root: Root, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile, monkeypatch: pytest.MonkeyPatch
+    server: LocalAuthServer,
+    endpoint: TokenEndpoint,
+    file: TokenFile,
+    monkeypatch: pytest.MonkeyPatch,
+    token: Token,
+    keeper: Keeper,
 ) -> None:
-    await signed_in(server, endpoint, file)
-    keeper = keeper_of(root, endpoint, file)
     token = await keeper.token()
     other = await signed_in(server, endpoint)
     refresh = endpoint.refresh

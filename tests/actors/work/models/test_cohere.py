@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from codec_bench import ADD, HELLO, NOW, CodecBench
 from fake_models import FakeModels, Reply
 from gateways import Silent, reaching
 
@@ -15,7 +16,6 @@ from callboard.protocol.chat import (
     AssistantTurn,
     ChatReply,
     ChatRequest,
-    Delta,
     FilePart,
     ImagePart,
     ReasoningDelta,
@@ -23,7 +23,6 @@ from callboard.protocol.chat import (
     TextPart,
     Thought,
     TokenUsage,
-    Tool,
     ToolCall,
     ToolTurn,
     UserTurn,
@@ -31,31 +30,13 @@ from callboard.protocol.chat import (
 from callboard.protocol.errors import CredentialsError, ModelError, UpstreamError
 from callboard.protocol.settings import ClientSettings, Settings, read_settings
 
-COHERE = CohereCodec()
-ADD = Tool(
-    name="add", description="Add numbers", parameters={"type": "object", "properties": {"a": {"type": "number"}}}
-)
-NOW = Tool(name="now", description="The time")
-HELLO = ChatRequest(messages=(UserTurn("hello"),))
+BENCH = CodecBench(CohereCodec())
+sent, whole, read = BENCH.sent, BENCH.whole, BENCH.read
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-
-
-def sent(request: ChatRequest, *, stream: bool = False) -> dict[str, Any]:
-    return json.loads(COHERE.encode(request, "m", stream=stream).body)
-
-
-def whole(answer: Any) -> ChatReply:
-    return COHERE.encode(HELLO, "m", stream=False).decode(json.dumps(answer).encode())
 
 
 def streamed(*events: Any) -> bytes:
     return b"".join(b"event: %b\ndata: %b\n\n" % (e["type"].encode(), json.dumps(e).encode()) for e in events)
-
-
-def read(data: bytes, size: int = 11) -> tuple[list[Delta], ChatReply]:
-    reader = COHERE.encode(HELLO, "m", stream=True).reader()
-    deltas = [delta for i in range(0, len(data), size) for delta in reader.feed(data[i : i + size])]
-    return deltas, reader.finish()
 
 
 # --- what goes out ----------------------------------------------------------------------------------------

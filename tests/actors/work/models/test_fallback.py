@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
+import gateways
 import msgspec
 import pytest
 import trio
@@ -46,23 +47,7 @@ HELLO = ChatRequest(model=AB, messages=(UserTurn("hello"),))
 DOWN = Reply(status=503, error="down for repairs")
 
 
-class Recorder:
-    path = "/run"
-
-    def __init__(self, on_wait: Callable[[float], None] | None = None) -> None:
-        self.events: list[EventData] = []
-        self.ids: set[str] = set()
-        self._on_wait = on_wait
-
-    def emit(self, data: EventData, *, id: str = "", corr: str = "") -> None:
-        self.events.append(data)
-        self.ids.add(id)
-        if isinstance(data, LlmRetry | LlmWaiting) and self._on_wait is not None:
-            self._on_wait(data.wait)
-
-    def of(self, kind: type[EventData]) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
-
+class Recorder(gateways.Recorder):
     @property
     def switches(self) -> list[tuple[str, str, bool]]:
         return [(event.model, event.next, event.asked) for event in self.of(LlmFallback)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 from fake_models import FakeModels, Reply
-from gateways import reaching
+from gateways import Recorder, reaching
 
 from callboard.actors.io.http.refusal import retry_after
 from callboard.actors.work.models import client as client_module
@@ -28,30 +27,10 @@ from callboard.protocol.errors import (
     TimedOut,
     UpstreamError,
 )
-from callboard.protocol.events import EventData, LlmDelta, LlmRequest, LlmResponse, LlmRetry, LlmWaiting, UsageUpdate
+from callboard.protocol.events import LlmDelta, LlmRequest, LlmResponse, LlmRetry, LlmWaiting, UsageUpdate
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 
 HELLO = ChatRequest(messages=(UserTurn("hello"),))
-
-
-class Recorder:
-    """Keeps the events; `on_retry` is called with the wait of every retry, and of every wait for one's turn."""
-
-    path = "/run"
-
-    def __init__(self, on_retry: Callable[[float], None] | None = None) -> None:
-        self.events: list[EventData] = []
-        self.ids: set[str] = set()
-        self._on_retry = on_retry
-
-    def emit(self, data: EventData, *, id: str = "", corr: str = "") -> None:
-        self.events.append(data)
-        self.ids.add(id)
-        if isinstance(data, LlmRetry | LlmWaiting) and self._on_retry is not None:
-            self._on_retry(data.wait)
-
-    def of(self, kind: type[EventData]) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
 
 
 def gateway(

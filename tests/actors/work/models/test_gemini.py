@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from codec_bench import ADD, HELLO, NOW, CodecBench
 from fake_models import FakeModels, Reply
 from gateways import Silent, reaching
 
@@ -20,7 +21,6 @@ from callboard.protocol.chat import (
     TextDelta,
     TextPart,
     TokenUsage,
-    Tool,
     ToolCall,
     ToolTurn,
     UserTurn,
@@ -29,19 +29,8 @@ from callboard.protocol.errors import ModelError, UpstreamError
 from callboard.protocol.settings import read_settings
 
 GEMINI = GeminiCodec()
-ADD = Tool(
-    name="add", description="Add numbers", parameters={"type": "object", "properties": {"a": {"type": "number"}}}
-)
-NOW = Tool(name="now", description="The time")
-HELLO = ChatRequest(messages=(UserTurn("hello"),))
-
-
-def sent(request: ChatRequest) -> dict[str, Any]:
-    return json.loads(GEMINI.encode(request, "m", stream=False).body)
-
-
-def whole(answer: Any) -> ChatReply:
-    return GEMINI.encode(HELLO, "m", stream=False).decode(json.dumps(answer).encode())
+BENCH = CodecBench(GEMINI)
+sent, whole, read = BENCH.sent, BENCH.whole, BENCH.read
 
 
 def chunk(*parts: Any, stop: str | None = None, **more: Any) -> dict[str, Any]:

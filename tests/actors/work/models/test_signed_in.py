@@ -11,7 +11,7 @@ import pytest
 import trio
 from auth_server import CLIENT, LocalAuthServer, auth_server
 from fake_models import FakeModels, Reply, Request
-from gateways import reaching
+from gateways import Recorder, reaching
 
 import callboard
 from callboard.actors.io.oauth.authorization import authorization
@@ -27,21 +27,6 @@ from callboard.protocol.settings import ClientSettings, Settings, read_settings
 from callboard.protocol.settings.model import ModelSettings, OAuthSettings
 
 HELLO = ChatRequest(model="lab:m", messages=(UserTurn("hello"),))
-
-
-class Heard:
-    """Remembers what is emitted."""
-
-    path = "/run"
-
-    def __init__(self) -> None:
-        self.events: list[Any] = []
-
-    def emit(self, data: object, *, id: str = "", corr: str = "") -> None:
-        self.events.append(data)
-
-    def of(self, kind: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
 
 
 @pytest.fixture
@@ -100,7 +85,7 @@ async def test_requests_carry_the_token_and_no_key(
     settings = Settings(clients=(msgspec.structs.replace(client, api_key="sk-test-of-the-file"),))
     async with reaching(settings, environ) as gateway:
         assert gateway.check("lab:m") == "lab:m"
-        assert (await gateway.chat(Heard(), HELLO)).text == "ok"
+        assert (await gateway.chat(Recorder(), HELLO)).text == "ok"
     (request,) = fake_model.requests
     assert bearer(request) == token.access_token
     assert without not in request.headers
@@ -115,7 +100,7 @@ async def test_a_token_that_is_refused_is_renewed_and_the_request_sent_once_more
     client = client_of(server, fake_model)
     old = await signed_in(client, server, environ)
     server.expire_all()
-    me = Heard()
+    me = Recorder()
     async with reaching(Settings(clients=(client,)), environ) as gateway:
         assert (await gateway.chat(me, HELLO)).text == "ok"
         assert (await gateway.chat(me, HELLO)).text == "ok"
@@ -137,7 +122,7 @@ async def test_fifty_agents_whose_token_has_ended_make_one_refresh(
     async with reaching(Settings(clients=(client,)), environ) as gateway:
 
         async def agent() -> None:
-            said.extend([(await gateway.chat(Heard(), HELLO)).text for _ in range(3)])
+            said.extend([(await gateway.chat(Recorder(), HELLO)).text for _ in range(3)])
 
         async with trio.open_nursery() as nursery:
             for _ in range(50):
@@ -157,10 +142,10 @@ async def test_who_was_signed_out_is_told_how_to_sign_in(
     async with reaching(Settings(clients=(client,)), environ) as gateway:
         for _ in range(2):
             with pytest.raises(SignInNeeded, match=r"client 'lab': .*sign in: callboard auth login lab$") as error:
-                await gateway.chat(Heard(), HELLO)
+                await gateway.chat(Recorder(), HELLO)
             assert error.value.exit_code == 3
         await signed_in(client, server, environ)  # in another terminal
-        assert (await gateway.chat(Heard(), HELLO)).text == "ok"
+        assert (await gateway.chat(Recorder(), HELLO)).text == "ok"
 
 
 async def test_a_provider_that_refuses_the_new_token_as_well(
@@ -171,9 +156,9 @@ async def test_a_provider_that_refuses_the_new_token_as_well(
     await signed_in(client, server, environ)
     async with reaching(Settings(clients=(client,)), environ) as gateway:
         with pytest.raises(SignInNeeded, match=r"not you \(HTTP 401\), with a token that was just renewed; sign in: "):
-            await gateway.chat(Heard(), HELLO)
+            await gateway.chat(Recorder(), HELLO)
         with pytest.raises(SignInNeeded):
-            await gateway.chat(Heard(), HELLO)
+            await gateway.chat(Recorder(), HELLO)
     assert server.refreshes == 1
     assert len(fake_model.requests) == 3
 
@@ -186,7 +171,7 @@ async def test_an_account_that_may_not_do_this_is_no_matter_of_tokens(
     await signed_in(client, server, environ)
     async with reaching(Settings(clients=(client,)), environ) as gateway:
         with pytest.raises(CredentialsError, match=r"\(HTTP 403\); the account that is signed in may not"):
-            await gateway.chat(me := Heard(), HELLO)
+            await gateway.chat(me := Recorder(), HELLO)
     assert me.of(events.LlmRetry) == []
     assert server.refreshes == 0
     assert len(fake_model.requests) == 1
@@ -220,7 +205,7 @@ async def test_a_file_that_names_another_address_does_not_get_the_token(
     assert stranger is not None
     async with reaching(settings, environ) as gateway:
         name = gateway.catalog.adopt(stranger)
-        await gateway.chat(Heard(), msgspec.structs.replace(HELLO, model=f"{name}:m"))
+        await gateway.chat(Recorder(), msgspec.structs.replace(HELLO, model=f"{name}:m"))
     assert "authorization" not in fake_model.requests[0].headers
 
 
@@ -266,7 +251,7 @@ clients:
     assert problems == []
     token = await signed_in(settings.clients[0], server, environ)
     async with reaching(settings, environ) as gateway:
-        await gateway.chat(Heard(), HELLO)
+        await gateway.chat(Recorder(), HELLO)
     (request,) = fake_model.requests
     assert bearer(request) == token.access_token
     assert request.headers["x-team"] == "blue"

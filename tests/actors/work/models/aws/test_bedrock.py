@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codec_bench import HELLO, CodecBench
 from fake_models import FakeModels, Reply
 from gateways import Silent, reaching
 from small_amazon import event, exception, message
@@ -34,31 +35,17 @@ from callboard.protocol.chat import (
 from callboard.protocol.errors import ConfigError, CredentialsError, ModelError, UpstreamError
 from callboard.protocol.settings import ClientSettings, Settings, read_settings
 
-BEDROCK = BedrockCodec(None)
+BENCH = CodecBench(BedrockCodec(None))
+sent, whole, read = BENCH.sent, BENCH.whole, BENCH.read
 MODEL = "anthropic.claude-haiku-4-5-20251001-v1:0"
 ADD = Tool(name="add", description="Add numbers", parameters={"type": "object", "properties": {"a": {}}})
 NOW = Tool(name="now")
-HELLO = ChatRequest(messages=(UserTurn("hello"),))
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 CALLED = (
     UserTurn("hi"),
     AssistantTurn("", (ToolCall(id="1", name="add"),)),
     ToolTurn(call="1", name="add", content="2"),
 )
-
-
-def sent(request: ChatRequest) -> dict[str, Any]:
-    return json.loads(BEDROCK.encode(request, "m", stream=False).body)
-
-
-def whole(answer: Any, request: ChatRequest = HELLO) -> ChatReply:
-    return BEDROCK.encode(request, "m", stream=False).decode(json.dumps(answer).encode())
-
-
-def read(data: bytes, request: ChatRequest = HELLO, size: int = 11) -> tuple[list[Delta], ChatReply]:
-    reader = BEDROCK.encode(request, "m", stream=True).reader()
-    deltas = [delta for i in range(0, len(data), size) for delta in reader.feed(data[i : i + size])]
-    return deltas, reader.finish()
 
 
 def answer(*content: Any, stop: str = "end_turn", **more: Any) -> dict[str, Any]:
@@ -191,7 +178,7 @@ def test_a_schema_is_a_tool_that_must_be_called() -> None:
         event("contentBlockStart", contentBlockIndex=0, start={"toolUse": use})
         + event("contentBlockDelta", contentBlockIndex=0, delta={"toolUse": {"input": '{"n":1}'}})
         + event("messageStop", stopReason="tool_use"),
-        request,
+        request=request,
     )
     assert reply == streamed == ChatReply(text='{"n":1}', stop="end")
     assert TextDelta('{"n":1}') in deltas
