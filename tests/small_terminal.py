@@ -51,6 +51,8 @@ class SmallTerminal:
                 assert int(number) <= self.row, "up beyond the screen"
                 self.row -= int(number)
                 self.column = min(self.column, self.size[0] - 1)
+            case "", "C":
+                self.column = min(self.column + int(number), self.size[0] - 1)
             case "", "J":
                 del self.screen[self.row + 1 :]
                 del self.screen[self.row][self._at() :]

@@ -96,7 +96,7 @@ class Answer(Progress):
         self._begun = trio.Event()
         self._is_agent = False
         self._home: str | None = None
-        self._said = ""
+        self._said: list[str] = []
         self.look = Look()
 
     def begin(self, look: Look) -> None:
@@ -107,8 +107,9 @@ class Answer(Progress):
             self._live = LiveText(self._stream, look.renderer, os.environ, redraws=redraws)
 
     def shown(self, output: str) -> bool:
-        """Whether this is what was drawn last."""
-        return bool(self._said) and self._said.strip() == output.strip()
+        """Whether this is what was drawn: all that the agent has said, or the last of it."""
+        words = output.split()
+        return bool(self._said) and words in (" ".join(self._said).split(), self._said[-1].split())
 
     # --- the display that this one stands before --------------------------------------------------------
 
@@ -160,17 +161,19 @@ class Answer(Progress):
                 if not live.under_way:
                     self._start(live)
                 live.add(data.text)
-                self._said += data.text
+                self._said[-1] += data.text
         elif isinstance(data, ev.RunStarted):
             self._is_agent = data.dialect == "agent"
         elif isinstance(data, ev.AgentStarted):
             if self._is_agent and self._home is None and not data.depth and data.child is None:
                 self._home = event.actor
         elif event.kind in TERMINAL or (isinstance(data, _ENDS) and event.actor == self._home):
+            if live.under_way and isinstance(data, ev.LlmRetry | ev.LlmFallback):
+                self._said.pop()  # is said anew
             self._finish()
 
     def _start(self, live: LiveText) -> None:
-        self._said = ""
+        self._said.append("")
         self._stderr = sys.stderr
         self._stage.enter_context(self._inner.aside())
         self._stage.enter_context(stderr_above(live))

@@ -17,12 +17,16 @@ from dataclasses import dataclass, field
 
 from . import tables
 from .code import Colouring, colouring
-from .inline import BOLD, DIM, HEADING, RULE, Span, spans
+from .inline import BOLD, DIM, HEADING, RULE, Span, is_final, spans
 from .layout import Row, lines_of
 from .paint import Painter
 
+STEP = 128
+"""Characters after which a paragraph settles its upper lines if what follows can't change them, and the size of the
+pieces in which a line of text is read."""
+
 LONG = 2_048
-"""Characters after which a paragraph settles its upper lines, and a line is read in pieces."""
+"""Characters after which a paragraph settles its upper lines all the same, and any line is read in pieces."""
 
 _DEEPEST = 12
 """Quotes and items inside each other; deeper ones are text."""
@@ -31,6 +35,7 @@ _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*\Z")
 _RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})\Z")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)\Z")
 _ITEM = re.compile(r"( {0,3})([-+*]|(\d{1,9})[.)])(?:( {1,4})(?=\S)|( +|\Z))")
+_QUOTE = re.compile(r" {0,3}> ?")
 _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*\Z")
 _TASK = re.compile(r"\[([ xX])\](?=[ \t]+\S)")
 _HTML_UNTIL = (
@@ -148,6 +153,18 @@ class Blocks:
         """Whether a line of pipes would be shown as text before it turns out to be a table."""
         return not isinstance(self._leaf, Table | Fence | Html)
 
+    def is_text(self, text: str) -> bool:
+        """Whether a line that begins with these characters is certainly text of a paragraph."""
+        if isinstance(self._leaf, Fence | Html | Table) or "|" in text:
+            return False
+        rest, _ = self._inside(text.expandtabs(4))
+        for _ in range(_DEEPEST):
+            begin = _QUOTE.match(rest) or _ITEM.match(rest)
+            if begin is None:
+                break
+            rest = rest[begin.end() :]
+        return not rest.startswith("    ") and not self._starts_leaf(rest)
+
     # --- lines ------------------------------------------------------------------------------------------
 
     def line(self, text: str, *, more: bool = False) -> None:
@@ -177,6 +194,7 @@ class Blocks:
 
     def piece(self, text: str, *, more: bool) -> None:
         """The next piece of a long line."""
+        text = text.expandtabs(4)
         leaf = self._leaf
         if not isinstance(leaf, Paragraph):  # it can't be: the first piece has opened one
             self._leaf = leaf = Paragraph()
@@ -338,7 +356,9 @@ class Blocks:
 
     def _grown(self, leaf: Paragraph, more: int) -> None:
         leaf.size += more
-        if leaf.size > LONG and not self.growing:
+        if self.growing or leaf.size <= STEP:
+            return
+        if leaf.size > LONG or (not (leaf.lines and "|" in leaf.lines[-1]) and is_final("\n".join(leaf.lines))):
             self._settle(leaf, all_of_it=False)
 
     def _settle(self, leaf: Paragraph, *, all_of_it: bool) -> None:
@@ -353,6 +373,8 @@ class Blocks:
             rows = [row for line in found[:-1] for row in self.painter.rows(line)]
             *full, leaf.carry = self.painter.rows(found[-1])
             rows += full
+            if leaf.lines[-1:] and leaf.lines[-1].endswith(" ") and leaf.carry and leaf.carry[-1].text[-1:] != " ":
+                leaf.carry.append(Span(" "))
         else:
             leaf.carry = []
         for row in rows:

@@ -79,13 +79,29 @@ def spans(text: str, *, growing: bool = False) -> list[Span]:
     return _merged(pieces)
 
 
+def is_final(text: str) -> bool:
+    """Whether the spans of a text stay as they are, whatever follows it: nothing in it is still open."""
+    reader = _Reader(text, growing=False)
+    pieces = reader.read()
+    _emphasise(pieces, growing=False)
+    if reader.open or any(piece.run and piece.opens for piece in pieces):
+        return False
+    return not any(not piece.style and ("$" in piece.text or "<" in piece.text) for piece in pieces)
+
+
 class _Reader:
     def __init__(self, text: str, *, growing: bool) -> None:
         self._text = text
         self._growing = growing
         self._pieces: list[_Piece] = []
         self._brackets: list[int] = []
+        self._unpaired = False
         self._fences: dict[int, list[int]] | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether a bracket, code or mathematics has begun and not ended."""
+        return self._unpaired or bool(self._brackets)
 
     def read(self) -> list[_Piece]:
         text, at = self._text, 0
@@ -102,6 +118,7 @@ class _Reader:
         match kind:
             case "escape":
                 self._pieces.append(_Piece(found["escape"]))
+                self._unpaired |= found["escape"] in "(["
             case "ticks":
                 return self._code(found)
             case "math":
@@ -138,6 +155,7 @@ class _Reader:
         ends = self._fences.get(length, [])
         while ends and ends[0] < end:
             ends.pop(0)
+        self._unpaired |= not ends
         if not ends and not self._growing:
             self._pieces.append(_Piece(found.group()))
             return end

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable
 
 from ..text import safe
-from .blocks import LONG, Blocks
+from .blocks import LONG, STEP, Blocks
 from .paint import Painter
 from .theme import Theme
 
@@ -90,7 +90,7 @@ class MarkdownStream:
         if rest:
             self._tail.append(rest)
             self._size += len(rest)
-            if self._size >= LONG and not self._plain and not self._blocks.verbatim:
+            if self._size >= STEP and not self._plain and not self._blocks.verbatim:
                 rest = self._in_pieces("".join(self._tail))
                 self._tail, self._size = [rest], len(rest)
         return Drawn(self._taken(), self._open)
@@ -111,15 +111,18 @@ class MarkdownStream:
         line = line.removesuffix("\r")
         if self._plain:
             self._painter.lines += safe(line).split("\n")
-        elif self._long or (len(line) >= LONG and not self._blocks.verbatim):
-            self._last_piece(self._in_pieces(line))
         else:
-            self._blocks.line(_harmless(line))
+            rest = _harmless(self._in_pieces(line))
+            if self._long:
+                self._blocks.piece(rest, more=False)
+                self._long = False
+            else:
+                self._blocks.line(rest)
 
     def _in_pieces(self, line: str) -> str:
         """Reads a long line as far as it can be; what is left."""
-        while len(line) >= LONG:
-            end = line.rfind(" ", LONG // 2, LONG) + 1 or LONG
+        while (size := self._piece(line)) <= len(line):
+            end = line.rfind(" ", size // 2, size) + 1 or size
             piece, line = _harmless(line[:end]), line[end:]
             if self._long:
                 self._blocks.piece(piece, more=True)
@@ -128,9 +131,11 @@ class MarkdownStream:
                 self._long = True
         return line
 
-    def _last_piece(self, line: str) -> None:
-        self._blocks.piece(_harmless(line), more=False)
-        self._long = False
+    def _piece(self, line: str) -> int:
+        """How many characters of the line can be read as a piece of it, if there are so many."""
+        if self._long or (len(line) >= STEP and self._blocks.is_text(_harmless(line[:STEP]))):
+            return STEP
+        return len(line) + 1 if self._blocks.verbatim else LONG
 
     def _taken(self) -> list[str]:
         taken, self._painter.lines = self._painter.lines, []

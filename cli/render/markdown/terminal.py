@@ -4,7 +4,8 @@ Settled lines are written once and scroll away. The rows of the open block stand
 picture replaces the rows that differ from the one before, most often by writing the letters that have come. No row is
 wider than the terminal, and while rows are written it breaks none itself: so it is known how far up they begin.
 
-- Nothing of an open block gets into the scrollback: no more rows are drawn than the terminal has, the last ones.
+- Nothing of an open block gets into the scrollback: no more rows are drawn than a third of what the terminal has, the
+  last ones, so that there is room for them when it gets narrower.
 - A picture is one write, and terminals that know synchronised output (mode 2026) show it at once; others ignore the
   marks. It leaves colours and line breaking as they were, so an interrupt between two pictures leaves nothing behind.
 - A terminal that gets narrower breaks rows (xterm, screen and Linux's console cut them); counted are the rows as they
@@ -23,6 +24,7 @@ from contextlib import contextmanager, redirect_stderr
 from typing import TextIO
 
 from .cells import fitting, width
+from .paint import END
 from .stream import MarkdownStream
 
 RATE = 30.0
@@ -60,7 +62,7 @@ class Region:
     def draw(self, settled: list[str], open_lines: list[str]) -> None:
         """Writes the lines that are settled now, and draws the open ones below them."""
         size = self._size_now()
-        rows = [row for line in open_lines for row in rows_of(line, size[0])][-max(size[1] - 1, 1) :]
+        rows = [row for line in open_lines for row in rows_of(line, size[0])][-max(size[1] // 3, 1) :]
         if size[0] != self._size[0]:
             self.clear()
         self._size = size
@@ -100,14 +102,34 @@ class Region:
         elif old:
             begin = "\r\n"
         lines = [self._over(line) if at < len(old) and not anew else line for at, line in enumerate(new)]
+        if kept < len(old) and not anew:
+            columns, lines[kept] = _rest(old[kept], lines[kept])
+            begin += f"\x1b[{columns}C" if columns else ""
         first = max(kept, len(settled))
         final = "".join(line + "\r\n" for line in lines[kept : len(settled)])
         open_ = _NO_BREAKS + "\r\n".join(lines[first:]) + _BREAKS if first < len(lines) else ""
-        return _BEGIN + begin + final + open_ + _DONE
+        picture = begin + final + open_
+        return picture if len(new) - kept == 1 and not anew else _BEGIN + picture + _DONE
 
     def _over(self, line: str) -> str:
         """The line, and what takes the rest of the one away that stands there."""
         return line + _CLEAR_REST if shown_width(line) < self._size[0] else line
+
+
+def _rest(old: str, new: str) -> tuple[int, str]:
+    """What of a row differs from the old one: the column where it begins, and the row from there on."""
+    differ = (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other)
+    alike = next(differ, min(len(old), len(new)))
+    escape = new.rfind("\x1b", 0, alike)
+    if escape >= 0 and _ESCAPE.match(new[:alike], escape) is None:
+        alike = escape
+    head = new[:alike]
+    following = old[alike : alike + 1] + new[alike : alike + 1]
+    if "\x1b]" in head or any(not width(char) for char in following if char != "\x1b"):
+        return 0, new
+    codes = [part for part in _ESCAPE.findall(head) if part.startswith("\x1b[")]
+    code = codes[-1] if codes and codes[-1] != END else ""
+    return shown_width(head), code + new[alike:]
 
 
 def _up(rows: int) -> str:
@@ -127,7 +149,7 @@ def rows_of(line: str, columns: int) -> list[str]:
     row, left, code = "", columns, ""
     for part in _ESCAPE.split(line):
         if part.startswith("\x1b["):
-            code = "" if part == "\x1b[0m" else part
+            code = "" if part == END else part
             row += part
             continue
         if part.startswith("\x1b]"):
@@ -136,7 +158,7 @@ def rows_of(line: str, columns: int) -> list[str]:
             end = fitting(part, left)
             if width(part[:end]) > left and left < columns:
                 end = 0
-            rows.append(row + part[:end] + ("\x1b[0m" if code else ""))
+            rows.append(row + part[:end] + (END if code else ""))
             part, row, left = part[end:], code, columns
         row += part
         left -= width(part)
