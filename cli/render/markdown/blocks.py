@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 from copy import copy
-from dataclasses import dataclass, field
 
 from . import tables
-from .code import Colouring, colouring
+from .code import colouring
 from .inline import BOLD, DIM, HEADING, RULE, Span, is_final, spans
-from .layout import Row, lines_of
+from .layout import lines_of
+from .leaves import Container, Fence, Html, Indented, Leaf, Paragraph, Table
 from .paint import Painter
 
 STEP = 128
@@ -52,65 +52,6 @@ _HTML = re.compile(
     re.IGNORECASE,
 )
 _BULLETS = "•◦▪"
-
-
-@dataclass(frozen=True)
-class Container:
-    """A quote, or an item of a list.
-
-    Attributes:
-        marker: what stands before an item's first line; empty for a quote.
-        need: columns by which a line has to be indented to belong to the item.
-        offset: columns of its indentation that are no content.
-    """
-
-    marker: str = ""
-    need: int = 0
-    offset: int = 0
-
-
-@dataclass
-class Paragraph:
-    """Lines of text; `carry` is the begin of its first line, which is laid out, `mid` says that a line goes on."""
-
-    lines: list[str] = field(default_factory=list)
-    size: int = 0
-    carry: Row = field(default_factory=list)
-    mid: bool = False
-
-
-@dataclass
-class Fence:
-    """Code between fences."""
-
-    mark: str
-    indent: int
-    colours: Colouring
-
-
-@dataclass
-class Html:
-    """Lines shown as they are, up to one that has one of `ends`; without any, up to an empty line."""
-
-    ends: tuple[str, ...]
-
-
-@dataclass
-class Table:
-    """A table: its first rows, which are waited for; and how many of them there were once it has begun to settle."""
-
-    header: tables.Cells
-    align: str
-    sample: list[tables.Cells] = field(default_factory=list)
-    size: int = 0
-    settled: bool = False
-
-
-class Indented:
-    """Code by indentation."""
-
-
-Leaf = Paragraph | Fence | Html | Table | Indented | None
 
 
 class Blocks:
