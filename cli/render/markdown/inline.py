@@ -196,7 +196,7 @@ class _Reader:
             piece.run, piece.url = "", piece.url or url
         image = self._pieces[begin].text == "!["
         if not any(piece.text for piece in inside):
-            inside = [_Piece(url, LINK, url)]
+            inside = [_Piece(url, LINK, "" if image else url)]
         if image:
             inside[0].text = f"🖼 {inside[0].text}"
         self._pieces[begin:] = inside
