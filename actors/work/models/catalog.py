@@ -46,7 +46,7 @@ _APIS: dict[Task, Api] = {"embedding": "embeddings", "reranker": "rerank"}
 
 _WHO_CAN: dict[Task, frozenset[str]] = {
     "embedding": frozenset(CLIENT_TYPES) - {"claude", "anthropic"},
-    "reranker": frozenset({"openai-compatible", "cohere", "local"}),
+    "reranker": frozenset({"openai-compatible", "cohere", "bedrock", "local"}),
 }
 """Types of clients, by what callboard can have their models do."""
 

@@ -32,7 +32,7 @@ class _OfTitan(msgspec.Struct):
 
 
 def _to_titan(model: str, texts: Sequence[str], _query: bool) -> tuple[str, bytes]:
-    return _invoke(model), msgspec.json.encode({"inputText": texts[0]})
+    return invoke(model), msgspec.json.encode({"inputText": texts[0]})
 
 
 def _from_titan(body: bytes) -> Embedded:
@@ -43,10 +43,11 @@ def _from_titan(body: bytes) -> Embedded:
 def _to_cohere(model: str, texts: Sequence[str], query: bool) -> tuple[str, bytes]:
     kind = "search_query" if query else "search_document"
     body = {"texts": texts, "input_type": kind, "embedding_types": ["float"], "truncate": "NONE"}
-    return _invoke(model), msgspec.json.encode(body)
+    return invoke(model), msgspec.json.encode(body)
 
 
-def _invoke(model: str) -> str:
+def invoke(model: str) -> str:
+    """The path of a model."""
     return f"/model/{quote(model, safe='')}/invoke"
 
 

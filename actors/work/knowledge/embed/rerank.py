@@ -1,10 +1,11 @@
 """A second look at what was found: how well each text answers a query, judged by a model that reads both.
 
 Ids are `client:model`: a client of `config.yaml` of the type `cohere` or `openai-compatible`, one of these by its own
-name (`cohere`, `jina`, `voyageai`), and `local:minilm`, which needs no provider.
+name (`cohere`, `jina`, `voyageai`), Cohere's models on Bedrock, and `local:minilm`, which needs no provider.
 
 Providers (Cohere, Jina, Voyage, vLLM, llama.cpp, Infinity, LocalAI and others) get POST {base}/rerank. They all took
-Cohere's shape, and differ in what they call the list of the answer and whom they repeat the texts to.
+Cohere's shape, and differ in what they call the list of the answer and whom they repeat the texts to. On Bedrock a
+model is invoked by its path, with Cohere's body and the version of that.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from .....protocol.errors import ModelError
+from .....protocol.errors import ModelError, Unsupported
 from .....protocol.events import LlmRerank
 from ...models.call import Emitter
 from ...models.codec import read
@@ -26,6 +27,7 @@ from .remote import BYTES_PER_TOKEN, batches, shortened
 _BY_TYPE: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "openai-compatible": (500, {"return_documents": False}),
     "cohere": (1000, {}),
+    "bedrock": (1000, {"api_version": 2}),
 }
 """By the type of the client: texts in one request, and fields that only its requests have."""
 
@@ -36,9 +38,17 @@ class RemoteReranker:
     def __init__(self, client: ModelClient, access: Access) -> None:
         self.model = client.model
         self._client = client
-        self._name = access.name
         self._bytes = (access.model.max_tokens_per_chunk or access.model.max_input_tokens or 0) * BYTES_PER_TOKEN
-        self._most, self._more = _BY_TYPE[access.client.type]
+        self._most, more = _BY_TYPE[access.client.type]
+        self._path = "/rerank"
+        self._more: Mapping[str, Any] = {"model": access.name, **more}
+        if access.client.type == "bedrock":
+            if "cohere.rerank-" not in access.name:
+                known = "cohere.rerank-v3-5:0"
+                raise Unsupported(f"'{access.name}' puts no texts in order as far as is known; on Bedrock {known} does")
+            from .clouds import invoke
+
+            self._path, self._more = invoke(access.name), more
 
     async def rerank(self, me: Emitter, query: str, texts: Sequence[str]) -> list[float]:
         """A score for each text, the higher the better. Scores of two calls can't be compared.
@@ -59,7 +69,7 @@ class RemoteReranker:
         sent = [shortened(text, self._bytes) for text in texts]
         again = len(query.encode(errors="surrogatepass"))  # it is read with every text, and counted each time
         for _, batch in batches(sent, self._most):
-            body = {"model": self._name, "query": query, "documents": batch, **self._more}
+            body = {**self._more, "query": query, "documents": batch}
 
             async def scored(data: bytes, texts: int = len(batch)) -> tuple[list[float], float | None]:
                 answer = read(_decode, data)
@@ -67,7 +77,7 @@ class RemoteReranker:
 
             sending = msgspec.json.encode(body)
             most = len(sending) + again * (len(batch) - 1)
-            post = Post("/rerank", sending, LlmRerank, len(batch), most)
+            post = Post(self._path, sending, LlmRerank, len(batch), most)
             scores += await self._client.ask(me, post, scored)
         return scores
 

@@ -161,6 +161,20 @@ async def test_cohere_on_bedrock_counts_its_tokens_in_a_header(fake_model: FakeM
     assert older.headers["authorization"] == "Bearer bedrock-key"
 
 
+async def test_cohere_on_bedrock_puts_texts_in_order(fake_model: FakeModels, ears: Any) -> None:
+    scores = [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.2}]
+    fake_model.answer_with(lambda _: Reply(raw=json.dumps({"results": scores}).encode()))
+    async with embedding(on_bedrock(fake_model)) as embedders:
+        found = await embedders.reranker("b:cohere.rerank-v3-5:0").rerank(ears, "what?", ["a", "b"])
+        with pytest.raises(Unsupported, match=r"'amazon\.titan-x' puts no texts in order.*cohere\.rerank-v3-5"):
+            embedders.reranker("b:amazon.titan-x")
+    assert found == [0.2, 0.9]
+    (request,) = fake_model.requests
+    assert request.path == "/model/cohere.rerank-v3-5%3A0/invoke"
+    assert request.json == {"query": "what?", "documents": ["a", "b"], "api_version": 2}
+    assert "/eu-central-1/bedrock/aws4_request" in request.headers["authorization"]
+
+
 async def test_roles_renew_their_keys_for_vectors_too(fake_model: FakeModels, ears: Any) -> None:
     granted = {"AccessKeyId": "ROLE", "SecretAccessKey": "s", "Token": "t", "Expiration": "2099-01-15T09:00:00Z"}
 
