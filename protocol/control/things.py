@@ -233,6 +233,29 @@ class UsageRow(msgspec.Struct, kw_only=True):
     priced: bool
 
 
+class DailyUse(msgspec.Struct, kw_only=True):
+    """How far a daily limit is used.
+
+    Attributes:
+        subject: whose; "" for all together.
+        day: which begins at 00:00 UTC.
+        max_cost, max_tokens: the limit, in USD and in tokens; None for no limit of this kind.
+        cost, tokens: what was spent today, since the limit was set.
+        held_cost, held_tokens: what requests under way may come to at most.
+        key: where the limit is in config.yaml.
+    """
+
+    subject: str
+    day: str
+    max_cost: float | None
+    max_tokens: int | None
+    cost: float
+    tokens: int
+    held_cost: float
+    held_tokens: int
+    key: str
+
+
 class UsageReport(msgspec.Struct, kw_only=True):
     """What models have cost.
 
@@ -240,6 +263,7 @@ class UsageReport(msgspec.Struct, kw_only=True):
         since, until: the first and the last day, which is today.
         by: what the rows of `usage` are grouped and ordered by.
         total: of all rows.
+        daily: how far daily limits of servers are used.
     """
 
     since: str
@@ -247,3 +271,4 @@ class UsageReport(msgspec.Struct, kw_only=True):
     by: list[UsageGroup]
     usage: list[UsageRow]
     total: UsageRow
+    daily: list[DailyUse] = []

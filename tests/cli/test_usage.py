@@ -11,10 +11,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
+from access_house import made_key
 from fake_models import FakeModels
 
 from callboard.actors.work.spending.book import _SCHEMA
+from callboard.actors.work.spending.ledger import _HELD, _LEDGER
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -114,6 +117,48 @@ def test_json_has_whole_figures(callboard: Callboard, spent: str) -> None:
     assert (alice["day"], alice["key"], alice["unpriced"], alice["priced"]) == (spent, "alice", 89, False)
     assert (local["cached_tokens"], local["cost"], local["priced"]) == (1_323_696, 10.63, True)
     assert (told["total"]["requests"], told["total"]["priced"]) == (168, False)
+
+
+def limit(state: Path, day: str) -> Path:
+    """A ledger of today, and settings with limits; where those are."""
+    _, key = made_key("alice", "read:runs")
+    config = state.parent.parent / "limited"
+    config.mkdir()
+    auth = {"keys": [msgspec.to_builtins(key) | {"daily": {"max_cost": 5, "max_tokens": 1_000_000}}]}
+    limits = {"per_subject_daily": {"max_cost": 1}, "daily": {"max_cost": 20}}
+    (config / "config.yaml").write_text(json.dumps({"api": {"auth": auth, "limits": limits}}))
+    state.mkdir(parents=True, exist_ok=True)
+    with contextlib.closing(sqlite3.connect(state / "usage.db")) as book, book:
+        book.execute(_LEDGER)
+        book.execute(_HELD)
+        spent = [(day, "alice", 120_000, 1.2), (day, "bob", 1, 1.01), (day, "", 121_000, 2.21)]
+        book.executemany("INSERT INTO ledger VALUES (?, ?, ?, ?)", spent)
+        book.execute("INSERT INTO held VALUES ('1-a', 1, 'alice', ?, 500, 0.3)", (day,))
+    return config
+
+
+def test_how_far_daily_limits_are_used_is_told_below(callboard: Callboard, spent: str, state: Path) -> None:
+    config = limit(state, spent)
+    code, out, err = callboard("usage", "--by", "key", "--config-dir", str(config))
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-4:] == [
+        "",
+        "today, all together: $2.21 of $20.00 (11%)",
+        "today, alice: $1.20 of $5.00 (24%), 120,000 of 1,000,000 tokens (12%), $0.3000 reserved, 500 tokens reserved",
+        "today, bob: $1.01 of $1.00 (no more until 00:00 UTC)",
+    ]
+    told = json.loads(callboard("usage", "--config-dir", str(config), "-o", "json")[1])["daily"]
+    assert [(each["subject"], each["cost"], each["max_cost"]) for each in told] == [
+        *(("", 2.21, 20), ("alice", 1.2, 5), ("bob", 1.01, 1)),
+    ]
+
+
+def test_settings_with_errors_cost_the_daily_limits_alone(callboard: Callboard, spent: str, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("api: [")
+    code, out, err = callboard("usage", "--by", "key", "--config-dir", str(tmp_path))
+    assert code == 0
+    assert out.splitlines()[-1].startswith("total")
+    assert err.startswith("callboard: daily limits are not told: ")
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "x", "36501"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,13 +13,14 @@ import trio
 
 from ....protocol.control.things import UsageGroup, UsageReport
 from ....protocol.errors import NotKept, UsageError
-from ...io.directories import state_dir
 from ...work.spending.book import read
 from ...work.spending.report import first_day, report
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ...runs.root import Root
+    from ...work.spending.daily import DayReading
+    from ...work.spending.days import Days
 
 MOST_ROWS = 10_000
 """Of one report."""
@@ -29,7 +29,9 @@ log = logging.getLogger("callboard.control")
 
 
 async def usage_of(root: Root, caller: Caller, by: Sequence[UsageGroup], days: int) -> UsageReport:
-    """The sums of the last days. What this process has counted is in it, also what is not in the file yet.
+    """The sums of the last days, and how far daily limits are used.
+
+    What this process has counted is in it, also what is not in the file yet.
 
     Raises:
         UsageError: there are too many rows.
@@ -43,8 +45,7 @@ async def usage_of(root: Root, caller: Caller, by: Sequence[UsageGroup], days: i
         if root.book is not None:
             found = await root.book.read(since, by, key)
         else:
-            path = state_dir(os.environ) / "usage.db"
-            found = await trio.to_thread.run_sync(partial(read, path, since, by, key))
+            found = await trio.to_thread.run_sync(partial(read, root.usage_file, since, by, key))
     except (OSError, sqlite3.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error  # callers are not told paths
         log.warning("what models have cost can't be read: %s", error)
@@ -54,4 +55,14 @@ async def usage_of(root: Root, caller: Caller, by: Sequence[UsageGroup], days: i
             f"by {' and '.join(by)} there are {len(found)} rows in {days} days, more than {MOST_ROWS}: "
             "ask for fewer days, or by less"
         )
-    return report(found, by, since, today)
+    return report(found, by, since, today, await _daily(root.days, key))
+
+
+async def _daily(days: Days | None, key: str | None) -> list[DayReading]:
+    """How far daily limits are used: all of them, or the one of this key."""
+    if days is None:
+        return []
+    if key is not None:
+        days.account(key)  # one that has asked nothing today has a limit as well
+    await days.look()
+    return [reading for reading in days.readings() if key in (None, reading.subject)]

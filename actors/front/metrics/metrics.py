@@ -32,6 +32,7 @@ from prometheus_client.registry import Collector
 
 from ....supervisors.mailbox import Mailbox
 from ....supervisors.tally import Tally
+from .daily import daily_limits
 from .spending import Spending
 from .work import SECONDS, Work
 
@@ -188,6 +189,8 @@ class StateCollector(Collector):
             yield CounterFamily("journal_bytes", "Bytes written down of what happened in runs.", journal.bytes)
         if (rates := self.rates()) is not None:
             yield self._subjects(rates)
+        if (days := self.root.days) is not None:
+            yield from daily_limits(days.readings(), self.names.of, OTHER)
 
     def _actors(self) -> Iterator[Metric]:
         kernel = self.root.kernel

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import msgspec
 import trio
@@ -202,19 +202,27 @@ def read(path: Path, since: str = "", by: Sequence[str] = COLUMNS, key: str | No
     Raises:
         sqlite3.Error, OSError: the file can't be read.
     """
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
     names = ", ".join(by)
     sums = ", ".join(f"SUM({name})" for name in Spent.__struct_fields__)
     where = "day >= ? AND (? IS NULL OR key = ?)"
     query = f"SELECT {names}, {sums} FROM usage WHERE {where} GROUP BY {names} ORDER BY {names}"  # noqa: S608 - of `COLUMNS`
+    return {row[: len(by)]: Spent(*row[len(by) :]) for row in rows(path, "usage", query, (since, key, key))}
+
+
+def rows(path: Path, table: str, query: str, values: Sequence[str | None]) -> list[tuple[Any, ...]]:
+    """What a query about a table of the file finds; nothing where there is no file, or no such table yet.
+
+    Raises:
+        sqlite3.Error, OSError: the file can't be read.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
     with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_PATIENCE)) as book:
-        if book.execute("SELECT 1 FROM sqlite_master WHERE name = 'usage'").fetchone() is None:
-            return {}  # nothing was written yet
-        rows = book.execute(query, (since, key, key)).fetchall()
-    return {row[: len(by)]: Spent(*row[len(by) :]) for row in rows}
+        if book.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is None:
+            return []
+        return book.execute(query, values).fetchall()
 
 
 def grouped(entries: Iterable[tuple[Entry, Spent]], since: str, by: Sequence[str], key: str | None, into: Sums) -> Sums:

@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakValueDictionary
 
-import msgspec
 import trio
 
 from ....protocol.control.caller import LOCAL
@@ -35,6 +34,7 @@ from ....protocol.errors import BudgetReached, DayReached, LedgerBroken, TurnsRe
 from ....protocol.graph.model import OwnLimits
 from ....protocol.settings.api import ApiSettings, DailyLimits
 from .accounts import NOTHING, Account, Amount, Hold
+from .daily import ALL, DailyRules, DayReading
 from .ledger import Ledger, Others, Today, Unwritten
 from .reserve import room_in
 
@@ -48,30 +48,7 @@ GRACE = 60.0
 LOOK_EVERY = 1.0
 """Seconds between two looks at what others have spent, by those whose day is over."""
 
-ALL = ""
-"""The key of the account of all subjects."""
-
 _NONE = DailyLimits()
-
-
-class DayReading(msgspec.Struct, frozen=True):
-    """How far a daily limit is used.
-
-    Attributes:
-        subject: whose; "" for all together.
-        day: `2026-11-23`.
-        limits: what may be spent on it.
-        spent: what was, by other processes as well.
-        held: what requests under way may come to at most, here and in other processes, or those that crashed.
-        key: where the limit is in the settings.
-    """
-
-    subject: str
-    day: str
-    limits: DailyLimits
-    spent: Amount
-    held: Amount
-    key: str
 
 
 @final
@@ -229,28 +206,21 @@ class Days:
 
     def today(self) -> Today:
         """The moment as the ledger sees it."""
-        number = self.number
-        gone = self._now() - number * DAY
-        yesterday = _date(number - 1)
-        since = yesterday if gone < GRACE else self.name
-        return Today(day=self.name, since=since, yesterday=yesterday, left=DAY - gone)
+        return today_of(self.number, self._now())
 
     # --- whose ---------------------------------------------------------------------------------------------------
 
     def configure(self, settings: ApiSettings) -> None:
         """Have these limits from now on."""
-        keys = enumerate(settings.auth.static)
-        self._of_keys = {key.subject: (key.daily, f"api.auth.keys[{at}].daily") for at, key in keys if key.daily}
-        self._of_others = settings.limits.per_subject_daily, "api.limits.per_subject_daily"
-        self._subjects = sorted({key.subject for key in settings.auth.static})
-        self._all.limit(settings.limits.daily, "api.limits.daily")
+        self._rules = DailyRules(settings)
+        self._all.limit(*self._rules.all)
         for account in self._known():
-            account.limit(*self._limits_of(account.subject))
+            account.limit(*self._rules.of(account.subject))
 
     def account(self, subject: str) -> DayAccount | None:
         """What the runs of a subject are charged to; None where nothing is limited. Threads may ask."""
         if subject != LOCAL.subject:
-            daily, where = self._limits_of(subject)
+            daily, where = self._rules.of(subject)
             if daily is not None:
                 return self._account(subject, daily, where)
         return self._all if self._all.capped else None
@@ -263,7 +233,7 @@ class Days:
     def readings(self) -> list[DayReading]:
         """How far each limit is used: that of all, those of keys, and those of others who have come today."""
         self.number  # noqa: B018 - which forgets those of another day
-        for subject in self._subjects:
+        for subject in self._rules.subjects:
             self.account(subject)
         with self._lock:
             accounts = sorted({self._all, *self._of_today}, key=lambda account: account.subject)
@@ -281,9 +251,6 @@ class Days:
     def _known(self) -> list[DayAccount]:
         with self._lock:
             return list(self._accounts.values())
-
-    def _limits_of(self, subject: str) -> tuple[DailyLimits | None, str]:
-        return self._of_keys.get(subject, self._of_others)
 
     # --- requests ------------------------------------------------------------------------------------------------
 
@@ -303,7 +270,7 @@ class Days:
 
     async def look(self) -> None:
         """Ask the ledger how far the limits of keys, and that of all, are used. The log says if it can't be read."""
-        accounts = (self._all, *map(self.account, self._subjects))
+        accounts = (self._all, *map(self.account, self._rules.subjects))
         keys = {each.subject for each in accounts if each is not None and each.capped}
         if keys:
             with contextlib.suppress(Unwritten):
@@ -406,6 +373,18 @@ def _capped(account: Account) -> list[str]:
 
 def _sum(others: Others) -> Amount:
     return Amount(others.spent.tokens + others.held.tokens, others.spent.cost + others.held.cost)
+
+
+def today_of(number: int, now: float) -> Today:
+    """A moment as the ledger sees it.
+
+    Args:
+        number: of the day, since 1970.
+        now: by the wall clock.
+    """
+    gone = now - number * DAY
+    day, yesterday = _date(number), _date(number - 1)
+    return Today(day=day, since=yesterday if gone < GRACE else day, yesterday=yesterday, left=DAY - gone)
 
 
 def _date(number: int) -> str:

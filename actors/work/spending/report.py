@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ....protocol.control.things import UsageGroup, UsageReport, UsageRow
+from ....protocol.control.things import DailyUse, UsageGroup, UsageReport, UsageRow
 from .book import Spent
 
 if TYPE_CHECKING:
     from .book import Sums
+    from .daily import DayReading
 
 
 def first_day(today: date, days: int) -> str:
@@ -20,14 +21,32 @@ def first_day(today: date, days: int) -> str:
     return (today - timedelta(days=days - 1)).isoformat()
 
 
-def report(found: Sums, by: Sequence[UsageGroup], since: str, today: date) -> UsageReport:
-    """The sums by these groups, in order, with their total."""
+def report(
+    found: Sums, by: Sequence[UsageGroup], since: str, today: date, limits: Iterable[DayReading] = ()
+) -> UsageReport:
+    """The sums by these groups, in order, with their total; and how far daily limits are used."""
     total = Spent()
     for spent in found.values():
         total.add(spent)
     rows = [_row(spent, dict(zip(by, names, strict=True))) for names, spent in sorted(found.items())]
-    return UsageReport(since=since, until=today.isoformat(), by=list(by), usage=rows, total=_row(total, {}))
+    daily = [_use(reading) for reading in limits]
+    until = today.isoformat()
+    return UsageReport(since=since, until=until, by=list(by), usage=rows, total=_row(total, {}), daily=daily)
 
 
 def _row(spent: Spent, names: dict[UsageGroup, Any]) -> UsageRow:
     return UsageRow(**names, **msgspec.structs.asdict(spent), priced=not spent.unpriced)
+
+
+def _use(reading: DayReading) -> DailyUse:
+    return DailyUse(
+        subject=reading.subject,
+        day=reading.day,
+        max_cost=reading.limits.max_cost,
+        max_tokens=reading.limits.max_tokens,
+        cost=reading.spent.cost,
+        tokens=reading.spent.tokens,
+        held_cost=reading.held.cost,
+        held_tokens=reading.held.tokens,
+        key=reading.key,
+    )

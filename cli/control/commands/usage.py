@@ -1,20 +1,26 @@
-"""What `callboard usage` does: reads the book of what models have cost. Needs no server."""
+"""What `callboard usage` does: reads the book of what models have cost, and of daily limits. Needs no server."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 
+from ....actors.io.directories import config_dir as configured
 from ....actors.io.directories import state_dir
+from ....actors.io.settings import load_settings
 from ....actors.work.spending.book import read
+from ....actors.work.spending.daily import DayReading, readings
+from ....actors.work.spending.days import DAY, today_of
 from ....actors.work.spending.report import first_day, report
-from ....protocol.control.things import UsageGroup, UsageRow
-from ....protocol.errors import NotKept
-from ...render.text import json_object, safe, table_of_figures
+from ....protocol.control.things import DailyUse, UsageGroup, UsageReport, UsageRow
+from ....protocol.errors import ConfigError, NotKept
+from ...render.text import fitted, json_object, one_line, safe, table_of_figures
 from ..figures import amount, money
 
 _HEAD = ("REQUESTS", "INPUT", "CACHED", "OUTPUT", "COST")
@@ -22,25 +28,38 @@ _KEPT = ((0, 1, 2, 3, 4), (1, 2, 3, 4), (1, 3, 4), (4,))
 """Which of these narrow terminals have, and narrower ones."""
 
 
-def show_usage(groups: Sequence[UsageGroup], *, days: int, as_json: bool) -> str:
-    """The sums of the last days, grouped.
+def show_usage(groups: Sequence[UsageGroup], *, days: int, as_json: bool, config_dir: str | None) -> str:
+    """The sums of the last days, grouped, and how far the daily limits of a server with these settings are used.
 
     Raises:
         NotKept: the book can't be read.
     """
-    path = state_dir(os.environ) / "usage.db"
-    today = datetime.now(UTC).date()
-    since = first_day(today, days)
+    path, now = state_dir(os.environ) / "usage.db", datetime.now(UTC)
+    since = first_day(now.date(), days)
     try:
-        found = report(read(path, since, groups), groups, since, today)
+        limits = _limits(path, now.timestamp(), config_dir)
+        found = report(read(path, since, groups), groups, since, now.date(), limits)
     except (OSError, sqlite3.Error) as error:
         broken = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
         remedy = "; move it away, and a new one is begun" if broken else ""
         raise NotKept(f"what models have cost can't be read: {path}: {error}{remedy}") from None
     if as_json:
         return json_object(**msgspec.to_builtins(found))
-    if not found.usage:
-        return f"nothing was spent on models since {since}\n"
+    told = _table(found) if found.usage else f"nothing was spent on models since {since}\n"
+    return told + ("\n" + fitted(map(_daily, found.daily)) if found.daily else "")
+
+
+def _limits(path: Path, now: float, config_dir: str | None) -> list[DayReading]:
+    try:
+        settings, _ = load_settings(configured(config_dir, os.environ)[0])
+    except ConfigError as error:  # what was spent is told all the same
+        sys.stderr.write(f"callboard: daily limits are not told: {one_line(str(error), 1000)}\n")
+        return []
+    return readings(path, settings.api, today_of(int(now // DAY), now))
+
+
+def _table(found: UsageReport) -> str:
+    groups = found.by
     rows = found.usage if "day" in groups else sorted(found.usage, key=_dearest_first)
     head = [group.upper() for group in groups]
     names = [[safe(getattr(row, group)) or "-" for group in groups] for row in rows]
@@ -58,3 +77,25 @@ def _figures(row: UsageRow, count: Callable[[int], str]) -> tuple[str, ...]:
     cached = f"{100 * row.cached_tokens // row.input_tokens}%" if row.input_tokens else ""
     counts = (count(row.requests), count(row.input_tokens), cached, count(row.output_tokens))
     return (*counts, money(row.cost, row.priced) or "-")
+
+
+def _daily(use: DailyUse) -> str:
+    whose = one_line(use.subject, 40) or "all together"
+    parts = []
+    if use.max_cost is not None:
+        parts.append(f"{_usd(use.cost)} of {_usd(use.max_cost)}{_share(use.cost, use.max_cost)}")
+    if use.max_tokens is not None:
+        parts.append(f"{use.tokens:,} of {use.max_tokens:,} tokens{_share(use.tokens, use.max_tokens)}")
+    if use.max_cost is not None and use.held_cost:
+        parts.append(f"{_usd(use.held_cost)} reserved")
+    if use.max_tokens is not None and use.held_tokens:
+        parts.append(f"{use.held_tokens:,} tokens reserved")
+    return f"today, {whose}: {', '.join(parts)}"
+
+
+def _share(spent: float, most: float) -> str:
+    return " (no more until 00:00 UTC)" if spent >= most else f" ({100 * spent / most:.0f}%)"
+
+
+def _usd(cost: float) -> str:
+    return money(cost) or "$0"

@@ -77,6 +77,30 @@ export function dayInWords(day) {
   return `${dayName(day.day)}: ${price}${requests}${unpriced}, ${told.input} in${cached}, ${told.output} out`;
 }
 
+/**
+ * The limits of today, that of all first, then those that are used most: whose, shares that are spent and reserved, and
+ * in words. Money and tokens are two.
+ */
+export function limits(report) {
+  const usd = (amount) => cost(amount) || "$0";
+  const found = report.daily.flatMap((use) => [
+    limit(use.subject, use.cost, use.held_cost, use.max_cost, usd, ""),
+    limit(use.subject, use.tokens, use.held_tokens, use.max_tokens, count, " tokens"),
+  ]);
+  return found
+    .filter((each) => each !== null)
+    .sort((one, other) => Number(one.subject !== "") - Number(other.subject !== "") || other.spent - one.spent);
+}
+
+function limit(subject, used, reserved, most, say, unit) {
+  if (most === null) return null;
+  const spent = Math.min(1, used / most);
+  const over = used >= most;
+  const more = reserved ? `, ${say(reserved)} reserved` : "";
+  const text = `${say(used)} of ${say(most)}${unit} today${over ? ": no more until 00:00 UTC" : more}`;
+  return { subject, whose: subject || "All together", spent, held: Math.min(1 - spent, reserved / most), over, text };
+}
+
 /** A day of UTC as people write it, without the year. */
 export function dayName(day) {
   return new Date(day).toLocaleDateString([], { day: "numeric", month: "short", timeZone: "UTC" });

@@ -2,7 +2,7 @@
 
 import { h, mark, s, say } from "../dom.js";
 import { count } from "../model/format.js";
-import { bars, chosen, dayInWords, dayName, everyDay, figures, GROUPS, ordered, RANGES } from "../model/usage.js";
+import { bars, chosen, dayInWords, dayName, everyDay, figures, GROUPS, limits, ordered, RANGES } from "../model/usage.js";
 
 const EVERY = 30000;
 const HEADS = ["Requests", "Input", "Cached", "Output", "Cost"];
@@ -42,6 +42,7 @@ export class UsageView {
       h("thead", {}, h("tr", {}, this.head, ...HEADS.map((text) => h("th", { scope: "col" }, text)))),
       this.body,
     );
+    this.limits = h("ul", { class: "limits", "aria-label": "Limits of today", tabindex: "0", hidden: true });
     this.shown = h("div", { hidden: true }, this.sums, this.chart, this.table);
     this.empty = h("div", { class: "empty", role: "status" });
     this.element = h(
@@ -56,6 +57,7 @@ export class UsageView {
         this.#segments("days", "Range", RANGES, (days) => `${days} days`),
       ),
       this.whose,
+      this.limits,
       this.shown,
       this.empty,
     );
@@ -119,9 +121,30 @@ export class UsageView {
     say(this.whose, `${whose}. Days are those of UTC.`);
     this.#say(report.usage.length ? "" : `Nothing was spent on models since ${dayName(report.since)}.`);
     this.shown.hidden = !report.usage.length;
+    this.#limits(limits(report));
     this.#sums(report.total);
     this.#bars(everyDay(daily));
     this.#rows(ordered(report), report.by[0]);
+  }
+
+  #limits(found) {
+    this.limits.hidden = !found.length;
+    this.limits.replaceChildren(
+      ...found.map(({ whose, spent, held, over, text }) =>
+        h(
+          "li",
+          { "data-over": over },
+          h("span", { class: "whose" }, whose),
+          s(
+            "svg",
+            { viewBox: `0 0 ${HIGH} 1`, preserveAspectRatio: "none", "aria-hidden": "true" },
+            s("rect", { class: "spent", width: HIGH * spent, height: 1 }),
+            s("rect", { class: "held", x: HIGH * spent, width: HIGH * held, height: 1 }),
+          ),
+          h("span", { class: "hint" }, text),
+        ),
+      ),
+    );
   }
 
   #sums(total) {

@@ -7,7 +7,7 @@ import { Follower } from "./page/follow.js";
 import { caller, cost, count, duration } from "./page/model/format.js";
 import { layout } from "./page/model/layout.js";
 import { RunState } from "./page/model/run.js";
-import { bars, cachedShare, chosen, dayInWords, everyDay, figures, ordered } from "./page/model/usage.js";
+import { bars, cachedShare, chosen, dayInWords, everyDay, figures, limits, ordered } from "./page/model/usage.js";
 import { adopt, protocols, read } from "./page/token.js";
 import { Refusal, Wire } from "./page/wire.js";
 
@@ -449,6 +449,27 @@ test("bars are of what days cost, of their tokens where no cost is known, and ma
   const local = bars([day(0, 500), day(0, 2000, false)]);
   assert.deepEqual([local.measure, local.top, local.bars[0].height], ["tokens", "2.0k", 0.25]);
   assert.deepEqual(bars([day(0, 0)]).bars[0].height, 0);
+});
+
+test("of limits that of all comes first, then what is used most; what is spent is said, and when there is more", () => {
+  const use = { subject: "bob", max_cost: null, max_tokens: null, cost: 0, tokens: 0, held_cost: 0, held_tokens: 0 };
+  const found = limits({
+    daily: [
+      { ...use, subject: "", max_cost: 20, cost: 2 },
+      { ...use, subject: "alice", max_cost: 5, cost: 1.25, held_cost: 9, max_tokens: 1e6, tokens: 5e5, held_tokens: 5e4 },
+      { ...use, max_cost: 1, cost: 1.01, held_cost: 1 },
+    ],
+  });
+  assert.deepEqual(
+    found.map((each) => [each.whose, each.spent, each.held, each.text]),
+    [
+      ["All together", 0.1, 0, "$2.00 of $20.00 today"],
+      ["bob", 1, 0, "$1.01 of $1.00 today: no more until 00:00 UTC"],
+      ["alice", 0.5, 0.05, "500k of 1.0M tokens today, 50k reserved"],
+      ["alice", 0.25, 0.75, "$1.25 of $5.00 today, $9.00 reserved"],
+    ],
+  );
+  assert.deepEqual(limits({ daily: [] }), []);
 });
 
 test("an address chooses groups and ranges that there are", () => {

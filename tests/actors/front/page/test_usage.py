@@ -9,8 +9,10 @@ import pytest
 from browser import Browser, Page
 from page_house import House
 
+from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.book import Book
 from callboard.protocol.chat import TokenUsage
+from callboard.protocol.settings.api import ApiLimits, ApiSettings, DailyLimits
 
 LONG = "cellar:meta-llama/Llama-3.3-70B-Instruct-FP8-dynamic"
 USED = TokenUsage(input_tokens=1000, cached_tokens=500, output_tokens=100)
@@ -90,6 +92,29 @@ async def test_nothing_is_wider_than_the_screen(spent: House, browser: Browser, 
             await page.until(f"document.querySelector('table.usage thead th')?.textContent.toLowerCase() === '{by}'")
             wide = "[document.documentElement, document.querySelector('main')].map(each => each.scrollWidth)"
             assert max(await page.evaluate(wide)) <= width
+        assert page.problems == []
+
+
+async def test_limits_of_today_are_shown_where_there_are_some(house: House, browser: Browser) -> None:
+    days = house.root.days
+    assert days is not None
+    days.configure(
+        ApiSettings(limits=ApiLimits(per_subject_daily=DailyLimits(max_cost=2), daily=DailyLimits(max_cost=9)))
+    )
+    account = days.account("alice")
+    assert account is not None
+    (await account.admit(account, Amount(1, 0.1), lambda: None, turn=True)).settle(Amount(1, 2.5))
+    async with browser.page(house.page, 400, 900) as page:
+        await page.evaluate("location.hash = '#/usage'")
+        await page.until("document.querySelectorAll('.limits li').length === 2")
+        lines = "[...document.querySelectorAll('.limits li')].map(line => line.textContent)"
+        assert await page.evaluate(lines) == [
+            "All together$2.50 of $9.00 today",
+            "alice$2.50 of $2.00 today: no more until 00:00 UTC",
+        ]
+        assert (
+            await page.evaluate("document.querySelector('.limits [data-over] .spent').getAttribute('width')") == "100"
+        )
         assert page.problems == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from fake_models import FakeModels, Reply
 from http_house import House, Serve
 from trio_websocket import open_websocket_url
 
-from callboard.actors.work.spending.days import DayReading
+from callboard.actors.work.spending.daily import DayReading
 from callboard.protocol.control.errors import RUN_FAILED
 
 SCOPES = ("run:agents", "read:agents", "read:runs", "write:runs", "read:models", "read:sessions", "write:sessions")
@@ -97,6 +98,47 @@ async def test_a_websocket_is_told_the_same(callers: Callers) -> None:
         assert answer["error"]["code"] == RUN_FAILED
         assert answer["error"]["data"]["code"] == "daily_budget"
         assert 0 < answer["error"]["data"]["retry_after"] <= 86_400
+
+
+async def test_how_far_it_is_used_is_told_to_its_subject_and_to_operators(callers: Callers) -> None:
+    async with callers.serve({"max_cost": 1, "max_tokens": 1000}, per_subject_daily={"max_tokens": 50}) as house:
+        assert (await callers.ask(house, callers.alice)).status_code == 200
+        told = {}
+        for name, key in (("alice", callers.alice), ("bob", callers.bob), ("local", house.token)):
+            report = await house.get("/v1/usage?by=key", headers={"authorization": f"Bearer {key}"})
+            told[name] = {each["subject"]: each for each in report["daily"]}
+        today = datetime.now(UTC).date().isoformat()
+        of_alice = told["alice"]["alice"]
+        assert of_alice.pop("cost") == pytest.approx(COST)
+        assert of_alice == {
+            "subject": "alice",
+            "day": today,
+            "max_cost": 1.0,
+            "max_tokens": 1000,
+            "tokens": 15,
+            "held_cost": 0.0,
+            "held_tokens": 0,
+            "key": "api.auth.keys[0].daily",
+        }
+        assert {name: sorted(each) for name, each in told.items()} == {
+            "alice": ["alice"],
+            "bob": ["bob"],
+            "local": ["alice", "bob"],
+        }
+        assert (told["bob"]["bob"]["max_tokens"], told["bob"]["bob"]["tokens"]) == (50, 0)
+        text = (await house.client.get("/metrics")).text
+        assert 'daily_limit_cost_usd{subject="alice"} 1.0' in text
+        assert 'daily_spent_tokens{subject="alice"} 15.0' in text
+        assert 'daily_reserved_tokens{subject="alice"} 0.0' in text
+        assert 'daily_limit_tokens{subject="bob"} 50.0' in text
+        assert 'daily_limit_cost_usd{subject="bob"}' not in text
+        assert 'subject="*"' not in text
+    async with callers.serve(daily={"max_cost": 2}) as house:
+        assert 'daily_limit_cost_usd{subject="*"} 2.0' in (await house.client.get("/metrics")).text
+        (of_all,) = (await house.get("/v1/usage"))["daily"]
+        assert (of_all["subject"], of_all["key"]) == ("", "api.limits.daily")
+        mine = await house.get("/v1/usage", headers={"authorization": f"Bearer {callers.bob}"})
+        assert mine["daily"] == [], "what all have spent is not bob's to know"
 
 
 async def test_a_run_under_way_ends_by_the_limit(callers: Callers, fake_model: FakeModels) -> None:

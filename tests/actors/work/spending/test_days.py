@@ -14,7 +14,8 @@ import trio
 
 from callboard.actors.work.spending import days as module
 from callboard.actors.work.spending.accounts import Account, Amount, Hold
-from callboard.actors.work.spending.days import ALL, DAY, DayReading, Days
+from callboard.actors.work.spending.daily import ALL, DayReading
+from callboard.actors.work.spending.days import DAY, Days
 from callboard.actors.work.spending.reserve import reserve
 from callboard.protocol.errors import BudgetReached, DayReached, LedgerBroken
 from callboard.protocol.requests import Limits
