@@ -24,7 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from callboard.actors.work.spending import days as module
 from callboard.actors.work.spending import ledger
 from callboard.actors.work.spending.accounts import Account, Amount, Hold
-from callboard.actors.work.spending.days import ALL, DAY, Days
+from callboard.actors.work.spending.daily import ALL
+from callboard.actors.work.spending.days import DAY, Days
 from callboard.actors.work.spending.reserve import reserve
 from callboard.protocol.errors import DayReached
 from callboard.protocol.requests import Limits
