@@ -34,7 +34,12 @@ log = logging.getLogger("callboard.control")
 Json = Any
 Question = dict[str, Json]
 
-_REASONS: dict[str, StopReason] = {"max_turns": "max_turn_requests", "budget": "max_tokens", "refused": "refusal"}
+_REASONS: dict[str, StopReason] = {
+    "max_turns": "max_turn_requests",
+    "budget": "max_tokens",
+    "daily_budget": "max_tokens",
+    "refused": "refusal",
+}
 _KINDS = {"yes": "allow_once", "always": "allow_always", "no": "reject_once"}
 _NAMES = {"yes": "Allow", "always": "Always allow", "no": "Refuse"}
 

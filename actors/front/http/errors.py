@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import msgspec
 from starlette.responses import Response
@@ -37,6 +38,8 @@ STATUS = {
 
 AGAIN = {"saturated": 1.0, "shutting_down": 5.0, "ledger": 5.0}
 """Seconds after which to try again, where the error itself does not know it."""
+
+DAY = 86_400
 
 CODES = {404: "not_found", 405: "method_not_allowed", 406: "not_acceptable", 413: "too_large", 415: "unsupported_media"}
 """Codes of what HTTP itself refuses."""
@@ -88,7 +91,7 @@ def refusal(error: CallboardError, request_id: str, *, close: bool = False) -> R
         headers["www-authenticate"] = "Bearer"
     after = getattr(error, "retry_after", None)
     if after is None:
-        after = AGAIN.get(error.code)
+        after = DAY - time.time() % DAY if error.code == "daily_budget" else AGAIN.get(error.code)
     if after is not None:
         headers["retry-after"] = str(max(1, math.ceil(after)))
     status = 415 if isinstance(error, WrongMedia) else STATUS.get(error.code, 500)

@@ -147,6 +147,7 @@ async def test_a_run_under_way_ends_by_the_limit(callers: Callers, fake_model: F
         ended = await callers.ask(house, callers.alice)
         assert ended.status_code == 429, ended.text
         assert ended.json()["error"]["code"] == "daily_budget"
+        assert 0 < int(ended.headers["retry-after"]) <= 86_400
         assert len(fake_model.requests) == 1
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +16,13 @@ from typing import Any
 
 import pytest
 from serve_process import SOON, Serving
+
+from callboard.actors.work.spending.accounts import Amount
+from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.reserve import reserve
+from callboard.protocol.errors import LedgerBroken
+from callboard.protocol.settings.api import ApiLimits, ApiSettings, DailyLimits
+from callboard.supervisors import Root
 
 AGENT = """
 name: quick
@@ -38,6 +46,9 @@ class Disk:
 
     def clear(self) -> None:
         self._filling.unlink()
+
+    def remount(self, how: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{how}", self.state], check=True)
 
 
 @pytest.fixture
@@ -109,3 +120,34 @@ def test_a_run_of_a_full_disk_is_known_now_and_on_disk_when_there_is_room_and_do
     after = began(tmp_path, servers)
     assert status(after, run) == "done"
     assert seqs(after, run) == known
+
+
+async def test_what_counts_for_daily_limits_is_refused_on_a_full_or_read_only_disk_and_goes_on_later(
+    disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = ApiSettings(limits=ApiLimits(daily=DailyLimits(max_tokens=1_000_000)))
+
+    async def asked(days: Days, times: int = 1) -> None:
+        account = days.account("local")
+        assert account is not None
+        for _ in range(times):
+            (await reserve(account, Amount(100), lambda: None)).settle(Amount(50))
+
+    async with Root() as root:
+        first, second = (Days(root, disk.state / "usage.db", settings, now=time.time) for _ in range(2))
+        await asked(first)
+        disk.fill()
+        with pytest.raises(LedgerBroken, match=r"usage\.db \(.*(full|disk I/O error)"):
+            await asked(first, 500)  # what the file has room for is used first
+        disk.clear()
+        await asked(first)
+        await first.aclose()
+        disk.remount("ro")
+        with pytest.raises(LedgerBroken, match=r"usage\.db \(.*(readonly|unable to open|Read-only)"):
+            await asked(second)
+        disk.remount("rw")
+        await asked(second)
+        await second.aclose()
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2, "each time once"
+    with contextlib.closing(sqlite3.connect(disk.state / "usage.db")) as book:
+        assert book.execute("SELECT COUNT(*) FROM held").fetchone() == (0,)

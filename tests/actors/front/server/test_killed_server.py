@@ -22,7 +22,9 @@ from access_house import made_key
 from fake_models import FakeModels, Reply, Request
 from serve_process import CALLBOARD
 
-CALLERS = 24
+from callboard.actors.work.spending.book import read
+
+CALLERS = 16
 MOST_OUTPUT = 100
 USD = 1e-3
 """For a token."""
@@ -31,9 +33,11 @@ BODY = {"model": "fake:model", "messages": [{"role": "user", "content": "a few w
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A port of ours alone: callers that try it while nobody listens must not get it as their own (32768 and above)."""
+    while True:
+        with socket.socket() as found, contextlib.suppress(OSError):
+            found.bind(("127.0.0.1", random.randint(15_000, 32_000)))
+            return int(found.getsockname()[1])
 
 
 class Provider:
@@ -87,6 +91,7 @@ class Server:
                         await client.get(f"http://127.0.0.1:{self.port}/healthz/live")
                         break
                     await trio.sleep(0.02)
+            assert process.poll() is None, (self.home / "stderr").read_text()
             yield process
         finally:
             process.kill()
@@ -106,8 +111,8 @@ class Server:
                 if reply.status_code == 429:
                     assert reply.json()["error"]["code"] == "daily_budget"
                     self.spent.set()
-                else:
-                    assert reply.status_code == 200, reply.text
+                else:  # the server ends by itself once the day is spent
+                    assert reply.status_code == 200 or self.spent.is_set(), reply.text
 
     def rows(self, table: str, key: str) -> list[tuple[int, float]]:
         with contextlib.closing(sqlite3.connect(self.book)) as db:
@@ -119,7 +124,7 @@ async def test_the_ledger_is_right_after_kill_9_and_no_cap_is_passed(
     tmp_path: Path, fake_model: FakeModels, kills: int
 ) -> None:
     rng = random.Random(5)
-    provider, cap = Provider(rng), 4_000 + kills * 3_500
+    provider, cap = Provider(rng), 2_000 + kills * 3_500
     server = Server(tmp_path, fake_model, cap)
     fake_model.answer_with(provider.answer)
     async with trio.open_nursery() as nursery:
@@ -129,13 +134,14 @@ async def test_the_ledger_is_right_after_kill_9_and_no_cap_is_passed(
             async with server.life() as process:
                 with trio.move_on_after(rng.uniform(0.05, 0.5)):
                     await server.spent.wait()
-                assert process.poll() is None, (tmp_path / "stderr").read_text()
+                assert process.poll() is None, (server.home / "stderr").read_text()
         async with server.life() as process:
             with trio.fail_after(60):
                 await server.spent.wait()
             process.send_signal(signal.SIGTERM)
             await trio.to_thread.run_sync(process.wait)
         nursery.cancel_scope.cancel()
+    assert {entry[1] for entry in read(server.book)} == {"alice"}, "`callboard usage` reads the same file"
     for key in ("alice", ""):
         settled, held = server.rows("ledger", key), server.rows("held", key)
         assert len(held) > kills, "none was killed with requests under way"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import sqlite3
+import subprocess
+import sys
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -202,6 +204,50 @@ async def test_of_two_processes_one_gets_what_is_left(tmp_path: Path) -> None:
             for days in (one, two):
                 nursery.start_soon(ask, days)
         assert (len(holds), len(refused)) == (1, 1)
+
+
+def test_two_processes_at_once_spend_no_more_than_the_limit(tmp_path: Path) -> None:
+    program = f"""
+import random, time, trio
+from pathlib import Path
+from callboard.actors.work.spending.accounts import Amount
+from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.reserve import reserve
+from callboard.protocol.errors import DayReached
+from callboard.protocol.settings.api import ApiLimits, ApiSettings, DailyLimits
+from callboard.supervisors import Root
+
+async def main():
+    spent = 0
+    async def caller():
+        nonlocal spent
+        try:
+            while True:
+                hold = await reserve(days.account("alice"), Amount(100), lambda: None)
+                await trio.sleep(random.random() / 100)
+                tokens = random.randint(0, 100)
+                spent += tokens
+                hold.settle(Amount(tokens))
+        except DayReached:
+            pass
+    async with Root() as root:
+        settings = ApiSettings(limits=ApiLimits(per_subject_daily=DailyLimits(max_tokens=20_000)))
+        days = Days(root, Path({str(tmp_path / "usage.db")!r}), settings, now=lambda: {NOON})
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(caller)
+        await days.aclose()
+    print(spent)
+trio.run(main)
+"""
+    running = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+        for _ in range(2)
+    ]
+    spent = [int(process.communicate(timeout=60)[0]) for process in running]
+    assert min(spent) > 0
+    assert 20_000 - 2_000 <= sum(spent) <= 20_000 + 100, "those who end first leave what others held then"
+    assert rows(tmp_path, "ledger") == [("2024-10-04", "alice", sum(spent), 0.0)]
 
 
 async def test_what_another_process_gives_back_can_be_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
