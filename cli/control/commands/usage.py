@@ -94,7 +94,10 @@ def _daily(use: DailyUse) -> str:
 
 
 def _share(spent: float, most: float) -> str:
-    return " (no more until 00:00 UTC)" if spent >= most else f" ({100 * spent / most:.0f}%)"
+    if spent >= most:
+        return " (no more until 00:00 UTC)"
+    percent = int(100 * spent / most)
+    return f" ({percent}%)" if percent or not spent else " (<1%)"
 
 
 def _usd(cost: float) -> str:
