@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from ..actors.io.oauth.loopback import listening
 from ..actors.io.oauth.person import code_from
 from ..actors.io.oauth.server import is_on_loopback
 from ..actors.io.settings import load_settings
+from ..actors.work.models.filled import filled
 from ..actors.work.models.providers import signs_in
 from ..actors.work.models.signed_in import auth_server_of, remedy_of, token_file_of
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError, UsageError
@@ -28,6 +29,7 @@ from .control.figures import age
 from .frame import act, person_at_terminal
 from .render.plain import choose
 from .render.text import columns, safe
+from .vault_opening import vault_of
 
 if TYPE_CHECKING:
     from .. import Root
@@ -49,7 +51,7 @@ def sign_in_to(
         UpstreamError: the authorization server can't be reached.
     """
     settings = _settings(config_dir)
-    client = _client(name, settings)
+    client = _whole(_client(name, settings), settings, config_dir)
     signing_in = _SigningIn(client, settings.file, scopes, person_at_terminal(no_input=no_input))
 
     async def by_hand(me: Actor, _root: Root) -> str:
@@ -123,7 +125,7 @@ def rows(names: tuple[str, ...], config_dir: str | None) -> list[dict[str, Any]]
     """
     settings = _settings(config_dir)
     wanted = [_client(name, settings) for name in names] or [each for each in settings.clients if signs_in(each)]
-    return [_row(client, settings.file) for client in wanted]
+    return [_row(client, settings, config_dir) for client in wanted]
 
 
 def in_words(row: dict[str, Any]) -> str:
@@ -158,6 +160,9 @@ def sign_out_of(name: str, config_dir: str | None) -> str:
     if (client is None or not signs_in(client)) and not file.path.is_symlink() and not file.path.exists():
         _client(name, settings)
     who = f"client '{safe(name)}'"
+    if client is not None and signs_in(client):
+        with suppress(ConfigError):  # a token can be forgotten all the same
+            client = _whole(client, settings, config_dir)
 
     async def forget() -> str:
         token, endpoint = None, None
@@ -192,6 +197,11 @@ def _settings(config_dir: str | None) -> Settings:
     return load_settings(configured(config_dir, os.environ)[0])[0]
 
 
+def _whole(client: ClientSettings, settings: Settings, config_dir: str | None) -> ClientSettings:
+    """With the secrets that it names."""
+    return filled(client, vault_of(config_dir), settings.file)
+
+
 def _client(name: str | None, settings: Settings) -> ClientSettings:
     """The client of that name, or the only one that people sign in for."""
     can = [client for client in settings.clients if signs_in(client)]
@@ -209,7 +219,7 @@ def _client(name: str | None, settings: Settings) -> ClientSettings:
     return client
 
 
-def _row(client: ClientSettings, file: str) -> dict[str, Any]:
+def _row(client: ClientSettings, settings: Settings, config_dir: str | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": client.name,
         "type": client.type,
@@ -222,7 +232,7 @@ def _row(client: ClientSettings, file: str) -> dict[str, Any]:
         "error": None,
     }
     try:
-        server = auth_server_of(client, file)
+        server = auth_server_of(_whole(client, settings, config_dir), settings.file)
         token = token_file_of(client.name, os.environ).read(server)
     except ConfigError as error:
         return row | {"error": str(error)}

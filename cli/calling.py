@@ -32,6 +32,7 @@ from .render.text import json_object, safe, uncoloured
 from .stdin import piped_text
 from .tool_catalog import Toolbox, rules_of
 from .variables import definition, with_missing
+from .vault_opening import vault_of
 
 
 def call_tool(
@@ -57,7 +58,7 @@ def call_tool(
     given = flag_values.arguments(piped_text() if arguments == "-" else arguments)
     flag_values.directories(roots)
     of = None if agent is None else load_agent(agent, config_dir=config_dir)
-    values = {} if of is None else _values(of, variables, person)
+    values = {} if of is None else _values(of, variables, person, config_dir)
     options = ToolOptions(yes=yes, roots=tuple(Path(path) for path in roots))
 
     async def by_hand(me: Actor, root: Root) -> ToolTurn:
@@ -89,12 +90,15 @@ async def play(
     return (await calls.play(me, [ToolCall(id="call", name=tool.name, arguments=arguments)]))[0]
 
 
-def _values(agent: GraphAgent | LoopAgent, variables: tuple[str, ...], person: bool) -> dict[str, str]:
+def _values(
+    agent: GraphAgent | LoopAgent, variables: tuple[str, ...], person: bool, config_dir: str | None
+) -> dict[str, str]:
     values = flag_values.variables(variables)
     if person:
-        values = with_missing(agent, values)
+        values = with_missing(agent, values, config_dir)
     file = definition(agent)
-    return resolve_variables(agent.name, file.variables, values, os.environ, source=file.source).real
+    vault = vault_of(config_dir, no_input=not person)
+    return resolve_variables(agent.name, file.variables, values, os.environ, secrets=vault, source=file.source).real
 
 
 def tell(turn: ToolTurn, *, as_json: bool = False) -> int:

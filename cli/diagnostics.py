@@ -21,6 +21,7 @@ from ..actors.runs.finding import own_agents
 from ..protocol.errors import CallboardError
 from ..protocol.mcp.config import split
 from ..protocol.problems import Problem, errors_in
+from ..protocol.references import SECRET
 from ..protocol.settings import Settings, read_settings, without_effect
 from .render.text import counted, safe
 
@@ -56,6 +57,7 @@ def examine(config_dir: str | None, *, with_models: bool = False) -> Found:
             "without_effect": [problem.key or "" for problem in without_effect(settings)],
         },
         "keys": _keys(settings),
+        "vault": _vault(home, settings),
         "addresses": {name: os.environ[name] for name in _ADDRESSES if os.environ.get(name)},
         "interpreters": {name: {"for": what, "path": shutil.which(name)} for name, what in _INTERPRETERS.items()},
         "tsx": shutil.which("tsx"),
@@ -85,8 +87,9 @@ def as_text(found: Found) -> str:
         f"  agents: {', '.join(config['agents']) or 'none'}",
         "",
         "keys",
-        *(f"  {name:<20} {_KEY_TOLD[there]}" for name, there in found["keys"].items()),
+        *(f"  {name:<20} {_KEY_TOLD.get(there, there)}" for name, there in found["keys"].items()),
         *(f"  {name:<20} {value}" for name, value in found["addresses"].items()),
+        f"  vault: {_told_of_vault(found['vault'])}",
         "",
         "interpreters for scripts and tools",
         *(
@@ -186,7 +189,10 @@ def _health(problems: Sequence[Problem]) -> str:
 
 
 def _keys(settings: Settings) -> dict[str, bool | str]:
-    """Whether each key is set in the environment; `config.yaml` for one that a client has there, which comes first."""
+    """Whether each key is set in the environment; `config.yaml` for one that a client has there, which comes first.
+
+    A secret of the vault is named, `config.yaml: {{NAME}}`.
+    """
     from ..actors.work.models.providers import signs_in
 
     found: dict[str, bool | str] = {name: bool(os.environ.get(name)) for name in _KEYS}
@@ -194,8 +200,48 @@ def _keys(settings: Settings) -> dict[str, bool | str]:
         if signs_in(client):
             continue
         name = re.sub(r"[^A-Z0-9]", "_", (client.name or client.type).upper()) + "_API_KEY"
-        found[name] = "config.yaml" if client.api_key else bool(os.environ.get(name))
+        named = SECRET.search(client.api_key)
+        of_file = f"config.yaml: {named[0]}" if named is not None else "config.yaml"
+        found[name] = of_file if client.api_key else bool(os.environ.get(name))
     return found
+
+
+def _vault(home: Path, settings: Settings) -> Found:
+    """Where the vault is and whether it can be opened. No command is run, and nobody is asked for a passphrase."""
+    from ..actors.io.vault.vault import LOKIS_FILE, Vault
+
+    vault = Vault(settings, home, os.environ)
+    lokis = home / LOKIS_FILE
+    found: Found = {
+        "file": None if vault.file is None else str(vault.file.path),
+        "command": settings.vault.command or None,
+        "exists": vault.is_there,
+        "secrets": None,
+        "error": None,
+        "pyrage": _version("pyrage"),
+        "lokis": str(lokis) if lokis.exists() else None,
+    }
+    if vault.file is not None and vault.is_there and vault.is_quick:
+        try:
+            found["secrets"] = len(vault.file.read())
+        except CallboardError as error:
+            found["error"] = str(error)
+    return found
+
+
+def _told_of_vault(found: Found) -> str:
+    if found["command"]:
+        return f"`{found['command']}`"
+    if found["error"]:
+        return str(found["error"])
+    if found["exists"]:
+        count = "opened when it is needed" if found["secrets"] is None else counted(found["secrets"], "secret")
+        return f"{found['file']}, {count}"
+    if found["lokis"]:
+        return f"{found['lokis']} is Loki's own, which can't be read: callboard vault import --help"
+    if found["pyrage"] is None:
+        return "none; an encrypted one needs pyrage (pip install 'callboard[vault]')"
+    return "none (callboard vault add NAME makes one)"
 
 
 def _node_version(path: str | None) -> str | None:

@@ -23,16 +23,20 @@ _OUTPUT = re.compile(r"-[qv]*o(.*)", re.DOTALL)
 
 def report(error: BaseException, arguments: Sequence[str]) -> int:
     """Tells the user about `error`, in the form the command line asked for; returns the exit code."""
+    from ..actors.io.redact import hide_in
+
     error = single(error)
     if isinstance(error, click.ClickException):
         _show_usage(error)
         code, exit_code, node = "usage", error.exit_code, None
         message = error.format_message()
     elif isinstance(error, CallboardError):
+        hide_in(error)
         code, exit_code, node = error.code, error.exit_code, error.node
         message = str(error)
         _show(error)
     else:
+        hide_in(error)
         code, exit_code, node = "internal", 1, None
         message = f"{type(error).__name__}: {error}"
         _show_unexpected(error, message)
@@ -95,7 +99,9 @@ def _show_unexpected(error: BaseException, message: str) -> None:
     if "debug" in level or "trace" in level:
         import traceback
 
-        traceback.print_exception(error, file=sys.stderr)
+        from ..actors.io.redact import hidden
+
+        sys.stderr.write(hidden("".join(traceback.format_exception(error))))
     sys.stderr.write(
         f"callboard: this should not have happened: {safe(message)}\n"
         "    run it again with CALLBOARD_LOG=debug for the traceback\n"

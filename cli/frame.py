@@ -86,10 +86,17 @@ async def open_frame(
     """
     from .. import Root  # heavy, and not needed to know whether there is a terminal
     from ..actors.front.telemetry.export import exporting
+    from .vault_opening import asking, has_terminal
 
     raise_file_limit()
     root = Root(
-        config_dir=config_dir, signals=True, on_signal=_tell_signal, serving=serving, keeps_usage=True, dry_run=dry_run
+        config_dir=config_dir,
+        signals=True,
+        on_signal=_tell_signal,
+        serving=serving,
+        keeps_usage=True,
+        dry_run=dry_run,
+        ask_passphrase=asking(progress.aside) if person and has_terminal() else None,
     )
     async with exporting(root, os.environ if traced else {}), root, trio.open_nursery() as nursery:
         with progress, ExitStack() as stack:

@@ -16,6 +16,7 @@ import os
 import sys
 from typing import TextIO
 
+from ..actors.io.redact import hidden
 from ..protocol.errors import ConfigError
 from .render.text import colours, safe
 
@@ -78,6 +79,10 @@ class _StderrHandler(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = self._fixed or sys.stderr
         super().emit(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without secrets of the vault."""
+        return hidden(super().format(record))
 
 
 class _Plain(logging.Formatter):

@@ -26,7 +26,7 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 COMMANDS = {
     **dict.fromkeys(("run", "ask", "batch"), "run"),
-    **{name: name for name in ("agents", "roles", "tools", "mcp", "auth", "kb", "sessions")},
+    **{name: name for name in ("agents", "roles", "tools", "mcp", "auth", "vault", "kb", "sessions")},
     **dict.fromkeys(("serve", "acp", "keys"), "serve"),
     **dict.fromkeys(("ps", "top", "attach", "answer", "stop", "logs"), "remote"),
     **{name: name for name in ("runs", "usage")},

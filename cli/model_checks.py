@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
+from ..actors.io.vault.lookups import ForChecks
+from ..actors.io.vault.vault import Vault
 from ..actors.runs.model_checks import AT_ONCE, Checked, all_models, ask, check, exit_code
 from ..actors.work.models.catalog import Catalog
 from ..protocol.model_names import models_of
@@ -45,7 +48,8 @@ def check_models(names: Sequence[str], settings: Settings, config_dir: str | Non
 
 def checked(names: Sequence[str], settings: Settings) -> list[Checked]:
     """What is known of them without a request."""
-    catalog = Catalog(settings, os.environ)
+    vault = Vault(settings, Path(settings.file).parent, os.environ)
+    catalog = Catalog(settings, os.environ, vault=ForChecks(vault))
     meant = (catalog.full(each) for name in names for each in models_of(name))
     wanted = list(dict.fromkeys(meant)) or all_models(settings, catalog)
     return [check(name, settings, catalog, os.environ) for name in wanted]

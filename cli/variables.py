@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import GraphAgent, LoopAgent, WorkflowAgent, load
+from ..actors.io.vault.lookups import ForChecks
 from ..actors.work.variables import missing_variables
 from ..protocol.kernel.questions import Question
 from ..protocol.requests import RunRequest
+from .vault_opening import vault_of
 
 if TYPE_CHECKING:
     from ..protocol.agent import Agent
@@ -36,20 +38,22 @@ def asked_for(request: RunRequest, config_dir: str | None) -> RunRequest:
         config_dir=config_dir,
     )
     if not isinstance(target, WorkflowAgent):  # one of those was read with them, and nothing was missing
-        return msgspec.structs.replace(request, variables=with_missing(target, request.variables))
+        values = with_missing(target, request.variables, config_dir)
+        return msgspec.structs.replace(request, variables=values)
     if request.prompt.strip() or request.attach:
         return request
     return msgspec.structs.replace(request, prompt=_task_of(target))
 
 
-def with_missing(agent: GraphAgent | LoopAgent, given: dict[str, str]) -> dict[str, str]:
+def with_missing(agent: GraphAgent | LoopAgent, given: dict[str, str], config_dir: str | None) -> dict[str, str]:
     """The values given, and those that a person at the terminal gives for the rest.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C.
     """
     values = dict(given)
-    for variable in missing_variables(agent.name, definition(agent).variables, given, os.environ):
+    secrets = ForChecks(vault_of(config_dir))
+    for variable in missing_variables(agent.name, definition(agent).variables, given, os.environ, secrets=secrets):
         try:
             values[variable.name] = _ask(agent.name, variable)
         except EOFError:

@@ -1,9 +1,11 @@
 """`${NAME}`, `${NAME:-default}` and `{{NAME}}` in the values of files: secrets, and what differs between machines.
 
-Where only `{{NAME}}` is a reference, as in the variables of agents, `with_secrets` replaces it and nothing else.
+`${NAME}` stands for the environment's NAME; as in a shell, the default stands in for a name that is unset or empty.
+`${env:NAME}` is what other programs' files call it. `{{NAME}}` stands for a secret: of the vault, else of the
+environment. Where only `{{NAME}}` is a reference, as in the variables of agents, `with_secrets` replaces it and nothing
+else; where secrets are put in later, `of_environment` replaces the rest.
 
-As in a shell, the default stands in for a name that is unset or empty. `${env:NAME}` is what other programs' files
-call `${NAME}`. What a name stands for is put in as it is and never looked through again.
+What a name stands for is put in as it is and never looked through again.
 """
 
 from __future__ import annotations
@@ -21,12 +23,19 @@ class Secrets(Protocol):
         ...
 
 
-REFERENCE = re.compile(
-    r"\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}"
-    r"|\{\{\s*(?P<secret>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}"
-)
+_NAMED = r"\{\{\s*(?P<secret>[A-Za-z_][A-Za-z0-9_-]*)\s*\}\}"
+_SET = r"\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}"
 
-SECRET = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+SECRET = re.compile(_NAMED)
+VARIABLE = re.compile(_SET)
+REFERENCE = re.compile(f"{_SET}|{_NAMED}")
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+def is_secret_name(text: str) -> bool:
+    """Whether `{{text}}` is a reference."""
+    return _NAME.fullmatch(text) is not None
 
 
 def with_secrets(text: str, secrets: Secrets, missing: Callable[[str], None]) -> str:
@@ -41,12 +50,32 @@ def with_secrets(text: str, secrets: Secrets, missing: Callable[[str], None]) ->
     return SECRET.sub(replaced, text)
 
 
-def expanded(text: str, secrets: Secrets, missing: Callable[[str, str], None]) -> str:
-    """`text` with its references replaced; `missing(reference, name)` gets each that stands for nothing."""
+def of_environment(text: str, environ: Secrets, missing: Callable[[str, str], None]) -> str:
+    """`text` with every `${NAME}` replaced, and every `{{NAME}}` as it is; `missing(reference, name)` as `expanded`."""
+
+    def replaced(match: re.Match[str]) -> str:
+        value = environ.get(match["name"]) or match["default"]
+        if value is None:
+            missing(match[0], match["name"])
+        return value or ""
+
+    return VARIABLE.sub(replaced, text)
+
+
+def expanded(text: str, environ: Secrets, missing: Callable[[str, str], None], secrets: Secrets | None = None) -> str:
+    """`text` with its references replaced; `missing(reference, name)` gets each that stands for nothing.
+
+    Args:
+        environ: what `${NAME}` stands for.
+        secrets: what `{{NAME}}` stands for; None for `environ`.
+    """
 
     def replaced(match: re.Match[str]) -> str:
         name = match["name"] or match["secret"]
-        value = secrets.get(name) or match["default"]
+        if match["secret"] is not None:
+            value = (environ if secrets is None else secrets).get(name) or None
+        else:
+            value = environ.get(name) or match["default"]
         if value is None:
             missing(match[0], name)
         return value or ""

@@ -130,6 +130,8 @@ class Stream(_Heard):
 
     def publish(self, actor: Life, data: EventData, *, id: str = "", corr: str = "") -> None:
         """Number an event about `actor` and hand it to all listeners."""
+        if self._bus.rewrite is not None:
+            data = self._bus.rewrite(data)
         self._seq += 1
         parent = actor.parent
         event = Event(
@@ -170,10 +172,15 @@ class Stream(_Heard):
 
 @final
 class Bus(_Heard):
-    """Everything that happens under one root: all runs' streams, and the kernel's own (`run` = "")."""
+    """Everything that happens under one root: all runs' streams, and the kernel's own (`run` = "").
+
+    Attributes:
+        rewrite: what becomes of an event's data before anybody hears it; None for nothing. It must be quick.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.rewrite: Callable[[EventData], EventData] | None = None
         self._streams: dict[str, Stream] = {}
         self.kernel = self.open("")
 

@@ -15,6 +15,7 @@ import trio
 from fake_models import FakeModels, listening
 from hypothesis import HealthCheck, settings
 
+from callboard.actors.io import redact
 from callboard.supervisors.processes import become_subreaper
 
 LEFT: list[str] = []
@@ -28,6 +29,12 @@ async def fake_model(nursery: trio.Nursery) -> FakeModels:
     server = FakeModels(port)
     nursery.start_soon(server.serve, listener)
     return server
+
+
+@pytest.fixture(autouse=True)
+def _what_was_handed_out_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process remembers the vault's values for good; those of one test are words in another."""
+    monkeypatch.setattr(redact, "_HANDED", redact._Known())
 
 
 @pytest.fixture(autouse=True)

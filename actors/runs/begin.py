@@ -65,6 +65,8 @@ def _in_memory(request: RunRequest, hooks: Hooks) -> bool:
     if request.in_role:
         return False
     agent = hooks.loaded.agent if isinstance(hooks.loaded, LoopAgent) else request.target
+    if isinstance(agent, Agent) and agent.variables:  # their secrets may have to be waited for
+        return False
     made = isinstance(agent, Agent) and (hooks.loaded is None or hooks.loaded.directory is None)
     if not made or request.save or request.attach or request.files or request.knowledge:
         return False
@@ -137,6 +139,7 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         day=None if root.days is None else root.days.account(hooks.owner),
         config_dir=root.config_dir,
         environ=os.environ,
+        vault=root.vault,
         run_agent=children,
         unknown_agent=children.unknown,
         agents_near=children.near,

@@ -18,6 +18,7 @@ from ...protocol.requests import AnswerText
 from ...supervisors.escalation import PASS, Verdict
 from ..engine.graph.decider import GraphResult
 from ..engine.graph.failures import ended_with
+from ..io.redact import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.record import Record
@@ -175,6 +176,8 @@ class Execution:
             error=None if error is None else ErrorReport.of(error),
             exit_code=code,
         )
+        if self.root.vault.told:
+            outcome = without_secrets(outcome)
         if self.saved is not None:
             self.saved.keep(outcome, outputs)
             _unsaved(outcome, self.saved)

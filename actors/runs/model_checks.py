@@ -17,6 +17,7 @@ import trio
 from ...protocol.chat import ChatRequest, Delta, UserTurn
 from ...protocol.errors import CallboardError, ConfigError, TimedOut
 from ...protocol.model_names import models_of
+from ...protocol.references import SECRET
 from ...protocol.settings import ClientSettings, ModelSettings, Settings
 from ..work.models import providers
 from ..work.models.catalog import Catalog
@@ -183,6 +184,7 @@ async def _chat(me: Actor, checked: Checked, gateway: Gateway) -> Answer:
 async def _knows(me: Actor, checked: Checked, knowledge: Knowledge) -> Answer:
     began = trio.current_time()
     asked = f"ok {secrets.token_hex(4)}"  # one that no cache knows
+    await knowledge.embedders.prepare(checked.model)
     if checked.kind == "reranker":
         scores = await knowledge.embedders.reranker(checked.model).rerank(me, asked, [asked])
         text = f"a score for {len(scores)} text"
@@ -205,7 +207,7 @@ def _key(client: ClientSettings, environ: Mapping[str, str], settings: Settings)
     if providers.signs_in(client):
         return "signed in"
     if client.api_key:
-        return f"`api_key` in {settings.file}"
+        return f"`api_key` in {settings.file}" + (f": {client.api_key}" if SECRET.fullmatch(client.api_key) else "")
     if client.access_key_id:
         return f"`access_key_id` in {settings.file}"
     variable = next((name for name in providers.key_variables(client) if environ.get(name)), "")

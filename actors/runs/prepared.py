@@ -111,7 +111,9 @@ class Prepared:
             return
         file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
         self._limits = file.limits
-        resolved = resolve_variables(agent.name, file.variables, variables, os.environ, source=file.source)
+        resolved = resolve_variables(
+            agent.name, file.variables, variables, os.environ, secrets=context.vault, source=file.source
+        )
         if isinstance(agent, GraphAgent):
             self._prepare_graph(agent, resolved.real, compat, context)
         else:

@@ -30,6 +30,7 @@ from ...supervisors import Root as Kernel
 from ..io.directories import cache_dir, state_dir
 from ..io.directories import config_dir as configured
 from ..io.settings import load_settings
+from ..io.vault.vault import AskPassphrase, Vault
 from ..work.models.engines import LocalEngines
 from ..work.models.gateway import Gateway
 from ..work.tools.registry import ToolRegistry
@@ -97,6 +98,7 @@ class Root:
         on_signal: called with a signal's number and how many there were.
         patient: questions wait for a front end that is not there yet.
         dry_run: no request goes to a model; see `Settings.dry_run`.
+        ask_passphrase: has a person type the passphrase of the vault; without it no person is there.
         serving: the process lives long: unused MCP servers are kept for a while.
         keeps_usage: what is spent on models is kept by day, for `callboard usage`.
         on_hangup, hangup_ends, on_drain: see `supervisors.Root`.
@@ -104,6 +106,7 @@ class Root:
     Attributes:
         kernel: the supervision tree.
         settings: what `config.yaml` and the environment say; `problems` what is odd about that.
+        vault: has the secrets that files name.
         gateway: the way to models.
         registry: the tools there are.
         loader: loads what is to be run.
@@ -125,6 +128,7 @@ class Root:
         serving: bool = False,
         keeps_usage: bool = False,
         dry_run: bool = False,
+        ask_passphrase: AskPassphrase | None = None,
         on_hangup: Callable[[], None] | None = None,
         hangup_ends: Callable[[], bool] | None = None,
         on_drain: Callable[[], None] | None = None,
@@ -144,6 +148,7 @@ class Root:
             hangup_ends=hangup_ends,
             on_drain=on_drain,
         )
+        self.vault = Vault(self.settings, self.config_dir, os.environ, self.kernel, ask=ask_passphrase)
         self.gateway: Gateway
         self.registry = ToolRegistry(self.config_dir, self.settings, os.environ)
         self.loader = Loader(self.config_dir, self.registry)
@@ -164,7 +169,7 @@ class Root:
         need_trio("callboard.Root")
         await self.kernel.__aenter__()
         engines = LocalEngines(self.kernel, os.environ)
-        self.gateway = Gateway(self.kernel, self.settings, os.environ, engines=engines)
+        self.gateway = Gateway(self.kernel, self.settings, os.environ, engines=engines, vault=self.vault)
         self._token = current.set(self)
         return self
 
@@ -214,6 +219,7 @@ class Root:
                     environ=os.environ,
                     cache=cache_dir(os.environ),
                     secrets=os.environ,
+                    vault=self.vault,
                     abilities=Abilities(elicitation=True, sampling=True),
                     settings=self.settings.mcp_pool,
                     serving=self._serving,
@@ -245,7 +251,7 @@ class Root:
         if self._knowledge is None:
             from ..work.knowledge.service import Knowledge
 
-            self._knowledge = Knowledge(self.kernel, self.settings, os.environ, self.gateway.gates)
+            self._knowledge = Knowledge(self.kernel, self.settings, os.environ, self.gateway.gates, self.vault)
         return self._knowledge
 
     def end_run(self, id: str) -> None:

@@ -32,6 +32,7 @@ from .tools.permissions import Permissions
 from .tools.tool import Tool
 
 if TYPE_CHECKING:
+    from ..io.vault.vault import Vault
     from .knowledge.of_run import RunKnowledge
     from .letters import Seat
     from .mcp.pool.servers import McpServers
@@ -97,6 +98,7 @@ class RunContext:
         kept: what `results` has made, if anything.
         config_dir: where agents, tools and settings live.
         environ: the environment that scripts inherit.
+        vault: has the secrets that variables of agents name; None for the environment.
         model: the model the user asked for with `-m`, or "".
         compat: the dialect forced from outside (`--compat`), or None for what each file says.
         run_agent: runs a child agent.
@@ -121,6 +123,7 @@ class RunContext:
     agent: str = ""
     config_dir: Path
     environ: Mapping[str, str]
+    vault: Vault | None = None
     run_agent: AgentRunner
     unknown_agent: Callable[[str, Path], str | None] = lambda name, near: None  # noqa: ARG005 - knows none
     agents_near: Callable[[Path], list[tuple[str, str]]] = lambda near: []  # noqa: ARG005 - knows none

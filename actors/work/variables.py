@@ -47,7 +47,7 @@ def resolve_variables(
     """Every declared variable's value.
 
     Args:
-        secrets: where `{{NAME}}` is looked up; None for `environ`.
+        secrets: where `{{NAME}}` is looked up, the vault; None for `environ`.
         source: the agent's file, to say where a secret is named.
 
     Raises:
@@ -62,7 +62,7 @@ def resolve_variables(
         lines = "\n".join(f"  - {variable.name}: {found.about(variable, source)}" for variable in found.missing)
         secret = next((found.lacks[each.name] for each in found.missing if each.name in found.lacks), None)
         first = found.missing[0].name
-        either = f"set {secret} in the environment" if secret else "give them a default in the file"
+        either = f"keep the secret: callboard vault add {secret}" if secret else "give them a default in the file"
         kind = ConfigError if all(each.name in found.lacks for each in found.missing) else UsageError
         raise kind(
             f"The following agent variables are required:\n{lines}\nSet them with --var {first}=VALUE, or {either}."
@@ -146,7 +146,8 @@ class _Found:
             if source is not None and source.file:
                 line, column = source.where(("variables", self._declared.index(variable), "default"))
                 where += f" ({source.file}:{line}:{column})"
-        return f"{text}{': ' if text else ''}{where} names the secret {{{{{secret}}}}}, which is not set"
+        lead = f"{text}: " if text else ""
+        return f"{lead}{where} names the secret {{{{{secret}}}}}, which is neither in the vault nor set"
 
 
 A = TypeVar("A", Graph, Agent)

@@ -229,19 +229,31 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return self.health_check
 
 
-def resolved(server: Server, secrets: Secrets) -> Server:
+def resolved(
+    server: Server,
+    environ: Secrets,
+    secrets: Secrets | None = None,
+    why_missing: Callable[[str], str] | None = None,
+) -> Server:
     """The server with the references in its command, args, env, cwd, url, headers and oauth replaced.
+
+    Args:
+        environ: what `${NAME}` stands for.
+        secrets: what `{{NAME}}` stands for; None for `environ`.
+        why_missing: what is said of a secret that is not there, with what to do.
 
     Raises:
         ConfigError: a name stands for nothing, or what it stands for can't be used. The text holds no values.
     """
     lacking: dict[str, str] = {}
+    no_secrets: dict[str, str] = {}
 
     def put(text: str, key: str) -> str:
         def missing(reference: str, name: str) -> None:
-            lacking.setdefault(name, f"`{key}` needs {reference}")
+            of_vault = why_missing is not None and reference.startswith("{{")
+            (no_secrets if of_vault else lacking).setdefault(name, f"`{key}` needs {reference}")
 
-        return expanded(text, secrets, missing)
+        return expanded(text, environ, missing, secrets)
 
     whole = msgspec.structs.replace(
         server,
@@ -254,6 +266,9 @@ def resolved(server: Server, secrets: Secrets) -> Server:
         oauth=_filled(server.oauth, put),
     )
     who = f"MCP server '{server.name}'" + (f" ({server.where})" if server.where else "")
+    if no_secrets and why_missing is not None:
+        name, what = next(iter(no_secrets.items()))
+        raise ConfigError(f"{who}: {what}, {why_missing(name)}")
     if lacking:
         remedy = " ".join(f"{name}=..." for name in lacking)
         unset = "which is not set" if len(lacking) == 1 else "which are not set"

@@ -4,6 +4,7 @@ from .api import ApiSettings
 from .keys import WITHOUT_EFFECT, without_effect
 from .model import CLIENT_TYPES, ClientSettings, Extra, ModelSettings, Settings
 from .read import json_schema, read_settings
+from .vault import VaultSettings
 
 __all__ = [
     "CLIENT_TYPES",
@@ -13,6 +14,7 @@ __all__ = [
     "Extra",
     "ModelSettings",
     "Settings",
+    "VaultSettings",
     "json_schema",
     "read_settings",
     "without_effect",

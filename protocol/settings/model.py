@@ -13,8 +13,10 @@
             output_price: 0.79
 
 The keys are Loki's. Every scalar may also come from the environment as `CALLBOARD_<KEY>`, which wins over the
-file. `${NAME}`, `${NAME:-default}` and `{{NAME}}` in a value stand for the environment's NAME. Keys that
-callboard does not use yet are kept in `Settings.other`; unknown keys cause warnings.
+file. `${NAME}` and `${NAME:-default}` in a value stand for the environment's NAME. So does `{{NAME}}`, but in texts
+of clients: there it stays as it is, a secret that is put in when the client is used (`models/filled`), so that no
+`Settings` holds what the vault has. Keys that callboard does not use yet are kept in `Settings.other`; unknown keys
+cause warnings.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from ..model_names import DefaultModels
 from ..permissions import Permissions
 from .api import ApiSettings
 from .patches import ClientPatch, Patch, Patterns
+from .vault import VaultSettings
 
 Json = Any
 
@@ -237,6 +240,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         rag_template: how a prompt is put together with what was found for it.
         document_loaders: commands that make text of documents, by the ending or the name that they are for.
         api: what a server goes by; see `api`.
+        vault: where `{{NAME}}` is looked up; see `vault`.
         patches: those of the environment, by client (as in names of variables) and kind of request.
         other: the remaining known keys, as plain values.
         file: where this was read from.
@@ -277,6 +281,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rag_template: str = ""
     document_loaders: dict[str, str] = {}
     api: ApiSettings = ApiSettings()
+    vault: VaultSettings = VaultSettings()
     patches: dict[tuple[str, str], Patterns] = {}
     other: dict[str, Json] = {}
     file: str = "config.yaml"

@@ -12,9 +12,9 @@ from msgspec import inspect
 from ..cursor import Cursor
 from ..problems import Problem, did_you_mean
 from ..reading import Reading, fields_of, in_file_order
-from ..references import REFERENCE, expanded
+from ..references import REFERENCE, expanded, of_environment
 from ..schema import as_read
-from ..source import parse_mapping
+from ..source import Source, parse_mapping
 from ..tree import Entry, Mapping, Node, Path, Scalar, Sequence, is_null
 from .api_checks import api_problems
 from .keys import KEPT, Kept, bare, from_text
@@ -27,6 +27,7 @@ from .model import (
     Settings,
 )
 from .patches import Patterns, check_client_patch, check_patch, of_variable, variables
+from .vault import LOKIS_KEY, vault_problems
 
 Json = Any
 
@@ -41,8 +42,10 @@ class _Aliases(msgspec.Struct, frozen=True):
 _OURS = ("model_from", "other", "file", "patches")
 """Fields of `Settings` that are no keys of the file."""
 
-_NESTED = ("permissions", "visible_tools", "tool_roots", "mcp_pool", "document_loaders", "api")
+_NESTED = ("permissions", "visible_tools", "tool_roots", "mcp_pool", "document_loaders", "api", "vault")
 """Keys that are no scalars and refer to nothing."""
+
+_TEXTS = (inspect.StrType, inspect.AnyType)
 
 _NO_SCALARS = (*_OURS, *_NESTED, *_Aliases.__struct_fields__, "clients")
 _IGNORED = {
@@ -69,6 +72,7 @@ def read_settings(text: str, file: str, environ: Dict[str, str]) -> tuple[Settin
     given = {"clients": tuple(reading.clients(Cursor(reading, root))), **_nested(root, file, reading.problems)}
     settings = reading.fill(Settings, _part(root, without=KEPT), what="the settings", given=given, hidden=_OURS)
     kept = msgspec.structs.asdict(reading.fill(Kept, _part(root, KEPT)))
+    reading.problems += vault_problems(settings.vault, _written(root, LOKIS_KEY), Source(file, text))
     overrides = _overrides(environ, reading.problems)
     model_from = "CALLBOARD_MODEL" if "model" in overrides else file if settings.model else ""
     settings = msgspec.structs.replace(
@@ -198,7 +202,7 @@ class _Reading(Reading):
             return node
         kind, value = bare(wanted), node.value
         if isinstance(value, str) and "{" in value:
-            value = self._expanded(node, value, path)
+            value = self._expanded(node, value, path, later=isinstance(kind, _TEXTS) and path[:1] == ("clients",))
             if REFERENCE.search(node.text):
                 value = from_text(value, kind)
         elif isinstance(kind, inspect.StrType) and isinstance(value, int | float):
@@ -220,12 +224,14 @@ class _Reading(Reading):
             return Sequence(items, node.line, node.column)
         return self.taken_as(inspect.AnyType(), {}, node, path)
 
-    def _expanded(self, node: Node, text: str, path: Path) -> str:
+    def _expanded(self, node: Node, text: str, path: Path, *, later: bool) -> str:
+        """The text with its references replaced; `later`: but secrets, which are put in when they are needed."""
+
         def unset(reference: str, name: str) -> None:
             message = f"{reference} stands for the environment variable {name}, which is not set"
             self.report("warning", "unset_variable", message, path, node, hint=f"export {name}=...")
 
-        return expanded(text, self.environ, unset)
+        return (of_environment if later else expanded)(text, self.environ, unset)
 
     def unknown_key(
         self,
@@ -239,6 +245,12 @@ class _Reading(Reading):
         """Warn of a key that nothing reads."""
         place, hint = (entry.line, entry.column), did_you_mean(key, [*known, *(KEPT if not path else ())])
         self.report("warning", "unknown_key", f"unknown key '{key}'", (*path, key), place, hint=hint)
+
+
+def _written(root: Mapping, key: str) -> str | None:
+    """The text of a key as it stands in the file."""
+    entry = root.entries.get(key)
+    return entry.value.text if entry is not None and isinstance(entry.value, Scalar) else None
 
 
 def _part(root: Mapping, keys: Container[str] | None = None, *, without: Container[str] = ()) -> Mapping:

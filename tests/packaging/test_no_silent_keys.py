@@ -20,7 +20,7 @@ from callboard.protocol.agent import read_agent
 from callboard.protocol.graph import model as graph
 from callboard.protocol.mcp import config as mcp
 from callboard.protocol.no_effect import no_effect, why_without_effect
-from callboard.protocol.settings import WITHOUT_EFFECT, Settings, api, read_settings, without_effect
+from callboard.protocol.settings import WITHOUT_EFFECT, Settings, api, read_settings, vault, without_effect
 from callboard.protocol.settings import keys as settings_keys
 from callboard.protocol.settings import model as settings
 from callboard.protocol.workflow import agents as workflow_agents
@@ -36,7 +36,7 @@ AT_NO_RUN = re.compile(
 )
 """Modules that look at files without running them: what only these read has no effect."""
 
-MODULES = (agent, graph, knowledge_file, mcp, settings, api, workflow, workflow_agents, workflow_edges)
+MODULES = (agent, graph, knowledge_file, mcp, settings, api, vault, workflow, workflow_agents, workflow_edges)
 
 FOR_PEOPLE = {"version", "description", "organization", "initial_instruction", "args"}
 """What a file says to those who read it, or to front ends of other programs; docs say so."""

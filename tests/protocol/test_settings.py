@@ -168,7 +168,7 @@ def test_mistakes_are_errors_with_their_place(text: str, place: tuple[int, int],
         ("clients:\n  - type: openai\n    api_version: v1\n", "ignored: it is for clients of type azure-openai"),
         ("clients:\n  - type: openai\n    adc_file: x\n", "ignored: it is for clients of type vertexai"),
         ("clients:\n  - type: openai\n    api_key: ${NO_SUCH}\n", "NO_SUCH, which is not set"),
-        ("clients:\n  - type: openai\n    api_key: '{{VAULTED}}'\n", "VAULTED, which is not set"),
+        ("rag_template: '{{VAULTED}}'\n", "VAULTED, which is not set"),
     ],
 )
 def test_what_does_no_harm_is_a_warning(text: str, words: str) -> None:
@@ -187,7 +187,7 @@ clients:
     auth: oauth
     oauth:
       client_id: ${ID}
-      client_secret: '{{SECRET}}'
+      client_secret: ${SECRET}
       authorization_url: https://id.example/authorize
       token_url: https://id.example/token
       scopes: [models, "${SCOPE}"]
@@ -231,7 +231,14 @@ def test_all_problems_are_reported_together() -> None:
 
 @pytest.mark.parametrize(
     ("written", "value"),
-    [("${A}", "1"), ("x${A}y${B}", "x1y2"), ("{{ A }}", "1"), ("${C:-z}", "z"), ("${A:-z}", "1"), ("$A", "$A")],
+    [
+        ("${A}", "1"),
+        ("x${A}y${B}", "x1y2"),
+        ("{{ A }}-$A", "{{ A }}-$A"),
+        ("${C:-z}", "z"),
+        ("${A:-z}", "1"),
+        ("$A", "$A"),
+    ],
 )
 def test_values_refer_to_the_environment(written: str, value: str) -> None:
     text = f"clients:\n  - type: openai\n    api_key: '{written}'\n"

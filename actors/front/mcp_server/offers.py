@@ -15,6 +15,7 @@ import msgspec
 
 from ....protocol.errors import CallboardError, UsageError
 from ....protocol.graph.model import Variable
+from ...io.vault.lookups import ForChecks
 from ...runs.finding import find
 from ...runs.root import Root
 from ...runs.target import GraphAgent, Loaded, LoopAgent, read
@@ -61,10 +62,12 @@ def read_agents(root: Root, names: Sequence[str | os.PathLike[str]] = ()) -> tup
     here = root.config_dir / "agents"
     found = names or sorted(path for path in here.iterdir() if path.is_dir()) if here.is_dir() or names else []
     offers: dict[str, Offer] = {}
+    secrets = ForChecks(root.vault)
     problems: list[str] = []
     for target in found:
         try:
-            offer = _offer(read(find(target, config_dir=root.config_dir), root.config_dir, registry=root.registry))
+            agent = read(find(target, config_dir=root.config_dir), root.config_dir, registry=root.registry)
+            offer = _offer(agent, secrets)
         except CallboardError as error:
             if names:
                 raise
@@ -84,12 +87,12 @@ def read_agents(root: Root, names: Sequence[str | os.PathLike[str]] = ()) -> tup
     return offers, problems
 
 
-def _offer(agent: Loaded) -> Offer:
+def _offer(agent: Loaded, secrets: ForChecks) -> Offer:
     name = re.sub(r"[^A-Za-z0-9_-]", "_", agent.name)[:MAX_NAME]
     tool = {
         "name": name,
         "description": _description(agent).strip() or f"Runs the agent '{agent.name}' and returns its answer.",
-        "inputSchema": _schema(agent),
+        "inputSchema": _schema(agent, secrets),
     }
     return Offer(name=name, agent=agent, tool=tool)
 
@@ -102,7 +105,7 @@ def _description(agent: Loaded) -> str:
     return agent.workflow.graph.description or ""
 
 
-def _schema(agent: Loaded) -> dict[str, Json]:
+def _schema(agent: Loaded, secrets: ForChecks) -> dict[str, Json]:
     prompt: dict[str, Json] = {"type": "string", "description": "What the agent is to do."}
     properties: dict[str, Json] = {"prompt": prompt}
     required = []
@@ -120,7 +123,9 @@ def _schema(agent: Loaded) -> dict[str, Json]:
         required.append("prompt")
         prompt["minLength"] = 1
     if declared:
-        needed = [variable.name for variable in missing_variables(agent.name, declared, {}, os.environ)]
+        needed = [
+            variable.name for variable in missing_variables(agent.name, declared, {}, os.environ, secrets=secrets)
+        ]
         properties["variables"] = {
             "type": "object",
             "properties": {

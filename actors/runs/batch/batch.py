@@ -206,7 +206,7 @@ class Target:
 
     async def _found(self, task: Task) -> Loaded:
         if self._agent is not None:
-            return self._of(task)
+            return await self._root.vault.ready(lambda: self._of(task))
         return await self._root.loader.threaded(lambda: self._of(task))
 
     def _of(self, task: Task) -> Loaded:
@@ -216,7 +216,8 @@ class Target:
             return agent
         self._agent = agent
         file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
-        resolve_variables(agent.name, file.variables, values, os.environ, source=file.source)
+        vault = self._root.vault
+        resolve_variables(agent.name, file.variables, values, os.environ, secrets=vault, source=file.source)
         if isinstance(agent, LoopAgent) and not task.prompt.strip() and not task.attachments:
             raise UsageError(f"'{agent.name}' is an LLM agent: it needs a `task` to answer")
         return agent

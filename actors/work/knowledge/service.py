@@ -49,6 +49,7 @@ from .split.split import split
 if TYPE_CHECKING:
     from ....supervisors.actor import Actor
     from ....supervisors.root import Root
+    from ...io.vault.vault import Vault
     from ..models.call import Emitter
     from ..models.limiter import Gates
     from ..spending.accounts import Account
@@ -70,12 +71,17 @@ class Knowledge:
     Args:
         owner: what is opened and started lives and ends as its child.
         settings: what `config.yaml` says.
-        environ: the environment: keys, proxies, cache directory, and what loaders get.
+        environ, vault: keys, proxies, cache directory, and what loaders get; secrets that clients and loaders name.
         gates: the limiters of models, which chats go through, too.
     """
 
     def __init__(
-        self, owner: Root, settings: UserSettings, environ: Mapping[str, str], gates: Gates | None = None
+        self,
+        owner: Root,
+        settings: UserSettings,
+        environ: Mapping[str, str],
+        gates: Gates | None = None,
+        vault: Vault | None = None,
     ) -> None:
         self.settings = settings
         self.environ = environ
@@ -89,8 +95,10 @@ class Knowledge:
             on_usage=self._used,
             gates=gates,
             may_wait=self._waits,
+            vault=vault,
         )
-        self.sources = SourceSettings(loaders=settings.document_loaders, allow_private=settings.rag_private_pages)
+        loaders, private = settings.document_loaders, settings.rag_private_pages
+        self.sources = SourceSettings(loaders=loaders, allow_private=private, vault=vault)
         self._pool: Pool[str, Base] = Pool(owner, _opened, name="knowledge", idle_ttl=IDLE)
         self._seen: dict[Recipe, tuple[float, Changes]] = {}
         self._turns: WeakValueDictionary[Path, trio.Lock] = WeakValueDictionary()
@@ -193,6 +201,7 @@ class Knowledge:
     ) -> BuildReport:
         if not recipe.documents:
             raise KnowledgeError(f"{recipe.what} names no documents, so there is nothing to build from")
+        await self.embedders.prepare(recipe.settled(self.settings).embedding_model, known.model if known else None)
         embedder, settings = self._plan(recipe, known)
         history = self._history(recipe.directory)
         async with aclosing(self._found(me, recipe, recipe.documents, history)) as found:
@@ -303,8 +312,9 @@ class Knowledge:
             model = ""
             while mode != "keyword" and model != base.meta.model:  # it may be built anew meanwhile
                 model = base.meta.model
-                embedder = self.embedders.of(model, batch=settled.batch_size)
+                embedder = await self.embedders.ready(model, batch=settled.batch_size)
                 [vector] = await embedder.embed(me, [text], query=True)
+            await self.embedders.prepare(settled.reranker_model)
             reranker = self.embedders.reranker(settled.reranker_model) if rerank and settled.reranker_model else None
             found = await base.retrieve(
                 text if mode != "vector" else "",

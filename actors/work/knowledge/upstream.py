@@ -72,7 +72,7 @@ async def imported(
         raise KnowledgeError(f"{recipe.what}: {error}; move it away, or have the base built anew: {ANEW}") from error
     head = whole.head
     try:
-        embedder = embedders.of(head.embedding_model, batch=head.batch_size)
+        embedder = await embedders.ready(head.embedding_model, batch=head.batch_size)
     except (ConfigError, CredentialsError, Unsupported) as error:
         raise KnowledgeError(
             f"{recipe.what}: {recipe.upstream} was built by Loki with '{head.embedding_model}', which queries need as"

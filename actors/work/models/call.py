@@ -26,6 +26,7 @@ from ....protocol.chat import (
     parts_of,
 )
 from ....protocol.errors import CallboardError, ModelError, UpstreamError
+from ...io.redact import hide_in
 from ..spending.accounts import NOTHING, Account, Amount, Hold
 from ..spending.reserve import reserve
 from .allowance import Remaining, remaining_in
@@ -206,6 +207,7 @@ class Call:
         self.heard = False
 
     def gives_up(self, error: CallboardError) -> None:
+        hide_in(error)  # providers quote the key that they refuse
         if self._asked:  # else nothing went out
             self.emit(events.LlmFailed(model=self.target.id, error=str(error), code=error.code))
 

@@ -7,10 +7,8 @@ without I/O, but for files of AWS's.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
@@ -22,14 +20,15 @@ from ....protocol.errors import ConfigError, CredentialsError, Unsupported
 from ....protocol.model_names import models_of
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from ....protocol.settings.patches import Api
+from ...io.vault.lookups import Lookup, OfEnvironment
 from . import anthropic, openai, providers, weights
-from .allowance import Rules
 from .codec import Codec
 from .codecs import codec_of
 from .engines import require_engine
+from .filled import OF_ITS_FILE, filled
 from .local import LocalCodec
 from .prices.price import Prices
-from .target import Access, Choice, Target, TokenBearer
+from .target import Access, Choice, Target, TokenBearer, idle_timeout_of, rules_of
 
 if TYPE_CHECKING:
     from ....supervisors import Root
@@ -59,13 +58,22 @@ class Catalog:
 
     Args:
         root: keepers of tokens live under it; without it models that people sign in for can be named, and not asked.
+        vault: has the secrets that clients name; without it the environment.
 
     Attributes:
         prices: what they cost.
     """
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str], root: Root | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        root: Root | None = None,
+        *,
+        vault: Lookup | None = None,
+    ) -> None:
         self._settings = settings
+        self._secrets = vault or OfEnvironment(environ)
         self._environ = environ
         self._root = root
         self._sign_ins: SignIns | None = None
@@ -145,12 +153,21 @@ class Catalog:
             targets = self._several[model] = tuple(map(self.target, names))
         return targets
 
+    def known(self, model: str) -> tuple[Target, ...] | None:
+        """The models of a text that were asked before."""
+        return self._several.get(model)
+
+    async def fetched(self, model: str) -> tuple[Target, ...]:
+        """As `targets`, once the secrets that they need are there."""
+        return await self._secrets.ready(partial(self.targets, model))
+
     def target(self, model: str) -> Target:
         """The model with that id.
 
         Raises:
             ConfigError: no such client or model, or a base URL is missing.
             CredentialsError: there is no key for it.
+            NotFetched: it needs a secret that takes time to get.
         """
         target = self._targets.get(model)
         if target is None:
@@ -183,8 +200,8 @@ class Catalog:
         return name if client.type == "local" and not client.models and weights.is_path(name) else None
 
     def _find(self, model: str) -> Target:
-        client, entry = self.named(model)
-        name = model.partition(":")[2]
+        client, name = self._filled(self.named(model)[0]), model.partition(":")[2]
+        entry = self._entry(client, name)
         target = Target(
             id=model,
             name=entry.real_name or name,
@@ -193,8 +210,8 @@ class Catalog:
             api_base="",
             headers={},
             proxy="-",
-            rules=_rules(client, entry),
-            idle_timeout=_idle_timeout(entry.idle_timeout, self._settings.model_idle_timeout),
+            rules=rules_of(client, entry),
+            idle_timeout=idle_timeout_of(entry.idle_timeout, self._settings.model_idle_timeout),
             price=self.prices.of(client, entry, providers.base_of(client, self._environ)),
         )
         patched = self._patched(client, entry, "chat_completions")
@@ -315,9 +332,11 @@ class Catalog:
         if listed and name not in listed:
             known = ", ".join(f"{client_name}:{entry}" for entry in listed)
             raise ConfigError(f"unknown {task} model '{model}'; client '{client_name}' has: {known}")
-        entry = listed.get(name) or ModelSettings(name=name, type=task)
+        client = self._filled(client)
+        entry = next((each for each in client.models if each.name == name and each.type == task), None)
+        entry = entry or ModelSettings(name=name, type=task)
         price = self.prices.of(client, entry, providers.base_of(client, self._environ))
-        rules, patched = _rules(client, entry), self._patched(client, entry, _APIS[task])
+        rules, patched = rules_of(client, entry), self._patched(client, entry, _APIS[task])
         name = entry.real_name or name
         access = Access(id=model, name=name, model=entry, client=client, price=price, rules=rules, patched=patched)
         if client.type == "local":
@@ -368,6 +387,17 @@ class Catalog:
             client = ClientSettings(type="openai-compatible", name=name)
         return client
 
+    async def prepare(self, model: str) -> None:
+        """Have the secrets that the client of this model names, so that `target` and `access` raise no NotFetched."""
+        client = self._client(model.partition(":")[0])
+        if client is not None:
+            await self._secrets.ready(partial(self._filled, client))
+
+    def _filled(self, client: ClientSettings) -> ClientSettings:
+        """The client with its secrets."""
+        own = client.name not in self._adopted.values()
+        return filled(client, self._secrets, self._settings.file, but=() if own else OF_ITS_FILE)
+
     def _entry(self, client: ClientSettings, name: str) -> ModelSettings:
         if not client.models:
             return ModelSettings(name=name)
@@ -403,17 +433,7 @@ class Catalog:
         return client.api_key or next(found, ""), variables
 
     def _unknown(self, model: str) -> str:
-        name = model.partition(":")[0]
-        client = self._client(name)
-        if client is not None and client.models:
-            known = [f"{client.name}:{entry.name}" for entry in client.models]
-            return f"unknown chat model '{model}'; client '{client.name}' has: {', '.join(known)}"
-        if client is not None:
-            return f"'{model}' does not say which model of '{name}' is meant: write '{name}:<model>'"
-        names = [*self._clients, *(known for known in providers.BUILT_IN if known not in self._clients)]
-        near = get_close_matches(name, names, n=1)
-        hint = f"did you mean '{near[0]}:...'?" if near else f"clients are: {', '.join(names)}"
-        return f"unknown chat model '{model}': models are named `client:model`; {hint}"
+        return providers.unknown(model, self._client(model.partition(":")[0]), self._clients)
 
 
 def _patching(codec: Codec, patched: Patched | None) -> Codec:
@@ -426,17 +446,3 @@ def _patching(codec: Codec, patched: Patched | None) -> Codec:
 
 def _changed(headers: dict[str, str], patched: Patched | None) -> dict[str, str]:
     return headers if patched is None else patched.headers(headers)
-
-
-def _idle_timeout(*choices: float | None) -> float:
-    """The first that is said; 0 is none at all."""
-    chosen = next((seconds for seconds in choices if seconds is not None), 0.0)
-    return chosen or math.inf
-
-
-def _rules(client: ClientSettings, entry: ModelSettings) -> Rules:
-    return Rules(
-        requests_per_minute=entry.requests_per_minute or client.requests_per_minute,
-        tokens_per_minute=entry.tokens_per_minute or client.tokens_per_minute,
-        max_concurrency=entry.max_concurrency or client.max_concurrency or (1 if client.type == "local" else None),
-    )

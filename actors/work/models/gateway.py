@@ -35,6 +35,7 @@ from ....protocol.model_names import models_of
 from ....protocol.settings import Settings
 from ....supervisors import Retry
 from ...io.imports import imported
+from ...io.vault.vault import NotFetched
 from .call import Call, Emitter, OnDelta, OnUsage, countable
 from .catalog import Catalog
 from .endpoints import Endpoints
@@ -45,6 +46,7 @@ from .target import Choice, Target, TokenBearer
 
 if TYPE_CHECKING:
     from ....supervisors.root import Root
+    from ...io.vault.vault import Vault
     from ..spending.accounts import Account
     from .fallback import Down
 
@@ -57,6 +59,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         settings: what `config.yaml` says.
         environ: the environment: keys, base URLs, proxies, cache directory.
         engines: gives out local engines; without it `local:` models are refused.
+        vault: has the secrets that clients name.
         rng: where the jitter of the waits comes from.
 
     Attributes:
@@ -73,11 +76,12 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         environ: Mapping[str, str],
         *,
         engines: LocalEngines | None = None,
+        vault: Vault | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._settings = settings
         self._environ = environ
-        self.catalog = Catalog(settings, environ, root)
+        self.catalog = Catalog(settings, environ, root, vault=vault)
         self._engines = engines
         self._rng = rng if rng is not None else random.Random()  # noqa: S311  (jitter, no secret)
         self._endpoints = Endpoints(environ)
@@ -110,7 +114,10 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             for name in models_of(model):
                 self.catalog.named(name)
             return self.catalog.full(model)
-        targets = self.catalog.targets(model)
+        try:
+            targets = self.catalog.targets(model)
+        except NotFetched:  # the request that needs it fetches it
+            return self.catalog.full(model)
         for target in targets:
             if target.engine is not None and self._engines is None:
                 raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
@@ -125,7 +132,11 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         """
         if self._settings.dry_run:
             return
-        for target in self.catalog.targets(model or self.choice().model):
+        try:
+            targets = self.catalog.targets(model or self.choice().model)
+        except NotFetched:  # the request itself sees to it
+            return
+        for target in targets:
             unpriced = account.unpriced(target.id, self._settings.file) if target.price.tariff is None else None
             if unpriced is not None:
                 raise unpriced
@@ -179,7 +190,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             raise ValueError(f"attempts must be at least 1, not {retry.most}")
         if self._settings.dry_run:
             return self._dry(me, request, on_delta)
-        targets = self.catalog.targets(request.model or self.choice().model)
+        targets = self.catalog.known(name := request.model or self.choice().model) or await self.catalog.fetched(name)
         target, several = targets[0], len(targets) > 1
         ticket = self.gates.ticket()
         asked, id = request if several else target.complete(request, self._settings), f"llm-{ticket}"

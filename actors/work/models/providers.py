@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from urllib.parse import urlsplit
 
 import msgspec
@@ -227,3 +228,22 @@ def _elsewhere(own: ClientSettings, base_url: str | None, environ: Mapping[str, 
         base_url = base_url.rstrip("/") + urlsplit(gemini.DEFAULT_BASE).path  # Google's own library adds it, too
     there = base_of(msgspec.structs.replace(own, api_base=base_url), environ)
     return "" if there == base_of(own, environ) else base_url
+
+
+def unknown(model: str, client: ClientSettings | None, clients: Iterable[str]) -> str:
+    """What is said of a chat model that is not there.
+
+    Args:
+        client: of its name, if there is one.
+        clients: the names of those that the settings have.
+    """
+    name = model.partition(":")[0]
+    if client is not None and client.models:
+        known = [f"{client.name}:{entry.name}" for entry in client.models]
+        return f"unknown chat model '{model}'; client '{client.name}' has: {', '.join(known)}"
+    if client is not None:
+        return f"'{model}' does not say which model of '{name}' is meant: write '{name}:<model>'"
+    names = list(dict.fromkeys((*clients, *BUILT_IN)))
+    near = get_close_matches(name, names, n=1)
+    hint = f"did you mean '{near[0]}:...'?" if near else f"clients are: {', '.join(names)}"
+    return f"unknown chat model '{model}': models are named `client:model`; {hint}"

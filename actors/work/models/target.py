@@ -169,3 +169,18 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     sign: Sign | None = None
     signed_in: TokenBearer | None = None
     below: Callable[[str], str] = str
+
+
+def idle_timeout_of(*choices: float | None) -> float:
+    """The first that is said; 0 is none at all."""
+    chosen = next((seconds for seconds in choices if seconds is not None), 0.0)
+    return chosen or math.inf
+
+
+def rules_of(client: ClientSettings, entry: ModelSettings) -> Rules:
+    """How much may be sent to a model: its own limits, else those of its client."""
+    return Rules(
+        requests_per_minute=entry.requests_per_minute or client.requests_per_minute,
+        tokens_per_minute=entry.tokens_per_minute or client.tokens_per_minute,
+        max_concurrency=entry.max_concurrency or client.max_concurrency or (1 if client.type == "local" else None),
+    )

@@ -16,6 +16,7 @@ from ....protocol.errors import ToolFailed, code_of
 from ....protocol.events import ToolFinished, ToolStarted
 from ....protocol.messages import ToolDone
 from ....protocol.permissions import Permissions as Rules
+from ...io.redact import hide_in, without_secrets
 from .permissions import Permissions
 from .tool import Json, Shown, Tool, shortened, text_of
 
@@ -87,13 +88,14 @@ class Player:
                 run = tool.decided(me, work.key, arguments)
             else:
                 run = tool.run(me, arguments) if tool.run_within is None else tool.run_within(me, arguments, access)
-            value = await self._in_time(tool, run)
+            value = without_secrets(await self._in_time(tool, run))  # no model is to have them
             error = _admitted_failure(value)
             code = "tool_error" if error is not None else ""
             if heard and error is None:
                 result = shortened(text_of(value), EVENT_LIMIT)
             return value
         except Exception as failed:  # only to tell it; it goes on
+            hide_in(failed)
             error, code = shortened(str(failed) or repr(failed), EVENT_LIMIT), code_of(failed)
             raise
         finally:

@@ -65,8 +65,9 @@ def test_a_secret_that_is_not_there_is_named_with_what_to_do(environ: dict[str, 
         resolve_variables("a", [NAMED], {}, environ)
     assert str(error.value) == (
         "The following agent variables are required:\n"
-        "  - username: Your user name: its default names the secret {{MY_USERNAME}}, which is not set\n"
-        "Set them with --var username=VALUE, or set MY_USERNAME in the environment."
+        "  - username: Your user name: its default names the secret {{MY_USERNAME}}, "
+        "which is neither in the vault nor set\n"
+        "Set them with --var username=VALUE, or keep the secret: callboard vault add MY_USERNAME."
     )
     assert error.value.exit_code == 3
     assert missing_variables("a", [NAMED], {}, environ) == [NAMED]
@@ -116,7 +117,8 @@ async def test_a_run_without_the_secret_does_not_begin_and_says_where_it_is_name
     home = stage.plain(DECLARED, name="clerk")
     (home / "tools.sh").write_text(TELL)
     with pytest.raises(
-        ConfigError, match=r"config\.yaml:5:14\) names the secret \{\{MY_USERNAME\}\}, which is not set"
+        ConfigError,
+        match=r"config\.yaml:5:14\) names the secret \{\{MY_USERNAME\}\}, which is neither in the vault nor set",
     ):
         await stage.run("go", target="clerk")
     assert not fake_model.requests

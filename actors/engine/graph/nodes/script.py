@@ -30,6 +30,7 @@ from .....protocol.events import ToolDelta, ToolFinished, ToolStarted
 from .....protocol.graph.model import ScriptNode
 from .....protocol.json_values import NotJson, decode
 from ....io.directories import root_dir
+from ....io.redact import without_secrets
 from ....work.library import PROMPT_UTILS
 from ..plan import Job, Result
 from ..templates import render
@@ -72,7 +73,7 @@ async def run_script_node(me: Actor, job: Job) -> Result:
         )
     if me.stream.heard:
         me.emit(ToolFinished(tool=node.script, seconds=trio.current_time() - began, status=done.status))
-    written = _parse(node.script, done)
+    written = without_secrets(_parse(node.script, done))  # models read it
     target = written.pop("_next", None)
     return Result(writes=written, goto=(target,) if isinstance(target, str) else None)
 

@@ -54,6 +54,7 @@ class Documents(msgspec.Struct, Store):
     async def _there(self, me: Actor) -> Recipe:
         knowledge, recipe = self.context.knowledge, self._recipe
         if recipe is None:
+            await self.words.prepare(me)
             model = self.model(me) if self.model else self.words.model_for(me)
             recipe = await trio.to_thread.run_sync(self._made, model)
         try:

@@ -42,6 +42,11 @@ class OrWords(msgspec.Struct):
     allowed: bool
     _embedder: Embedder | None = None
 
+    async def prepare(self, me: Actor, model: str | None = None) -> None:
+        """Have the secrets that this model needs, or the usual one."""
+        knowledge = self.context.knowledge.of(me)
+        await knowledge.embedders.prepare(model or knowledge.settings.rag_embedding_model)
+
     def model_for(self, me: Actor) -> str | None:
         """The model of a store whose file names none: words, if the usual one is not here; None for the usual one."""
         try:
@@ -64,6 +69,7 @@ class OrWords(msgspec.Struct):
         try:
             if self._embedder is None:
                 named = None if self.named is None else self.named(me)
+                await self.prepare(me, named)
                 self._embedder = self.context.knowledge.of(me).embedder(named)
             return await self._embedder.embed(me, texts, query=query)
         except (ConfigError, ModelError, Unsupported) as error:

@@ -38,6 +38,7 @@ from .remote import Remote
 from .rerank import MiniLM, RemoteReranker, Reranker
 
 if TYPE_CHECKING:
+    from ....io.vault.vault import Vault
     from ...models.client import Endpoint
     from ...models.codec import Sign
 
@@ -62,6 +63,7 @@ class Embedders:
         on_usage: told of the tokens that providers count.
         gates: the limiters of the process; without them none but `max_concurrency` is kept to.
         may_wait: whether requests of this one may wait for their turn.
+        vault: has the secrets that clients name.
         rng: where the jitter of the waits comes from.
     """
 
@@ -76,10 +78,11 @@ class Embedders:
         on_usage: OnUsage | None = None,
         gates: Gates | None = None,
         may_wait: Callable[[Emitter], bool] = lambda _: True,
+        vault: Vault | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._environ = environ
-        self._catalog = Catalog(settings, environ, owner.root if isinstance(owner, Actor) else owner)
+        self._catalog = Catalog(settings, environ, owner.root if isinstance(owner, Actor) else owner, vault=vault)
         self._owner = owner
         self._cache = cache
         self._endpoints = Endpoints(environ)
@@ -101,6 +104,16 @@ class Embedders:
         self._endpoints.close()
         if self._cache is not None:
             await self._cache.aclose()
+
+    async def prepare(self, *models: str | None) -> None:
+        """Have the secrets that the clients of these models name, before `of`, `reranker` and `chunk_size`."""
+        for model in models:
+            await self._catalog.prepare(model or "")
+
+    async def ready(self, model: str, *, batch: int | None = None) -> Embedder:
+        """As `of`, once the secrets are there that it needs."""
+        await self.prepare(model)
+        return self.of(model, batch=batch)
 
     def of(self, model: str = DEFAULT, *, batch: int | None = None) -> Embedder:
         """The embedder for a model's id; the same one every time.

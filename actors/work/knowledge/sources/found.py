@@ -17,6 +17,7 @@ from ..reading.read import Contents, Raw, read
 
 if TYPE_CHECKING:
     from .....supervisors.actor import Actor
+    from ....io.vault.vault import Vault
 
 THREADS = 3
 """That read at once for one `gather`: more would only fight for the processor."""
@@ -35,6 +36,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         loaders: commands by the ending, the scheme or the name that they are for (`document_loaders`).
+        vault: has the secrets that those commands name; None for the environment.
         loader_seconds: for one run of a loader.
         bounds: of what is read.
         files: that one spec may name.
@@ -50,6 +52,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     loaders: Mapping[str, str] = {}
+    vault: Vault | None = None
     loader_seconds: float = 300.0
     bounds: Bounds = Bounds()
     files: int = 100_000
@@ -70,7 +73,7 @@ class SourceContext(msgspec.Struct, frozen=True):
     Attributes:
         me: owner of the processes that read.
         base: what relative paths are relative to.
-        environ: for proxies, loaders and `~`, and what `{{NAME}}` in a loader's command stands for.
+        environ: for proxies, loaders and `~`, and what `${NAME}` in a loader's command stands for.
         history: a directory where crawls remember what they have seen, or None.
         limiter: of the threads that read.
     """

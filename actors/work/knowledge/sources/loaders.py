@@ -17,12 +17,14 @@ import hashlib
 import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, final
 
 import msgspec
 import trio
 
+from .....protocol.errors import ConfigError
 from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Document, Unreadable
 from .....protocol.references import expanded
@@ -106,7 +108,11 @@ async def output_of(context: SourceContext, name: str, command: str, target: str
         CantRead: it can't be started, fails, takes too long or makes too much.
     """
     with _temporary("output") as output:
-        argv, into_file = arguments(context, name, command, target, str(output))
+        vault, words = context.settings.vault, partial(arguments, context, name, command, target, str(output))
+        try:
+            argv, into_file = words() if vault is None else await vault.ready(words)
+        except ConfigError as error:  # of the vault
+            raise CantRead(f"its loader '{name}': {error}") from error
         try:
             printed = await context.printed(argv, f"loader-{name}", seconds=context.settings.loader_seconds)
         except CantRead as error:
@@ -125,11 +131,14 @@ def arguments(context: SourceContext, name: str, command: str, target: str, outp
         CantRead: it is no command that could be run.
     """
 
-    def missing(reference: str, _: str) -> None:
-        raise CantRead(f"its loader '{name}' refers to {reference}, which is not set")
+    def missing(reference: str, secret: str) -> None:
+        is_secret = vault is not None and reference.startswith("{{")
+        why = vault.why_missing(secret) if vault is not None and is_secret else "which is not set"
+        raise CantRead(f"its loader '{name}' refers to {reference}, {why}")
 
+    vault = context.settings.vault
     try:
-        words = [expanded(word, context.environ, missing) for word in shlex.split(command)]
+        words = [expanded(word, context.environ, missing, vault) for word in shlex.split(command)]
     except ValueError as error:
         raise CantRead(f"its loader '{name}' is no command: {error}") from error
     if not any("$1" in word for word in words):

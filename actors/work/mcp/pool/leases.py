@@ -14,6 +14,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -29,6 +30,7 @@ from .catalog import Catalogs
 from .opening import Live, Opening
 
 if TYPE_CHECKING:
+    from ....io.vault.vault import Vault
     from ..client.handshake import Abilities
 
 IDLE_WHEN_SERVING = 300.0
@@ -67,6 +69,7 @@ class Leases:
         catalogs: what servers offer, also those that do not run.
         opening: what the pool opens them with.
         secrets: what `${NAME}` stands for.
+        vault: what `{{NAME}}` stands for; None for `secrets`.
         serving: whether idle servers are worth keeping, since the process is here for long.
         on_first: called when the first server is about to be leased.
         make_room: called when one has to be returned before another can start; see `Pool`.
@@ -79,6 +82,7 @@ class Leases:
     catalogs: Catalogs
     opening: Opening
     secrets: Secrets
+    vault: Vault | None
     settings: PoolSettings
     serving: bool
     on_first: Callable[[], None]
@@ -91,11 +95,19 @@ class Leases:
 
         Raises:
             ConfigError: its entry lacks a value.
+            NotFetched: it needs a secret that takes time to get; see `prepare`.
         """
         key = self.keys.get(name)
         if key is None:
-            key = self.keys[name] = self.guest(resolved(self.config.get(name), self.secrets))
+            why = None if self.vault is None else self.vault.why_missing
+            server = resolved(self.config.get(name), self.secrets, self.vault, why)
+            key = self.keys[name] = self.guest(server)
         return Key(key.server, key.digest, by) if by else key
+
+    async def prepare(self, name: str) -> None:
+        """Have the secrets that the server of this name needs. Raises like `key`."""
+        if self.vault is not None and name not in self.keys:
+            await self.vault.ready(partial(self.key, name))
 
     def guest(self, server: Server) -> Key:
         """What a server is shared by that only one scope knows; its values are taken as they are."""

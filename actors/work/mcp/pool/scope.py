@@ -154,6 +154,7 @@ class Scope(AbstractContextManager["Scope"]):
         Raises:
             McpError, McpLost, ConfigError, UsageError: as `call`.
         """
+        await self._prepare(server)
         key = self._key(server)
         catalog = self._leases.catalogs.get(key.digest)
         if catalog is None:
@@ -164,6 +165,7 @@ class Scope(AbstractContextManager["Scope"]):
     async def learned(self, server: str) -> Catalog | None:
         """What the server offers by now, without starting it; None if it was never asked, or can't be used any more."""
         try:
+            await self._prepare(server)
             key = self._key(server)
         except (ConfigError, UsageError):
             return None
@@ -210,7 +212,13 @@ class Scope(AbstractContextManager["Scope"]):
         for key in [key for key in self.kept if keys is None or key in keys]:
             self.kept.pop(key).release()
 
+    async def _prepare(self, server: str) -> None:
+        """Have the secrets that its entry needs; a guest's values are there."""
+        if server not in self._leases.keys and self._guest(server) is None:
+            await self._leases.prepare(server)
+
     async def _lease(self, server: str, me: Actor) -> tuple[Lease[Key, Live], Live]:
+        await self._prepare(server)
         key = self._key(server)
         if key.server.share == "per-run":
             self._servers.of_run(self._run)

@@ -37,6 +37,7 @@ from .scope import Scope
 from .status import Counters, Inquiry, answer_inquiries, socket_dir, status_of
 
 if TYPE_CHECKING:
+    from ....io.vault.vault import Vault
     from ..client.connect import Abilities
 
 __all__ = ["McpServers", "Scope"]
@@ -55,6 +56,7 @@ class McpServers:
         environ: ours; what servers inherit.
         cache: directory for what may be deleted.
         secrets: what `${NAME}` stands for.
+        vault: what `{{NAME}}` stands for; None for `secrets`.
         settings: `mcp_pool` of `config.yaml`.
         serving: whether we are here for long, so that idle servers are worth keeping.
         abilities: what we declare to servers, as far as their entries allow it.
@@ -77,6 +79,7 @@ class McpServers:
         environ: Mapping[str, str],
         cache: Path,
         secrets: Secrets,
+        vault: Vault | None = None,
         abilities: Abilities,
         settings: PoolSettings | None = None,
         serving: bool = False,
@@ -104,6 +107,7 @@ class McpServers:
             catalogs=self._catalogs,
             opening=self._opening,
             secrets=secrets,
+            vault=vault,
             settings=settings,
             serving=serving,
             on_first=self._may_be_asked,
@@ -270,6 +274,7 @@ class McpServers:
     async def _start(self, name: str, keepers: Iterable[Scope], errors: list[CallboardError]) -> None:
         me = self._owner.actor
         try:
+            await self.leases.prepare(name)
             lease = self.leases.pool.lease(self.leases.key(name))
             await self.leases.acquire(lease, me)
             try:

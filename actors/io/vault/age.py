@@ -1,0 +1,139 @@
+"""Encryption by age (https://age-encryption.org/v1), with pyrage, in the words of this program's errors."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from ....protocol.errors import ConfigError
+
+MAGIC = b"age-encryption.org/"
+ARMOR = b"-----BEGIN AGE ENCRYPTED FILE-----"
+IDENTITY = "AGE-SECRET-KEY-1"
+_MOST_HEADER = 64 * 1024
+
+
+class NotOpened(ConfigError):
+    """The data can't be decrypted; the text says why, without saying which data."""
+
+    code = "vault"
+
+
+def new_identity() -> str:
+    """A fresh secret key, `AGE-SECRET-KEY-1...`."""
+    return str(_pyrage().x25519.Identity.generate())
+
+
+def public_of(identity: str) -> str:
+    """What encrypts for an identity, `age1...`."""
+    return str(_identity(identity).to_public())
+
+
+def sealed(data: bytes, recipients: Sequence[str]) -> bytes:
+    """The data encrypted for these public keys, as text (armored), so that it is at home in version control.
+
+    Raises:
+        ConfigError: one of them is no public key.
+    """
+    text: bytes = _pyrage().encrypt(data, [_recipient(each) for each in recipients], armored=True)
+    return text
+
+
+def opened(data: bytes, identities: Sequence[str]) -> bytes:
+    """The data decrypted by the first identity that fits.
+
+    Raises:
+        NotOpened: none of them does, or the data is no whole file of age's.
+    """
+    kinds = stanzas(data)
+    if kinds and set(kinds) == {"scrypt"}:
+        raise NotOpened("a passphrase opens it, not an identity: set `vault: {passphrase: true}`")
+    age, keys = _pyrage(), [_identity(each) for each in identities]
+    try:
+        plain: bytes = age.decrypt(data, keys)
+    except age.DecryptError as error:
+        if "matching keys" in str(error):
+            raise NotOpened("it is encrypted for another identity") from error
+        raise NotOpened(_broken(str(error))) from error
+    return plain
+
+
+def sealed_by_passphrase(data: bytes, passphrase: str) -> bytes:
+    """The data encrypted by a passphrase (scrypt), which takes seconds."""
+    text: bytes = _pyrage().passphrase.encrypt(data, passphrase, armored=True)
+    return text
+
+
+def opened_by_passphrase(data: bytes, passphrase: str) -> bytes:
+    """The data decrypted by a passphrase, which takes seconds.
+
+    Raises:
+        NotOpened: it is another passphrase, or the data is no whole file of age's.
+    """
+    kinds = stanzas(data)
+    if kinds and "scrypt" not in kinds:
+        raise NotOpened("an identity opens it, not a passphrase: remove `passphrase` from `vault`")
+    age = _pyrage()
+    try:
+        plain: bytes = age.passphrase.decrypt(data, passphrase)
+    except age.DecryptError as error:
+        if "Decryption failed" in str(error):
+            raise NotOpened("that is not its passphrase") from error
+        raise NotOpened(_broken(str(error))) from error
+    return plain
+
+
+def stanzas(data: bytes) -> list[str]:
+    """For whom a file is encrypted, as its header says it: the kind of each recipient.
+
+    Raises:
+        NotOpened: it is no file of age's.
+    """
+    head = data.lstrip()
+    if head.startswith(ARMOR):
+        lines = head[: 2 * _MOST_HEADER].splitlines()[1:]
+        text = b"".join(line.strip() for line in lines if not line.startswith(b"-----"))
+        try:
+            head = base64.b64decode(text[: len(text) // 4 * 4], validate=True)
+        except binascii.Error as error:
+            raise NotOpened("it is damaged: its armor is no base64") from error
+    if not head.startswith(MAGIC):
+        raise NotOpened("it is no file that age has encrypted")
+    lines = head[:_MOST_HEADER].partition(b"\n---")[0].splitlines()
+    return [
+        line.split()[1].decode("ascii", "replace")
+        for line in lines
+        if line.startswith(b"-> ") and len(line.split()) > 1 and not line.split()[1].endswith(b"-grease")
+    ]
+
+
+def _broken(why: str) -> str:
+    if "Unknown age format" in why:
+        return "it is of a newer version of age: update pyrage (pip install -U pyrage)"
+    return f"it is damaged ({why.splitlines()[0] if why else 'no reason given'}): restore it from a backup"
+
+
+def _identity(text: str) -> Any:
+    age = _pyrage()
+    try:
+        return age.x25519.Identity.from_str(text)
+    except age.IdentityError as error:
+        raise NotOpened("a line that begins with AGE-SECRET-KEY-1 is no identity of age's") from error
+
+
+def _recipient(text: str) -> Any:
+    age = _pyrage()
+    try:
+        return (age.ssh if text.startswith("ssh-") else age.x25519).Recipient.from_str(text.strip())
+    except age.RecipientError as error:
+        raise NotOpened(f"'{text}' is no public key of age's (age1...): see `recipients` of `vault`") from error
+
+
+def _pyrage() -> Any:
+    try:
+        return import_module("pyrage")  # it has no types
+    except ImportError as error:
+        raise ConfigError("an encrypted vault needs pyrage: pip install 'callboard[vault]'") from error

@@ -1,0 +1,160 @@
+"""The file of a vault: `{"version": 1, "secrets": {"NAME": "value"}}`, encrypted as a whole, names included.
+
+It is replaced as a whole, under a lock between processes: a reader finds the former or the new one, and a writer that
+is killed, or whose disk is full, leaves the former. An object of texts without `version` is understood as well, which
+is what people write by hand (`age -r age1... secrets.json > vault.age`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import final
+
+import msgspec
+
+from ....protocol.errors import ConfigError
+from ....protocol.json_values import UNREADABLE
+from ..whole_file import unfinished, write_whole
+from . import age
+from .lock import locked
+from .openers import Opener
+
+VERSION = 1
+MOST = 16 * 1024 * 1024
+"""Bytes of a file."""
+
+
+class _Content(msgspec.Struct, kw_only=True):
+    version: int
+    secrets: dict[str, str]
+
+    def __repr__(self) -> str:
+        return "_Content()"
+
+
+class _Version(msgspec.Struct):
+    version: int | str = 0
+
+
+@final
+class VaultFile:
+    """See the module. Its methods block.
+
+    Args:
+        path: of the file; it need not exist.
+        opener: what opens it.
+    """
+
+    def __init__(self, path: Path, opener: Opener) -> None:
+        self.path = path
+        self.opener = opener
+
+    def read(self) -> dict[str, str]:
+        """What is in it; nothing if there is no such file.
+
+        Raises:
+            ConfigError: it can't be read or opened; the text says why and what to do.
+        """
+        data = self.data()
+        return {} if data is None else self._secrets_in(data)
+
+    def change(self, edit: Callable[[dict[str, str]], None]) -> None:
+        """Have `edit` change what is in it; if it raises, nothing has changed.
+
+        Raises:
+            ConfigError: it can't be read or written, and is as it was.
+            UpstreamError: another process keeps it locked.
+        """
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with locked(self.path):
+                data = self.data()
+                secrets = {} if data is None else self._secrets_in(data)
+                if data is not None:
+                    self._check_recipients(data)
+                before = dict(secrets)
+                edit(secrets)
+                if secrets != before or data is None:
+                    self._write(secrets)
+        except OSError as error:
+            raise self._bad(f"can't be written: {error.strerror or error}; it is as it was") from error
+
+    def rotate(self) -> int:
+        """Encrypt it anew, for a fresh identity or passphrase; how many secrets are in it.
+
+        Raises: as `change`.
+        """
+        try:
+            with locked(self.path):
+                data = self.data()
+                if data is None:
+                    raise ConfigError(f"there is no vault {self.path}: callboard vault add NAME makes it")
+                secrets = self._secrets_in(data)
+                self._check_recipients(data)
+                self.opener.renew()
+                self._write(secrets)
+        except OSError as error:
+            raise self._bad(f"can't be written: {error.strerror or error}; it is as it was") from error
+        return len(secrets)
+
+    def data(self) -> bytes | None:
+        """The encrypted file; None if there is none. Raises as `read`."""
+        try:
+            handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            with os.fdopen(handle, "rb") as stream:
+                data = stream.read(MOST + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._bad(f"can't be read: {error.strerror or error}") from error
+        if len(data) > MOST:
+            raise self._bad(f"can't be read: it is longer than {MOST} bytes")
+        return data
+
+    @property
+    def stamp(self) -> tuple[int, ...] | None:
+        """What changes when the file does; None if there is none."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _secrets_in(self, data: bytes) -> dict[str, str]:
+        try:
+            text = self.opener.open(data)
+        except ConfigError as error:
+            raise self._bad(f"can't be opened: {error}") from error
+        try:
+            version = msgspec.json.decode(text, type=_Version).version
+            if isinstance(version, int) and version > VERSION:
+                raise self._bad(f"is of version {version}, which this callboard does not know: update it")
+            if version == VERSION:
+                return msgspec.json.decode(text, type=_Content).secrets
+            return msgspec.json.decode(text, type=dict[str, str])
+        except UNREADABLE:  # the error would quote it
+            pass
+        raise self._bad('can be opened, and what is in it is no JSON object of texts: {"NAME": "value"}')
+
+    def _check_recipients(self, data: bytes) -> None:
+        """Others who can open it now have to be able to after we have written it."""
+        others = len(age.stanzas(data)) - 1
+        ours = len(getattr(self.opener, "recipients", ()))
+        if others > ours:
+            raise self._bad(
+                f"is encrypted for {others + 1} recipients, and would be for {ours + 1} after this: name the public "
+                "keys of the others, `vault: {recipients: [age1...]}`"
+            )
+
+    def _write(self, secrets: dict[str, str]) -> None:
+        content = _Content(version=VERSION, secrets=dict(sorted(secrets.items())))
+        text = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+        target = self.path.resolve()  # where a link leads
+        write_whole(target, self.opener.seal(text), private=True, durable=True)
+        for left in unfinished(target):  # of those who were killed: we have the lock
+            left.unlink(missing_ok=True)
+
+    def _bad(self, why: str) -> ConfigError:
+        return ConfigError(f"the vault {self.path} {why}")

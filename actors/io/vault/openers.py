@@ -1,0 +1,246 @@
+"""What opens a vault: identities in a file or in the system's keyring, or a passphrase.
+
+Identities are lines as `age-keygen` writes them. The first encrypts, each may decrypt: so `renew` puts a fresh one
+before the others, and whatever was encrypted before, here, in a backup or in another vault, can still be opened.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, final
+
+from ....protocol.errors import ConfigError
+from ..whole_file import write_whole
+from . import age
+from .lock import locked
+
+MOST = 64 * 1024
+"""Bytes of a file with identities, or with a passphrase."""
+
+
+class Opener(Protocol):
+    """What opens a vault. Its methods block.
+
+    Attributes:
+        quick: whether it opens a vault in a few milliseconds, and asks for nothing.
+    """
+
+    quick: bool
+
+    def seal(self, data: bytes) -> bytes:
+        """Encrypt; what that needs is made if it is not there."""
+        ...
+
+    def open(self, data: bytes) -> bytes:
+        """Decrypt. Raises ConfigError, whose text says why it can't."""
+        ...
+
+    def renew(self) -> None:
+        """Have the next `seal` use something fresh."""
+        ...
+
+
+@final
+class IdentityFile:
+    """Identities in a file that only its owner may read.
+
+    Args:
+        path: of the file, which is made at the first `seal`.
+        recipients: who else can open what is sealed.
+    """
+
+    quick = True
+
+    def __init__(self, path: Path, recipients: Sequence[str] = ()) -> None:
+        self.path = path
+        self.recipients = tuple(recipients)
+
+    def seal(self, data: bytes) -> bytes:
+        """See `Opener`."""
+        return _sealed(data, self._there() or self._make(renew=False), self.recipients)
+
+    def open(self, data: bytes) -> bytes:
+        """See `Opener`."""
+        identities = self._there()
+        if not identities:
+            raise ConfigError(f"its identity is not here: there is no {self.path}; restore it from a backup")
+        try:
+            return age.opened(data, identities)
+        except age.NotOpened as error:
+            whose = f" than those in {self.path}" if "another identity" in str(error) else ""
+            raise age.NotOpened(f"{error}{whose}") from error
+
+    def renew(self) -> None:
+        """See `Opener`."""
+        self._make(renew=True)
+
+    def _make(self, *, renew: bool) -> list[str]:
+        """Put a fresh identity before those that are there; without `renew`, only if none is."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with locked(self.path):
+                old = self._there()
+                if old and not renew:
+                    return old  # another process was faster
+                identities = [age.new_identity(), *old]
+                lines = [line for each in identities for line in (f"# public key: {age.public_of(each)}", each)]
+                text = "\n".join(("# Opens the vault of callboard. Keep it secret, and keep a copy.", *lines, ""))
+                write_whole(self.path.resolve(), text.encode(), private=True, durable=True)
+        except OSError as error:
+            raise ConfigError(f"the identity {self.path} can't be written: {error.strerror or error}") from error
+        return identities
+
+    def _there(self) -> list[str]:
+        data = _read_private(self.path, "the identity")
+        if data is None:
+            return []
+        lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
+        found = [line for line in lines if line.startswith(age.IDENTITY)]
+        if not found:
+            raise ConfigError(f"{self.path} holds no identity: a line AGE-SECRET-KEY-1..., as age-keygen writes it")
+        return found
+
+
+@final
+class Keyring:
+    """Identities in the system's keyring, reached by the library `keyring`.
+
+    Args:
+        recipients: who else can open what is sealed.
+    """
+
+    quick = False  # it may ask its user, and importing the library takes 160 ms
+    SERVICE = "callboard"
+    USER = "vault identity"
+
+    def __init__(self, recipients: Sequence[str] = ()) -> None:
+        self.recipients = tuple(recipients)
+
+    def seal(self, data: bytes) -> bytes:
+        """See `Opener`."""
+        identities = self._there()
+        if not identities:
+            self.renew()
+            identities = self._there()
+        return _sealed(data, identities, self.recipients)
+
+    def open(self, data: bytes) -> bytes:
+        """See `Opener`."""
+        identities = self._there()
+        if not identities:
+            raise ConfigError(f"the system's keyring has no identity for it ({self.SERVICE}, {self.USER})")
+        return age.opened(data, identities)
+
+    def renew(self) -> None:
+        """See `Opener`."""
+        text = "\n".join((age.new_identity(), *self._there()))
+        self._call("set_password", self.SERVICE, self.USER, text)
+
+    def _there(self) -> list[str]:
+        text = self._call("get_password", self.SERVICE, self.USER)
+        return [line for line in (text or "").splitlines() if line.startswith(age.IDENTITY)]
+
+    def _call(self, method: str, *arguments: str) -> str | None:
+        try:
+            keyring = import_module("keyring")
+        except ImportError as error:
+            raise ConfigError("`keyring` of `vault` needs the library of that name: pip install keyring") from error
+        try:
+            found = getattr(keyring, method)(*arguments)
+        except Exception as error:  # a backend's, of any type
+            raise ConfigError(f"the system's keyring can't be used: {type(error).__name__}: {error}") from error
+        return found if isinstance(found, str) else None
+
+
+@final
+class Passphrase:
+    """A passphrase: the first line of a file, or what `tell` was given; it is kept as long as this object.
+
+    Attributes:
+        next: what `renew` puts in its place; None for nothing.
+    """
+
+    quick = False
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._known: str | None = None
+        self.next: str | None = None
+
+    @property
+    def is_in_file(self) -> bool:
+        """Whether it stands in a file."""
+        return self._file is not None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody has to be asked before this can be used."""
+        return self._file is None and self._known is None
+
+    def tell(self, passphrase: str | None) -> None:
+        """The passphrase from now on; None to forget it."""
+        self._known = passphrase
+
+    def seal(self, data: bytes) -> bytes:
+        """See `Opener`."""
+        return age.sealed_by_passphrase(data, self._passphrase())
+
+    def open(self, data: bytes) -> bytes:
+        """See `Opener`."""
+        try:
+            return age.opened_by_passphrase(data, self._passphrase())
+        except age.NotOpened as error:
+            raise age.NotOpened(f"{error} (that of {self._file})" if self._file else str(error)) from error
+
+    def renew(self) -> None:
+        """See `Opener`."""
+        if self._file is None and self.next is not None:
+            self._known, self.next = self.next, None
+        elif self._file is not None:
+            raise ConfigError(
+                f"its passphrase stands in {self._file}: write another one there, with a vault that is new"
+            )
+
+    def _passphrase(self) -> str:
+        if self._known is None and self._file is not None:
+            data = _read_private(self._file, "the passphrase")
+            if data is None:
+                raise ConfigError(f"there is no file {self._file}, which is to hold the passphrase")
+            self._known = data.decode("utf-8", "replace").partition("\n")[0].rstrip("\r")
+            if not self._known:
+                raise ConfigError(f"the first line of {self._file}, which is to be the passphrase, is empty")
+        if self._known is None:
+            raise ConfigError(
+                "its passphrase has to be asked for, and no terminal is here: name a file with it, "
+                "`vault: {passphrase_file: FILE}`"
+            )
+        return self._known
+
+
+def _sealed(data: bytes, identities: Sequence[str], others: Sequence[str]) -> bytes:
+    return age.sealed(data, [age.public_of(identities[0]), *others])
+
+
+def _read_private(path: Path, what: str) -> bytes | None:
+    """The content of a file that others must not read; None if there is none."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"{what} in {path} can't be read: {error.strerror or error}") from error
+    with os.fdopen(handle, "rb") as stream:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise ConfigError(f"{what} in {path} can't be read: it is no file")
+        if found.st_mode & 0o027:
+            mode = f"{stat.S_IMODE(found.st_mode):o}"
+            raise ConfigError(f"{what} in {path} can be read or written by others (mode {mode}): chmod 600 {path}")
+        data = stream.read(MOST + 1)
+    if len(data) > MOST:
+        raise ConfigError(f"{what} in {path} can't be read: it is longer than {MOST} bytes")
+    return data

@@ -1,0 +1,83 @@
+"""The `vault:` block of `config.yaml`: where the values of `{{NAME}}` are kept, and what opens it.
+
+    vault: {file: vault.age, identity: ~/keys/callboard.txt}      # a file of ours, opened by an identity of age
+    vault: {passphrase: true}                                     # by a passphrase, asked once per process
+    vault: {keyring: true}                                        # by an identity in the system's keyring
+    vault: {command: "op read op://Private/{name}/credential"}    # no file of ours: a program prints the value
+
+Without the block, there is a vault as soon as `callboard vault add` has made one.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ..problems import Problem
+from ..references import SECRET
+from ..source import Source
+from ..tree import Path
+
+PLACE = "{name}"
+"""What stands for the secret's name in the command."""
+
+LOKIS_KEY = "vault_password_file"
+"""What Loki calls `vault.passphrase_file`."""
+
+
+class VaultSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where secrets come from. Relative paths are below the configuration directory."""
+
+    file: Annotated[str, Meta(description="The encrypted file; `vault.age` if it is not given.")] = ""
+    identity: Annotated[str, Meta(description="The file of age identities that open it; made at first use.")] = ""
+    recipients: Annotated[
+        tuple[str, ...], Meta(description="Who else can open it: public keys of age, `age1...`.")
+    ] = ()
+    passphrase: Annotated[bool, Meta(description="It is opened by a passphrase, which is asked for.")] = False
+    passphrase_file: Annotated[str, Meta(description="A file whose first line is the passphrase.")] = ""
+    keyring: Annotated[bool, Meta(description="The identity is kept in the system's keyring.")] = False
+    command: Annotated[str, Meta(description="A command that prints the secret called `{name}`; no shell runs it.")] = (
+        ""
+    )
+    timeout: Annotated[float, Meta(gt=0, description="Seconds that the command may take.")] = 30.0
+
+
+def vault_problems(vault: VaultSettings, lokis: str | None, source: Source) -> list[Problem]:
+    """What the types can't say: keys that exclude each other, and values that can't be used."""
+    found: list[Problem] = []
+
+    def error(path: Path, message: str, hint: str) -> None:
+        found.append(source.problem("error", "bad_vault", message, path, hint=hint))
+
+    by_passphrase = "passphrase" if vault.passphrase else "passphrase_file" if vault.passphrase_file else ""
+    openers = [key for key in ("identity", "keyring", by_passphrase) if key and getattr(vault, key)]
+    if vault.command:
+        of_a_file = [key for key in ("file", "recipients") if getattr(vault, key)]
+        for key in (*of_a_file, *openers):
+            error(("vault", key), f"`{key}` has no meaning beside `command`", "a vault is a file or a command")
+        if (why := _no_command(vault.command)) is not None:
+            error(("vault", "command"), f"`command` {why}", f"write it as in op read op://Private/{PLACE}/credential")
+    elif len(openers) > 1:
+        error(("vault", openers[1]), f"`{openers[0]}` and `{openers[1]}` exclude each other", "one of them opens it")
+    elif by_passphrase and vault.recipients:
+        what = "a file that a passphrase opens has no `recipients`"
+        error(("vault", "recipients"), what, "share the passphrase, or use an identity")
+    for path, value in ((("vault", "passphrase_file"), vault.passphrase_file), ((LOKIS_KEY,), lokis or "")):
+        if SECRET.search(value):
+            error(path, f"`{path[-1]}` can't be a secret itself: it opens the vault", "write the path of a file")
+    return found
+
+
+def _no_command(command: str) -> str | None:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        return f"can't be read: {error}"
+    if not words or words[0] == PLACE:
+        return "names no program"
+    if PLACE not in command:
+        return f"does not say where the name of the secret goes ({PLACE})"
+    return None
