@@ -23,20 +23,18 @@ _OUTPUT = re.compile(r"-[qv]*o(.*)", re.DOTALL)
 
 def report(error: BaseException, arguments: Sequence[str]) -> int:
     """Tells the user about `error`, in the form the command line asked for; returns the exit code."""
-    from ..actors.io.redact import hide_in
-
     error = single(error)
     if isinstance(error, click.ClickException):
         _show_usage(error)
         code, exit_code, node = "usage", error.exit_code, None
         message = error.format_message()
     elif isinstance(error, CallboardError):
-        hide_in(error)
+        _hide_secrets(error)
         code, exit_code, node = error.code, error.exit_code, error.node
         message = str(error)
         _show(error)
     else:
-        hide_in(error)
+        _hide_secrets(error)
         code, exit_code, node = "internal", 1, None
         message = f"{type(error).__name__}: {error}"
         _show_unexpected(error, message)
@@ -45,6 +43,12 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
         as_event = wanted == "stream-json"
         _print_json(_command(arguments), code, message, node, exit_code, as_event=as_event)
     return exit_code
+
+
+def _hide_secrets(error: BaseException) -> None:
+    from ..actors.io.redact import hide_in  # heavier than what a wrong command line needs
+
+    hide_in(error)
 
 
 def single(error: BaseException) -> BaseException:

@@ -2,8 +2,8 @@
 
 The tests use keys, tokens and passwords that can be recognised, by their text or their form. After each test are looked
 at: its captured stderr and log records (with those of processes that share its stderr), what a `callboard serve` of its
-own has said, and the audit logs, server logs and records of runs that lie in its `tmp_path`. One that holds a secret
-makes the test fail, and so the suite, in whatever process the test ran.
+own has said, and the audit logs, server logs, records of runs, vaults and histories that lie in its `tmp_path`. One
+that holds a secret makes the test fail, and so the suite, in whatever process the test ran.
 
 Not looked at is where secrets belong: configuration, `servers/<port>.json`, sessions, and the line with the page's
 address that `--ui` asks for. Nor what a test takes for itself, with `capsys` or from the pipe of any other program.
@@ -25,10 +25,11 @@ FORMS = re.compile(
     "|".join(map(re.escape, TEXTS))
     + r"|\bcb_[A-Za-z0-9-]{1,64}_[A-Za-z0-9_-]{16,}"  # keys of callers, and a server's own token
     r"|\bey[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"  # signed tokens
+    r"|AGE-SECRET-KEY-1[A-Z0-9]{16,}"  # what opens a vault
     r"|\$argon2id?\$v="  # hashes of keys
 )
 _PAGE = re.compile(r"^(callboard: the page: )?https?://\S+/#token=\S+$", re.MULTILINE)
-_FILES = re.compile(r"\.log$|audit.*\.jsonl(\.\d+)?$|^events\.jsonl$|^run\.json$")
+_FILES = re.compile(r"\.log$|audit.*\.jsonl(\.\d+)?$|^events\.jsonl$|^run\.json$|^vault\.age|history")
 _SKIPPED = frozenset({".venv", "node_modules", ".git", "site-packages"})
 MOST_ENTRIES = 5_000
 """Of a test's directory that are looked at."""

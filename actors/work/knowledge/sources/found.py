@@ -12,12 +12,13 @@ import trio
 
 from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.knowledge import Document, Unreadable
+from ....io.redact import hidden
 from ..reading.bounds import MIB, Bounds, CantRead, megabytes
 from ..reading.read import Contents, Raw, read
 
 if TYPE_CHECKING:
     from .....supervisors.actor import Actor
-    from ....io.vault.vault import Vault
+    from ....io.vault.lookups import Lookup
 
 THREADS = 3
 """That read at once for one `gather`: more would only fight for the processor."""
@@ -52,7 +53,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     loaders: Mapping[str, str] = {}
-    vault: Vault | None = None
+    vault: Lookup | None = None
     loader_seconds: float = 300.0
     bounds: Bounds = Bounds()
     files: int = 100_000
@@ -118,7 +119,7 @@ class SourceContext(msgspec.Struct, frozen=True):
         if done.truncated:
             raise CantRead(f"it prints more than {megabytes(most)}")
         if done.status != 0:
-            said = done.stderr_tail.strip()[-500:] or "it wrote nothing to stderr"
+            said = hidden(done.stderr_tail.strip())[-500:] or "it wrote nothing to stderr"
             how = f"ended with status {done.status}" if done.signal is None else f"died of signal {done.signal}"
             raise CantRead(f"it {how}: {said}{hint}")
         return done.stdout

@@ -23,6 +23,7 @@ from .....protocol.mcp.config import PoolSettings, Server
 from .....protocol.mcp.model import Implementation, LogMessage, Tool
 from .....supervisors import Actor, Breaker
 from .....supervisors.tally import Tally
+from ....io.redact import without_secrets
 from ..auth.access import Accesses
 from ..throttle import Throttle
 from .catalog import Catalog, Catalogs
@@ -235,13 +236,14 @@ class Opening:
         if len(named) < len(tools) and not live.open:
             what = f"tools of MCP server '{server.name}' are left out: {len(tools) - len(named)}, for their names"
             self._tell(live, events.Warned(code="mcp_names", message=what))
-        live.catalog = Catalog(
+        told = Catalog(
             server=_bounded(client.server),
             version=client.version,
             tools=tuple(named),
             instructions=client.instructions and client.instructions[:LONGEST_INSTRUCTIONS],
             fetched=time.time(),
         )
+        live.catalog = without_secrets(told)  # it is kept on disk, and models read it
         self.catalogs.put(live.key.digest, live.catalog)
 
     def _changed(self, live: Live, what: str) -> None:

@@ -27,6 +27,7 @@ from .....protocol.events import Warned
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.status import ServerStatus
 from .....supervisors import Actor
+from ....io.redact import hidden
 from ....io.whole_file import replacing
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def status_of(
             "calls": record.calls,
             "errors": record.errors,
             "restarts": record.breaker.restarts,
-            "last_error": record.last_error,
+            "last_error": hidden(record.last_error),
         }
     if catalog is not None:
         about |= {

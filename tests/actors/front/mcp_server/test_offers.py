@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from mcp_guest import HELLO
 from stage import Stage
 
 from callboard.actors.front.mcp_server.offers import read_agents
+from callboard.actors.io.vault.vault import Vault
 from callboard.protocol.errors import InvalidFile, UsageError
+from callboard.protocol.settings import Settings, VaultSettings
 
 END = "start: a\nnodes: {a: {type: end}}"
 
@@ -77,6 +81,17 @@ async def test_an_agents_arguments_are_its_prompt_and_variables(stage: Stage, mo
         "required": ["who"],
         "additionalProperties": False,
     }
+
+
+async def test_a_variable_whose_secret_is_in_the_vault_need_not_be_given(stage: Stage, tmp_path: Path) -> None:
+    stage.plain("variables: [{name: a, default: '{{KEPT}}'}, {name: b, default: '{{GONE}}'}]", name="clerk")
+    settings = Settings(vault=VaultSettings(identity=str(tmp_path / "identity.txt")))
+    stage.root.vault = Vault(settings, tmp_path, {})
+    assert stage.root.vault.file is not None
+    stage.root.vault.file.change(lambda secrets: secrets.update(KEPT="s3cret-value"))
+    schema = read_agents(stage.root)[0]["clerk"].schema
+    assert schema["properties"]["variables"]["required"] == ["b"]
+    assert "s3cret" not in str(schema)
 
 
 async def test_a_graph_needs_no_prompt_and_names_its_state(stage: Stage) -> None:

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from callboard.actors.io.vault.file import VaultFile
+from callboard.actors.io.vault.openers import IdentityFile
+from callboard.actors.io.vault.vault import Vault
 from callboard.actors.work.knowledge.reading.bounds import Bounds
+from callboard.protocol.settings import Settings, VaultSettings
 
 if TYPE_CHECKING:
     from .conftest import Bench, Site
@@ -98,6 +102,23 @@ async def test_secrets_are_put_in_after_the_words_are_known(bench: Bench) -> Non
     bench.settings["loaders"] = {"x": "echo {{TOKEN}} $1", "y": "echo ${MISSING} $1"}
     assert await bench.read("x:1", "y:2") == {"1": "a b; 'c 1\n"}
     assert bench.problems == {"2": "its loader 'y' refers to ${MISSING}, which is not set"}
+
+
+async def test_secrets_of_the_vault_are_put_in_and_not_told(bench: Bench) -> None:
+    identity = IdentityFile(bench.base.parent / "identity.txt")
+    file = VaultFile(bench.base.parent / "vault.age", identity)
+    file.change(lambda secrets: secrets.update(TOKEN="s3cret-of-a-loader"))
+    own = Settings(vault=VaultSettings(identity=str(identity.path)))
+    bench.settings["vault"] = Vault(own, bench.base.parent, {})
+    program = "import sys; print(len(sys.argv[1])); sys.stderr.write(sys.argv[1]); sys.exit(int(sys.argv[2]))"
+    loader = shlex.join([sys.executable, "-c", program, "{{TOKEN}}", "$1"])
+    bench.settings["loaders"] = {"x": loader, "y": "echo {{MISSING}} $1"}
+    assert await bench.read("x:0", "x:2", "y:3") == {"0": "18\n"}
+    assert bench.problems == {
+        "2": "its loader 'x': it ended with status 2: [redacted]",
+        "3": "its loader 'y' refers to {{MISSING}}, which is not in the vault or the environment: "
+        "callboard vault add MISSING",
+    }
 
 
 @pytest.mark.parametrize(
