@@ -49,6 +49,7 @@ LOOK_EVERY = 1.0
 """Seconds between two looks at what others have spent, by those whose day is over."""
 
 _NONE = DailyLimits()
+_DUST = 1e-6  # USD by which sums of fractions may differ that are made in another order
 
 
 @final
@@ -129,7 +130,7 @@ class DayAccount(Account):
         now = _sum(others)
         self.tokens += now.tokens - before.tokens
         self.cost += now.cost - before.cost
-        return now.tokens > before.tokens or now.cost > before.cost
+        return now.tokens > before.tokens or now.cost > before.cost + _DUST
 
     def reading(self) -> DayReading:
         """How far it is used."""

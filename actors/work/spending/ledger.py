@@ -53,6 +53,7 @@ KEPT_DAYS = 60
 """Days that the ledger has beside the new one, the newest with rows: a clock that leaps ahead must not clear it."""
 
 _PATIENCE = 2.0  # seconds for other processes to be done with the file
+_MOST_TOKENS, _MOST_COST = 10**15, 1e12  # of one request; sums of this many still fit into the columns
 
 _LEDGER = """
 CREATE TABLE IF NOT EXISTS ledger (
@@ -152,7 +153,8 @@ class Ledger:
         self._last_id += 1
         id = self._last_id
         self._open += 1
-        self._pending.held += [(id, key, most.tokens, most.cost) for key in keys]
+        tokens, cost = min(most.tokens, _MOST_TOKENS), min(most.cost, _MOST_COST)
+        self._pending.held += [(id, key, tokens, cost) for key in keys]
         try:
             await self._transaction()
         except BaseException:  # cancelled, too: it may have been written all the same
@@ -220,20 +222,23 @@ class Ledger:
         self._some, self._urgent = trio.Event(), trio.Event()
         now = self._today()
         try:
-            with self._root.shield(WRITE_WITHIN):  # a writer that is cancelled before the thread begins loses it
+            with self._root.shield(WRITE_WITHIN):
                 others = await trio.to_thread.run_sync(self._file.written, now, batch, limiter=self._thread)
-        except (OSError, sqlite3.Error) as error:
+        except Exception as error:  # whatever it is, requests must neither go out unwritten nor wait for ever
             self._put_back(batch)
-            batch.trouble = str(error)
+            batch.trouble = str(error) or type(error).__name__
             if not self._troubled:
                 text = "what is spent of daily limits can't be written to %s (%s): requests under them are refused"
-                log.error(text, self.path, error)
+                log.error(text, self.path, error, exc_info=not isinstance(error, OSError | sqlite3.Error))
             self._troubled = True
             return False
+        except BaseException:  # cancelled before the thread began
+            self._put_back(batch)
+            raise
         else:
             if self._troubled:
                 log.warning("what is spent of daily limits can be written to %s again", self.path)
-            self._troubled = False
+            self._troubled, batch.trouble = False, ""
             self._tell(now.day, others)
             return True
         finally:
@@ -258,7 +263,7 @@ class _Pending:
         ended: ids of requests that are over.
         sums: what was spent, by day and key.
         looks: keys of which is asked what others have.
-        over: set when it is written, or could not be: then `trouble` says why.
+        over: set when it is written, or was not: then `trouble` says why.
     """
 
     def __init__(self) -> None:
@@ -267,7 +272,7 @@ class _Pending:
         self.sums: dict[tuple[str, str], Amount] = {}
         self.looks: set[str] = set()
         self.over = trio.Event()
-        self.trouble = ""
+        self.trouble = "the server is about to end"
 
 
 @final

@@ -10,6 +10,8 @@ import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import PIPE
+from typing import NoReturn
 
 import pytest
 import trio
@@ -238,12 +240,21 @@ async def main():
                 nursery.start_soon(caller)
         await days.aclose()
     print(spent)
+print("ready", flush=True)
+input()
 trio.run(main)
 """
     running = [
-        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+        subprocess.Popen([sys.executable, "-c", program], stdin=PIPE, stdout=PIPE, text=True, cwd=tmp_path)
         for _ in range(2)
     ]
+    for process in running:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
     spent = [int(process.communicate(timeout=60)[0]) for process in running]
     assert min(spent) > 0
     assert 20_000 - 2_000 <= sum(spent) <= 20_000 + 100, "those who end first leave what others held then"
@@ -347,6 +358,30 @@ async def test_a_ledger_that_can_not_be_written_refuses_requests_and_says_so_onc
     assert caplog.text.count(f"can't be written to {home / 'usage.db'}") == 1
     assert caplog.text.count("can be written to") == 1
     assert [row[2] for row in rows(home, "ledger")] == [60]
+
+
+async def test_whatever_goes_wrong_no_request_goes_out_unwritten_or_waits_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> NoReturn:
+        raise RuntimeError("a bug")
+
+    async with kept(tmp_path, ALICE, Clock()) as days:
+        with monkeypatch.context() as patched:
+            patched.setattr(days.ledger._file, "written", broken)
+            for _ in range(2):
+                with trio.fail_after(10), pytest.raises(LedgerBroken, match="a bug"):
+                    await asked(days)
+        await spend(days, Amount(60))
+    assert (rows(tmp_path, "held"), [row[2] for row in rows(tmp_path, "ledger")]) == ([], [60])
+
+
+async def test_a_request_without_bounds_is_written_as_far_as_numbers_go(tmp_path: Path) -> None:
+    async with kept(tmp_path, ALICE, Clock()) as days:
+        hold = await asked(days, most=Amount(10**30, 1e300))
+        assert [row[2:] for row in rows(tmp_path, "held")] == [(10**15, 1e12)]
+        hold.settle(Amount(60))
+    assert [row[2] for row in rows(tmp_path, "ledger")] == [60]
 
 
 async def test_what_can_not_be_written_afterwards_stays_held_until_it_can(tmp_path: Path) -> None:
