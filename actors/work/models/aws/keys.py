@@ -90,7 +90,16 @@ def _profile(client: ClientSettings, environ: Mapping[str, str]) -> Mapping[str,
 
 def profile_named(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
     """What both files say of a profile, nothing if there is none; `credentials` wins. Raises ConfigError."""
-    sections = {"config": name if name == "default" else f"profile {name}", "credentials": name}
+    return _said({"config": name if name == "default" else f"profile {name}", "credentials": name}, environ)
+
+
+def session_named(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """What `config` says of a session of SSO, nothing if there is none. Raises ConfigError."""
+    return _said({"config": f"sso-session {name}"}, environ)
+
+
+def _said(sections: Mapping[str, str], environ: Mapping[str, str]) -> Mapping[str, str]:
+    """By file, what its section says."""
     told: dict[str, str] = {}
     for what, section in sections.items():
         file = _file(environ, what)

@@ -1,17 +1,18 @@
-"""Profiles whose keys have to be asked for: those of a role, and those that a program prints.
+"""Profiles whose keys have to be asked for: those of a role, of a person's sign-in (`sso`), and what a program prints.
 
     [profile work]
     role_arn = arn:aws:iam::123456789012:role/agents
     source_profile = default                 whose keys ask; or `credential_source`, see below
     external_id = ...                        and `role_session_name`, `duration_seconds`; all may be left out
 
-    [profile sso]
+    [profile tool]
     credential_process = /usr/bin/my-tool --account 7
 
 A role is assumed by a signed request to STS, with the keys of another profile, which may be such a one itself, or of
 the environment, the container or the machine (`credential_source`: Environment, EcsContainer, Ec2InstanceMetadata). A
 program is started without a shell, as a supervised process, and has `WITHIN` seconds. As in AWS's own tools a role goes
-before keys in the profile, and those before a program. A code of an MFA device can't be asked for here.
+before a sign-in, that before keys in the profile, and those before a program. A code of an MFA device can't be asked
+for here.
 
 Sources: AWS, "Using IAM roles in the CLI"; "Sourcing credentials with an external process"; STS API, `AssumeRole`.
 """
@@ -32,6 +33,7 @@ from ..renewed import Renewed
 from .keys import profile_named, static_keys
 from .roles import EARLY, Role
 from .signing import Keys
+from .sso import is_sso, sso_keys
 from .sts import sts
 
 if TYPE_CHECKING:
@@ -57,7 +59,9 @@ _decode = msgspec.json.Decoder(_Printed).decode
 def is_asked_for(profile: Mapping[str, str]) -> bool:
     """Whether the keys of a profile are not simply there."""
     has_keys = static_keys(profile) is not None
-    return bool(profile.get("role_arn")) or (not has_keys and bool(profile.get("credential_process")))
+    return (
+        bool(profile.get("role_arn")) or is_sso(profile) or (not has_keys and bool(profile.get("credential_process")))
+    )
 
 
 class ProfileRole:
@@ -105,13 +109,17 @@ class ProfileRole:
         own = static_keys(profile)
         if profile.get("role_arn") and name not in before:
             return await self._assumed(name, profile, await self._source(name, profile, before))
+        if is_sso(profile):
+            return await sso_keys(name, profile, self._environ, self._clock())
         if own is not None:
             return own, _NEVER
         if profile.get("credential_process"):
             return await self._printed(name, profile["credential_process"])
         if name in before:
             raise ConfigError(f"profiles of AWS lead back to '{name}' by `source_profile`: {' -> '.join(before)}")
-        raise CredentialsError(f"profile '{name}' of AWS has no keys, and neither `role_arn` nor `credential_process`")
+        raise CredentialsError(
+            f"profile '{name}' of AWS has no keys, and neither `role_arn`, `sso_session` nor `credential_process`"
+        )
 
     # --- roles
 

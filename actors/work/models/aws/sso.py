@@ -1,0 +1,220 @@
+"""Keys of a person who has signed in to AWS's IAM Identity Center (SSO) by `aws sso login`.
+
+    [profile work]
+    sso_session = my-company
+    sso_account_id = 123456789012
+    sso_role_name = Agents
+
+    [sso-session my-company]
+    sso_region = eu-central-1
+    sso_start_url = https://my-company.awsapps.com/start
+
+A profile may also have `sso_start_url` and `sso_region` itself, as older ones do. AWS's own tools keep the token of the
+sign-in in ~/.aws/sso/cache, in a file that is named by the SHA-1 of the session, else of the start URL:
+
+    GET  https://portal.sso.{region}.amazonaws.com/federation/credentials     the token for keys of a role
+    POST https://oidc.{region}.amazonaws.com/token                            a newer token, where the session renews it
+
+A newer token goes into the file, as it does with AWS's tools, which use it then. Other addresses are those of
+AWS_ENDPOINT_URL_SSO and AWS_ENDPOINT_URL_SSO_OIDC. No browser is opened here: a person signs in with AWS's tools.
+
+Sources: AWS, "Configuring IAM Identity Center authentication"; SSO portal API, `GetRoleCredentials`; SSO OIDC API,
+`CreateToken`; botocore, `tokens.SSOTokenProvider`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+import trio
+
+from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
+from .....protocol.json_values import UNREADABLE
+from ....io.imports import imported
+from ....io.whole_file import write_whole
+from .keys import session_named
+from .signing import Keys
+
+TIMEOUT = 20.0
+"""Seconds for a connection, and for an answer."""
+
+WITHIN = 20.0
+"""Seconds for a renewal of the sign-in, which is not broken off: the end of a process may have to wait for it."""
+
+EARLY = 300.0
+"""Seconds before its end after which a token is renewed, if it can be."""
+
+_REGION = re.compile(r"[a-z0-9-]+")
+_NEEDED = ("sso_account_id", "sso_role_name", "sso_region", "sso_start_url")
+
+
+class _Token(msgspec.Struct, rename="camel"):
+    access_token: str
+    expires_at: str
+    refresh_token: str = ""
+    client_id: str = ""
+    client_secret: str = ""
+
+
+class _RoleKeys(msgspec.Struct, rename="camel"):
+    access_key_id: str
+    secret_access_key: str
+    session_token: str
+    expiration: int
+
+
+class _Granted(msgspec.Struct, rename="camel"):
+    role_credentials: _RoleKeys
+
+
+class _Renewed(msgspec.Struct, rename="camel"):
+    access_token: str
+    expires_in: int
+    refresh_token: str = ""
+
+
+_token = msgspec.json.Decoder(_Token).decode
+_granted = msgspec.json.Decoder(_Granted).decode
+_renewed = msgspec.json.Decoder(_Renewed).decode
+
+
+def is_sso(profile: Mapping[str, str]) -> bool:
+    """Whether the keys of a profile are those of a person who signs in."""
+    return bool(profile.get("sso_account_id") and (profile.get("sso_session") or profile.get("sso_start_url")))
+
+
+async def sso_keys(name: str, profile: Mapping[str, str], environ: Mapping[str, str], now: float) -> tuple[Keys, float]:
+    """The keys of such a profile, and when they end, in seconds since the epoch.
+
+    Args:
+        name: of the profile, for the errors.
+        now: the time.
+
+    Raises:
+        ConfigError: the profile is not whole.
+        CredentialsError: a person has to sign in, or may not have this role.
+        UpstreamError: there was no answer that says so.
+    """
+    session = profile.get("sso_session", "")
+    told = {**profile, **(session_named(session, environ) if session else {})}
+    missing = [key for key in _NEEDED if not told.get(key)]
+    if missing or not _REGION.fullmatch(told["sso_region"]):
+        where = f"[sso-session {session}] or the profile" if session else "the profile"
+        raise ConfigError(f"profile '{name}' of AWS has no `{(missing or ['sso_region'])[0]}`: set it in {where}")
+    signed_in = _SignIn(name, told["sso_region"], session or told["sso_start_url"], environ)
+    token = await signed_in.token(now)
+    query = urlencode({"role_name": told["sso_role_name"], "account_id": told["sso_account_id"]})
+    url = f"{signed_in.address('SSO', 'portal.sso')}/federation/credentials?{query}"
+    status, body, words = await signed_in.asked("GET", url, {"x-amz-sso_bearer_token": token}, b"")
+    if status == 401:
+        raise signed_in.needed("the sign-in has ended")
+    if status != 200:
+        raise CredentialsError(f"{words}; the role is {told['sso_role_name']} of account {told['sso_account_id']}")
+    try:
+        keys = _granted(body).role_credentials
+    except UNREADABLE as error:
+        raise CredentialsError(f"profile '{name}' of AWS: SSO gave no keys: {error}") from error
+    return Keys(keys.access_key_id, keys.secret_access_key, keys.session_token), keys.expiration / 1000
+
+
+class _SignIn:
+    """A person's sign-in, as AWS's tools keep it."""
+
+    def __init__(self, profile: str, region: str, key: str, environ: Mapping[str, str]) -> None:
+        self._profile = profile
+        self._region = region
+        self._environ = environ
+        home = Path(environ.get("HOME") or Path.home())
+        name = hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest()
+        self._file = home / ".aws" / "sso" / "cache" / f"{name}.json"
+
+    def needed(self, why: str) -> CredentialsError:
+        """The error that has a person sign in."""
+        return CredentialsError(
+            f"profile '{self._profile}' of AWS: {why}; sign in: aws sso login --profile {self._profile}"
+        )
+
+    def address(self, service: str, host: str) -> str:
+        """The base URL of a service."""
+        domain = "amazonaws.com.cn" if self._region.startswith("cn-") else "amazonaws.com"
+        named = self._environ.get(f"AWS_ENDPOINT_URL_{service}") or f"https://{host}.{self._region}.{domain}"
+        return named.rstrip("/")
+
+    async def token(self, now: float) -> str:
+        """One that is good, newer than that in the file if that ends soon.
+
+        Raises:
+            CredentialsError: there is none.
+        """
+        try:
+            body = await trio.Path(self._file).read_bytes()
+            kept = _token(body)
+            ends = _moment(kept.expires_at)
+        except FileNotFoundError:
+            raise self.needed("no person has signed in") from None
+        except (OSError, ValueError, *UNREADABLE) as error:
+            raise self.needed(f"{self._file} can't be read ({error})") from error
+        if now < ends - EARLY:
+            return kept.access_token
+        if kept.refresh_token and kept.client_id:
+            try:
+                with trio.move_on_after(WITHIN) as scope:  # the old one may be used up: this goes on
+                    scope.shield = True
+                    return await self._renew(kept, msgspec.json.decode(body), now)
+                raise UpstreamError(f"profile '{self._profile}' of AWS: the sign-in was not renewed in {WITHIN:g} s")
+            except (CredentialsError, UpstreamError):
+                if now >= ends:
+                    raise
+        if now >= ends:
+            raise self.needed("the sign-in has ended")
+        return kept.access_token
+
+    async def _renew(self, kept: _Token, whole: dict[str, Any], now: float) -> str:
+        asked = {
+            "clientId": kept.client_id,
+            "clientSecret": kept.client_secret,
+            "grantType": "refresh_token",
+            "refreshToken": kept.refresh_token,
+        }
+        url = f"{self.address('SSO_OIDC', 'oidc')}/token"
+        headers = {"content-type": "application/json"}
+        status, body, words = await self.asked("POST", url, headers, msgspec.json.encode(asked))
+        if status != 200:
+            raise self.needed(f"the sign-in can't be renewed ({words})")
+        try:
+            newer = _renewed(body)
+        except UNREADABLE as error:
+            raise self.needed(f"the sign-in can't be renewed ({error})") from error
+        ends = datetime.fromtimestamp(now + newer.expires_in, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        whole |= {"accessToken": newer.access_token, "expiresAt": ends}
+        whole |= {"refreshToken": newer.refresh_token} if newer.refresh_token else {}
+        data = msgspec.json.encode(whole)
+        try:
+            await trio.to_thread.run_sync(lambda: write_whole(self._file, data, private=True))
+        except OSError as error:
+            raise self.needed(f"{self._file} can't be written ({error})") from error
+        return newer.access_token
+
+    async def asked(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes, str]:
+        """Status and body of an answer, and what it says, for errors. Raises UpstreamError if it may pass."""
+        await imported(".actors.io.http.brief")
+        from ....io.http.brief import brief
+
+        answer = await brief(method, url, headers, body, environ=self._environ, timeout=TIMEOUT)
+        words = f"profile '{self._profile}' of AWS: {answer.said} (HTTP {answer.status})"
+        if answer.status >= 500 or answer.status == 429:
+            raise UpstreamError(words, status=answer.status)
+        return answer.status, answer.body, words
+
+
+def _moment(text: str) -> float:
+    """`2026-11-23T10:00:00Z`, or with `UTC` at its end, as older tools write it."""
+    moment = datetime.fromisoformat(re.sub(r"UTC$", "+00:00", text))
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
