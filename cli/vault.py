@@ -11,7 +11,7 @@ from . import options
 
 def complete_secret(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names in the vault, where it opens without a passphrase."""
-    from .vault_file import names_to_complete
+    from .vault_opening import names_to_complete
 
     return [name for name in names_to_complete(ctx.params.get("config_dir")) if name.startswith(incomplete)]
 

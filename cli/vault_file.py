@@ -14,7 +14,7 @@ from ..actors.io.redact import SHORTEST
 from ..actors.io.vault.file import VaultFile
 from ..actors.io.vault.openers import Passphrase
 from ..actors.io.vault.vault import LOKIS_FILE, Vault
-from ..protocol.errors import CallboardError, NobodyToAsk, NotFound, UsageError
+from ..protocol.errors import NobodyToAsk, NotFound, UsageError
 from ..protocol.problems import did_you_mean
 from ..protocol.references import is_secret_name
 from .frame import person_at_terminal
@@ -163,15 +163,6 @@ def renew(*, no_input: bool, config_dir: str | None) -> int:
     count = file.rotate()
     _tell(f"{file.path} is encrypted anew, with {counted(count, 'secret')}")
     return 0
-
-
-def names_to_complete(config_dir: str | None) -> list[str]:
-    """The names in the vault, if it opens without asking for anything."""
-    try:
-        file = vault_of(config_dir, no_input=True).file
-        return sorted(file.read()) if file is not None and file.opener.quick else []
-    except CallboardError:
-        return []  # the command itself says so
 
 
 # --- what was typed and piped -----------------------------------------------------------------------------

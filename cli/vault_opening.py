@@ -9,12 +9,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from getpass import getpass
 
-import trio
-
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.settings import load_settings
 from ..actors.io.vault.vault import AskPassphrase, Vault
-from ..protocol.errors import ConfigError, UsageError
+from ..protocol.errors import CallboardError, ConfigError, UsageError
 
 
 def vault_of(config_dir: str | None, *, no_input: bool = False) -> Vault:
@@ -22,6 +20,15 @@ def vault_of(config_dir: str | None, *, no_input: bool = False) -> Vault:
     home, _ = configured(config_dir, os.environ)
     settings, _problems = load_settings(home)
     return Vault(settings, home, os.environ, ask=None if no_input or not has_terminal() else asking(nullcontext))
+
+
+def names_to_complete(config_dir: str | None) -> list[str]:
+    """The names in the vault, if it opens without asking for anything."""
+    try:
+        file = vault_of(config_dir, no_input=True).file
+        return sorted(file.read()) if file is not None and file.opener.quick else []
+    except CallboardError:
+        return []  # the command itself says so
 
 
 def has_terminal() -> bool:
@@ -59,6 +66,8 @@ def hidden_line(text: str) -> str:
 
 async def _in_thread(text: str) -> str:
     """As `hidden_line`; a thread that is given up leaves the terminal as it was."""
+    import trio  # which completion does without
+
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError as error:

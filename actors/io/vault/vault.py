@@ -6,6 +6,7 @@ tries again (`ready` does both). In a thread of trio's it waits for `fetch` itse
 its own for that long.
 
 The file is read again when it has changed. A value that a client, a server or a process was started with stays theirs.
+trio is imported where it is needed, since names are completed without it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, final
-
-import trio
 
 from ....protocol.errors import ConfigError
 from ....protocol.settings import Settings, VaultSettings
@@ -29,6 +28,8 @@ from .file import VaultFile
 from .openers import IdentityFile, Keyring, Opener, Passphrase
 
 if TYPE_CHECKING:
+    import trio
+
     from ....supervisors import Root
 
 T = TypeVar("T")
@@ -186,6 +187,8 @@ class Vault:
         return found
 
     def _wait_for(self, name: str) -> str | None:
+        import trio
+
         if trio.lowlevel.in_trio_task():
             raise NotFetched(name)
         try:
@@ -206,6 +209,8 @@ class Vault:
 
     async def _open(self) -> None:
         """Have the file read, in a thread; the passphrase is asked for once, however many want it."""
+        import trio
+
         assert self.file is not None
         if self._asking is None:
             self._asking = trio.Lock()
