@@ -85,6 +85,20 @@ async def test_a_key_whose_day_is_spent_gets_429_and_when_to_come_again(callers:
         assert reading(house).spent.cost == pytest.approx(COST)
 
 
+async def test_turns_of_a_session_and_streams_of_events_are_refused_as_runs_are(callers: Callers) -> None:
+    async with callers.serve({"max_cost": COST}) as house:
+        headers = {"authorization": f"Bearer {callers.alice}"}
+        path = f"/v1/sessions/{(await house.post('/v1/sessions', {}, 201, headers=headers))['id']}/completions"
+        assert (await callers.ask(house, callers.alice, path, prompt="x")).status_code == 200
+        said = [{"id": "1", "role": "user", "content": "x"}]
+        agui = {"threadId": "t", "runId": "r", "messages": said, "tools": [], "context": [], "state": {}}
+        agui["forwardedProps"] = {"target": "agent/clerk"}
+        for there, body in ((path, {"prompt": "x"}), ("/agui", agui)):
+            refused = await callers.ask(house, callers.alice, there, **body)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (429, "daily_budget"), refused.text
+            assert int(refused.headers["retry-after"]) > 0
+
+
 async def test_a_websocket_is_told_the_same(callers: Callers) -> None:
     async with callers.serve({"max_tokens": 15}) as house:
         assert (await callers.ask(house, callers.alice)).status_code == 200
