@@ -385,7 +385,8 @@ def today_of(number: int, now: float) -> Today:
     """
     gone = now - number * DAY
     day, yesterday = _date(number), _date(number - 1)
-    return Today(day=day, since=yesterday if gone < GRACE else day, yesterday=yesterday, left=DAY - gone)
+    early = 0 <= gone < GRACE  # not if the clock was set back: by then processes have moved their rows
+    return Today(day=day, since=yesterday if early else day, yesterday=yesterday, left=DAY - gone)
 
 
 def _date(number: int) -> str:

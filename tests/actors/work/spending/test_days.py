@@ -175,6 +175,16 @@ async def test_a_clock_that_is_set_back_gives_no_second_day(tmp_path: Path) -> N
             await asked(days)
 
 
+async def test_a_clock_that_is_set_back_does_not_bring_back_what_was_held_yesterday(tmp_path: Path) -> None:
+    clock = Clock()
+    async with kept(tmp_path, ALICE, clock) as days:
+        await asked(days, most=Amount(1_000))
+    clock.now += DAY
+    async with kept(tmp_path, ALICE, clock) as days:
+        clock.now -= 0.6 * DAY
+        await spend(days, Amount(10))
+
+
 async def test_a_clock_that_was_years_ahead_goes_on_with_what_the_ledger_has(tmp_path: Path) -> None:
     clock = Clock()
     async with kept(tmp_path, ALICE, clock) as days:
