@@ -26,6 +26,7 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 COMMANDS = {
     **dict.fromkeys(("run", "ask", "batch"), "run"),
+    **dict.fromkeys(("macro", "macros"), "macro"),
     **{name: name for name in ("agents", "roles", "tools", "mcp", "auth", "vault", "kb", "sessions")},
     **dict.fromkeys(("serve", "acp", "keys"), "serve"),
     **dict.fromkeys(("ps", "top", "attach", "answer", "stop", "logs"), "remote"),

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from ..actors.io.directories import config_dir as configured
+from ..actors.io.named_files import Place
 from ..actors.io.settings import load_settings
-from ..actors.work.roles.files import Place, delete, directory, find, is_name, load, locate, places, save, text_of
+from ..actors.work.roles.files import FILES, find, load, locate, save
 from ..protocol.errors import CallboardError, Conflict, InvalidFile, UsageError
 from ..protocol.problems import errors_in
 from ..protocol.role import Role, RoleFile
@@ -28,13 +29,13 @@ _OF_TEXT = ("name", "description", "prompt", "use_tools")
 def list_roles(config_dir: str | None, *, as_json: bool) -> str:
     """Every role: those of the configuration directory, then the built-in ones they leave visible."""
     base = _base(config_dir)
-    listed = [_listed(place) for place in places(base)]
+    listed = [_listed(place) for place in FILES.places(base)]
     if as_json:
         return json_object(roles=listed)
     own = [each for each in listed if each["origin"] == "yours"]
     ours = [each for each in listed if each["origin"] == "built in"]
     none = "  none yet (callboard roles edit NAME makes one)"
-    lines = [f"yours ({safe(str(directory(base)))})", *(_rows(own) or [none]), "built in"]
+    lines = [f"yours ({safe(str(FILES.directory(base)))})", *(_rows(own) or [none]), "built in"]
     return "\n".join([*lines, *(_rows(ours) or ["  none (each name is taken by one of yours)"])]) + "\n"
 
 
@@ -83,7 +84,7 @@ def save_role(name: str, data: bytes, config_dir: str | None, *, force: bool) ->
     except Conflict as error:
         raise Conflict(f"{error}; --force replaces it") from None
     warnings = "".join(f"{safe(str(problem))}\n" for problem in role.problems)
-    return f"{warnings}{'wrote' if new else 'replaced'} {directory(base) / f'{name}.md'}\n{_hides(name, new)}"
+    return f"{warnings}{'wrote' if new else 'replaced'} {FILES.directory(base) / f'{name}.md'}\n{_hides(name, new)}"
 
 
 def edit_role(name: str, config_dir: str | None) -> str:
@@ -92,10 +93,8 @@ def edit_role(name: str, config_dir: str | None) -> str:
     Raises:
         CallboardError: no role can have this name, there is no editor, or the file has errors now.
     """
-    if not is_name(name):
-        save(name, "", _base(config_dir))  # which says why
     base = _base(config_dir)
-    file = directory(base) / f"{name}.md"
+    file = FILES.place_for(name, base).file
     new = not file.exists()
     if new:
         save(name, _beginning(name, base), base)
@@ -111,13 +110,13 @@ def edit_role(name: str, config_dir: str | None) -> str:
 
 def delete_role(name: str, config_dir: str | None) -> str:
     """Delete a role; what to tell the user. Raises as `delete` does."""
-    return f"deleted {delete(name, _base(config_dir))}\n"
+    return f"deleted {FILES.delete(name, _base(config_dir))}\n"
 
 
 def path_of(name: str | None, config_dir: str | None) -> str:
     """Where roles live, or the file of one."""
     base = _base(config_dir)
-    return str(directory(base) if name is None else locate(name, base).file)
+    return str(FILES.directory(base) if name is None else locate(name, base).file)
 
 
 _NEW = """\
@@ -135,7 +134,7 @@ You answer in one sentence.
 def _beginning(name: str, base: Path) -> str:
     """What a role of the user's begins with: the built-in one of its name, else an example."""
     try:
-        return text_of(locate(name, base).file, "role")
+        return FILES.text_of(locate(name, base).file)
     except UsageError:
         return _NEW
 

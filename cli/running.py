@@ -138,7 +138,7 @@ class RunFlags:
     """The flags of `callboard run` and `callboard ask` that are not about the run itself, as click read them.
 
     `reads_stdin` is false for a command whose prompt is complete: it leaves standard input alone. `adhoc` is what runs
-    in place of a target.
+    in place of a target. `preludes` is whether the settings may name a session and a role.
     """
 
     adhoc: AdHoc | None = None
@@ -149,6 +149,7 @@ class RunFlags:
     no_stream: bool = False
     session: str | None = None
     save_session: bool | None = None
+    preludes: bool = True
     ui: bool = False
     quiet: bool
     verbose: bool
@@ -230,7 +231,9 @@ async def _drive(
             async with serve_beside(root) if flags.ui else nullcontext() as beside:
                 if flags.adhoc is not None:
                     request = flags.adhoc.request(request, root)
-                choice = SessionChoice(flags.session, save=flags.save_session, person=person, note=progress.note)
+                choice = SessionChoice(
+                    flags.session, save=flags.save_session, person=person, note=progress.note, preludes=flags.preludes
+                )
                 return await run_in_session(root, request, Hooks(on_event=on_event), choice)
         except ShuttingDown:  # a signal came before the run began
             signal = root.kernel.signal
@@ -266,12 +269,14 @@ class SessionChoice:
         save: whether it is kept; None for what the session and the settings say.
         person: whether the terminal can ask its user.
         note: tells the user something.
+        preludes: whether an agent's file or the settings may name the session, and the role.
     """
 
     name: str | None
     save: bool | None
     person: bool
     note: Callable[[str], None]
+    preludes: bool = True
 
 
 async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, choice: SessionChoice) -> Outcome:
@@ -313,6 +318,8 @@ async def _begins_with(root: Root, request: RunRequest, choice: SessionChoice) -
     """
     if choice.name is not None:
         return Prelude(session=choice.name)
+    if not choice.preludes:
+        return Prelude()
     if isinstance(request.target, str):
         from ..actors.runs.in_session import session_of_agent
 

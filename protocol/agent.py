@@ -93,7 +93,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     enabled_skills: Annotated[Texts | None, NO_SKILLS] = None
     inject_skill_instructions: Annotated[bool | None, NO_SKILLS] = None
     skill_instructions: Annotated[str | None, NO_SKILLS] = None
-    enabled_macros: Annotated[Texts | None, no_effect("there are no macros here yet")] = None
+    enabled_macros: Annotated[Texts | None, no_effect("agents can't play macros")] = None
 
 
 class Agent(AgentFile, frozen=True, kw_only=True):

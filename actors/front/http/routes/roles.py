@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from .....protocol.errors import CallboardError, NotFound, UsageError
 from .....protocol.role import Role
-from ....work.roles.files import Place, delete, find, load, locate, places, save, text_of
+from ....io.named_files import Place
+from ....work.roles.files import FILES, find, load, locate, save
 from ...access.scopes import DELETE_ROLE, READ_ROLES, WRITE_ROLE
 from ..call import Call, reply, route
 from ..shapes.roles import RoleBody, RoleDetail, RolesList, RoleTold
@@ -39,7 +40,7 @@ async def write(call: Call, body: RoleBody) -> Response:
 @_route("DELETE", "/v1/roles/{name}", DELETE_ROLE, status=204, errors=(404,))
 async def remove(call: Call) -> Response:
     """Remove a role. One that comes with Callboard stays."""
-    await trio.to_thread.run_sync(delete, call.path("name"), call.api.root.config_dir)
+    await trio.to_thread.run_sync(FILES.delete, call.path("name"), call.api.root.config_dir)
     return Response(status_code=204)
 
 
@@ -54,12 +55,12 @@ async def check_role(call: Call, name: str | None) -> None:
 
 
 def _all(call: Call) -> list[RoleTold]:
-    return [_told(place) for place in places(call.api.root.config_dir)]
+    return [_told(place) for place in FILES.places(call.api.root.config_dir)]
 
 
 def _one(call: Call) -> RoleDetail:
     place = locate(call.path("name"), call.api.root.config_dir)
-    text = text_of(place.file, "role")
+    text = FILES.text_of(place.file)
     return _detail(place, load(place), text)
 
 
@@ -67,7 +68,7 @@ def _write(call: Call, body: RoleBody) -> tuple[RoleDetail, bool]:
     name = call.path("name")
     role, new = save(name, body.text, call.api.root.config_dir)
     place = locate(name, call.api.root.config_dir)
-    return _detail(place, role, text_of(place.file, "role")), new
+    return _detail(place, role, FILES.text_of(place.file)), new
 
 
 def _told(place: Place) -> RoleTold:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from http_agents import LOOP
 from http_house import House
+from waiting import until
 
 TEXT = "---\ntemperature: 0.25\ntop_k: 1\n---\nYou translate into __ARG1__.\n"
 
@@ -130,7 +131,8 @@ async def test_a_run_can_be_started_in_a_role(house: House) -> None:
     house.stage.models.script("ls")
     body: dict[str, Any] = {"target": "", "prompt": "list files", "role": "shell"}
     run = await house.post("/v1/runs", body, 201)
-    await house.get(f"/v1/runs/{run['run']}/events")
+    assert run["run"]
+    await until(lambda: house.stage.models.requests)
     assert sent(house)[0][1].startswith("You turn what the user wants")
     await house.post("/v1/runs", {**body, "role": "nope"}, 404)
     await house.post("/v1/runs", {**body, "role_prompt": "x"}, 400)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.work.roles.files import MOST_BYTES, delete, find, is_name, load, locate, places, save
+from callboard.actors.io.named_files import MOST_BYTES, is_name
+from callboard.actors.work.roles.files import FILES, find, load, locate, save
 from callboard.protocol.errors import Conflict, InvalidFile, NotFound, NotKept, UsageError
 
 BUILT_IN = [
@@ -33,7 +34,7 @@ def put(base: Path, name: str, data: str | bytes) -> Path:
 
 
 def test_the_built_in_roles_are_those_of_loki_and_have_no_problems(tmp_path: Path) -> None:
-    found = places(tmp_path)
+    found = FILES.places(tmp_path)
     assert [place.name for place in found] == BUILT_IN
     for place in found:
         role = load(place)
@@ -48,12 +49,12 @@ def test_a_role_of_the_user_hides_the_built_in_one_until_it_is_deleted(tmp_path:
     put(tmp_path, ".hidden.md", "x")
     put(tmp_path, "notes.txt", "x")
     (tmp_path / "roles" / "folder.md").mkdir()
-    assert [place.name for place in places(tmp_path)] == BUILT_IN
+    assert [place.name for place in FILES.places(tmp_path)] == BUILT_IN
     assert find("code", tmp_path).system == "Mine."
-    assert delete("code", tmp_path) == tmp_path / "roles" / "code.md"
+    assert FILES.delete("code", tmp_path) == tmp_path / "roles" / "code.md"
     assert find("code", tmp_path).kind == "few-shot prompt"
     with pytest.raises(UsageError, match="the role 'code' comes with Callboard and can't be deleted"):
-        delete("code", tmp_path)
+        FILES.delete("code", tmp_path)
 
 
 def test_arguments_stand_behind_the_name(tmp_path: Path) -> None:

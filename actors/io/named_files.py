@@ -1,0 +1,160 @@
+"""Small text files that people call by name: roles, macros. Those of the configuration directory hide those of ours.
+
+A name is a file's name without its ending, and never leads to another directory. What begins with a dot is not listed.
+Files are read anew whenever they are asked for: a person may have an editor open on them.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from ...protocol.errors import Conflict, InvalidFile, NotFound, NotKept, UsageError
+from ...protocol.problems import Problem, did_you_mean, errors_in
+from .whole_file import write_whole
+
+MOST_BYTES = 4_000_000
+"""A file that is longer is refused before it is read."""
+
+_NAME = re.compile(r"[^\W_][\w. +:@-]{0,99}")
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a file is, by which name, and whether it comes with Callboard."""
+
+    name: str
+    file: Path
+    built_in: bool
+
+
+def is_name(name: str) -> bool:
+    """Whether a file can have this name: a letter or a digit, then letters, digits, blanks and `_ . + : @ -`."""
+    return _NAME.fullmatch(name) is not None and not name.endswith((".", " "))
+
+
+class NamedFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of one kind.
+
+    Attributes:
+        kind: what messages call one: `role`.
+        folder: the directory below the configuration directory.
+        suffix: the ending of the files.
+        ours: the directory of those that come with Callboard.
+    """
+
+    kind: str
+    folder: str
+    suffix: str
+    ours: Path
+
+    def directory(self, base: Path) -> Path:
+        """Where those of the configuration directory `base` are."""
+        return base / self.folder
+
+    def places(self, base: Path) -> list[Place]:
+        """Every one that can be named, by name; one of the user's hides the built-in one of its name."""
+        found = {name: Place(name=name, file=file, built_in=True) for name, file in self._listed(self.ours)}
+        own = self._listed(self.directory(base))
+        found |= {name: Place(name=name, file=file, built_in=False) for name, file in own}
+        return [found[name] for name in sorted(found)]
+
+    def locate(self, name: str, base: Path) -> Place:
+        """Where the one of this name is.
+
+        Raises:
+            NotFound: there is none.
+        """
+        if is_name(name):
+            for home, built_in in ((self.directory(base), False), (self.ours, True)):
+                file = home / f"{name}{self.suffix}"
+                with suppress(OSError):
+                    if file.exists():
+                        return Place(name=name, file=file, built_in=built_in)
+        known = [place.name for place in self.places(base)]
+        hint = did_you_mean(name, known) or (f"there are: {', '.join(known)}" if known else "there are none")
+        raise NotFound(f"Unknown {self.kind} `{name[:100]}`; {hint}")
+
+    def text_of(self, file: Path) -> str:
+        """The text of a file.
+
+        Raises:
+            InvalidFile: it can't be read, is too long, or is no text.
+        """
+        try:
+            about = file.stat()
+            if not stat.S_ISREG(about.st_mode):
+                raise InvalidFile(f"{file} is no {self.kind}: it is not a file")
+            if about.st_size > MOST_BYTES:
+                size = f"{about.st_size} bytes are too many (expected at most {MOST_BYTES})"
+                raise InvalidFile(f"{file} is no {self.kind}: {size}")
+            return file.read_text("utf-8")
+        except UnicodeDecodeError as error:
+            why = f"it is not UTF-8 text ({error.reason} at byte {error.start})"
+            raise InvalidFile(f"{file} is no {self.kind}: {why}") from None
+        except OSError as error:
+            raise InvalidFile(f"{file} can't be read: {error.strerror or error}") from error
+
+    def place_for(self, name: str, base: Path) -> Place:
+        """Where the user's file of this name is to be.
+
+        Raises:
+            UsageError: no file can have this name.
+        """
+        if not is_name(name):
+            raise UsageError(
+                f"'{name[:100]}' can't be a {self.kind}'s name: it takes letters, digits, blanks and _ . + : @ -, and"
+                " begins with a letter or a digit"
+            )
+        return Place(name=name, file=self.directory(base) / f"{name}{self.suffix}", built_in=False)
+
+    def write(self, place: Place, text: str, *, replace: bool) -> bool:
+        """Write a file; whether it is new.
+
+        Raises:
+            Conflict: there is one, and it is not to be replaced.
+            NotKept: the disk refuses.
+        """
+        there = place.file.exists()
+        if there and not replace:
+            raise Conflict(f"there is a {self.kind} '{place.name}' already ({place.file})")
+        try:
+            place.file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(place.file, (text if text.endswith("\n") else f"{text}\n").encode())
+        except OSError as error:
+            raise NotKept(f"{place.file} can't be written: {error.strerror or error}") from error
+        return not there
+
+    def delete(self, name: str, base: Path) -> Path:
+        """Remove the user's file of this name. A built-in one that it hid is there again.
+
+        Raises:
+            NotFound: there is none.
+            UsageError: it is a built-in one.
+            NotKept: the disk refuses.
+        """
+        place = self.locate(name, base)
+        if place.built_in:
+            raise UsageError(f"the {self.kind} '{place.name}' comes with Callboard and can't be deleted")
+        try:
+            place.file.unlink()
+        except OSError as error:
+            raise NotKept(f"{place.file} can't be deleted: {error.strerror or error}") from error
+        return place.file
+
+    def _listed(self, home: Path) -> list[tuple[str, Path]]:
+        try:
+            entries = [path for path in home.iterdir() if path.suffix == self.suffix and path.is_file()]
+        except OSError:
+            return []
+        return [(path.stem, path) for path in entries if is_name(path.stem)]
+
+
+def invalid(problems: list[Problem], file: Path) -> InvalidFile:
+    """The error of a file with errors."""
+    errors = errors_in(problems)
+    count = f"{len(errors)} error{'' if len(errors) == 1 else 's'}"
+    return InvalidFile("\n".join([f"{count} in {file}:", *(f"  {error}" for error in errors)]), problems)

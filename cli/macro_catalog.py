@@ -1,0 +1,153 @@
+"""Lists macros, shows one and edits them, for `callboard macros`.
+
+A macro that can't be read is listed all the same, with what is wrong, so that it is found.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..actors.io.directories import config_dir as configured
+from ..actors.io.named_files import Place
+from ..actors.io.settings import load_settings
+from ..actors.work.macros.files import FILES, load
+from ..protocol.errors import CallboardError, NotFound
+from ..protocol.macro import Macro
+from .editor import edit_file
+from .render.text import columns, json_object, one_line, safe
+
+_NEW = """\
+# Lines of the chat, played one after another; docs/macros.md has the rest.
+description: Asks for one sentence.
+variables:
+  - name: topic
+    rest: true
+    default: the weather
+steps:
+  - .prompt Answer in one sentence.
+  - 'What should I know about {{topic}}?'
+"""
+
+
+def list_macros(config_dir: str | None, *, as_json: bool) -> str:
+    """Every macro: those of the configuration directory, then the built-in ones they leave visible."""
+    base = _base(config_dir)
+    listed = [_listed(place) for place in FILES.places(base)]
+    if as_json:
+        return json_object(macros=listed)
+    own, ours = (_rows([each for each in listed if each["origin"] == origin]) for origin in ("yours", "built in"))
+    none = "  none yet (callboard macros edit NAME makes one)"
+    lines = [f"yours ({safe(str(FILES.directory(base)))})", *(own or [none]), "built in"]
+    return "\n".join([*lines, *(ours or ["  none (each name is taken by one of yours)"])]) + "\n"
+
+
+def show_macro(name: str, config_dir: str | None, *, as_json: bool) -> str:
+    """All about one macro.
+
+    Raises:
+        CallboardError: there is none, or its file has errors.
+    """
+    place = FILES.locate(name, _base(config_dir))
+    macro = load(place)
+    if as_json:
+        return json_object(
+            **_told(place, macro),
+            variables=msgspec.to_builtins(macro.variables),
+            steps=list(macro.steps),
+            problems=msgspec.to_builtins(macro.problems),
+        )
+    lines = [f"{safe(macro.called)} ({_origin(place)})"]
+    lines += [f"  {safe(macro.description)}"] if macro.description else []
+    lines += ["", *columns([["file", safe(str(place.file))], ["usage", f"callboard macro {safe(macro.usage)}"]])]
+    rows = [
+        [
+            safe(each.name),
+            "required" if each.default is None else f"={one_line(each.default, 40)}",
+            one_line(each.description),
+        ]
+        for each in macro.variables
+    ]
+    lines += ["", "variables", *columns(rows)] if rows else []
+    lines += ["", "steps", *(f"  {line}" for step in macro.steps for line in safe(step.rstrip("\n")).split("\n"))]
+    lines += ["", "problems", *(f"  {safe(str(each))}" for each in macro.problems)] if macro.problems else []
+    return "\n".join(lines) + "\n"
+
+
+def edit_macro(name: str, config_dir: str | None) -> str:
+    """Open a macro in the editor; what to tell the user.
+
+    Raises:
+        CallboardError: no macro can have this name, there is no editor, or the file has errors now.
+    """
+    base = _base(config_dir)
+    place = FILES.place_for(name, base)
+    new = not place.file.exists()
+    if new:
+        FILES.write(place, _beginning(name, base), replace=False)
+    before = place.file.read_bytes()
+    edit_file(place.file, str(load_settings(base)[0].other.get("editor") or ""))
+    if new and place.file.exists() and place.file.read_bytes() == before:
+        place.file.unlink()
+        return f"nothing was written, so there is no macro '{name}' of yours\n"
+    macro = load(place)
+    warnings = "".join(f"{safe(str(problem))}\n" for problem in macro.problems)
+    return f"{warnings}\ncallboard macro {safe(macro.usage)}\n"
+
+
+def delete_macro(name: str, config_dir: str | None) -> str:
+    """Delete a macro; what to tell the user."""
+    return f"deleted {FILES.delete(name, _base(config_dir))}\n"
+
+
+def path_of(name: str | None, config_dir: str | None) -> str:
+    """Where macros live, or the file of one."""
+    base = _base(config_dir)
+    return str(FILES.directory(base) if name is None else FILES.locate(name, base).file)
+
+
+def _beginning(name: str, base: Path) -> str:
+    try:
+        return FILES.text_of(FILES.locate(name, base).file)
+    except NotFound:
+        return _NEW
+
+
+def _base(config_dir: str | None) -> Path:
+    return configured(config_dir, os.environ)[0]
+
+
+def _listed(place: Place) -> dict[str, Any]:
+    try:
+        return _told(place, load(place))
+    except CallboardError as failed:
+        told = f"{one_line(str(failed).splitlines()[0], 200)} (callboard macros show {shlex.quote(place.name)})"
+        return _told(place, None, told)
+
+
+def _told(place: Place, macro: Macro | None, error: str | None = None) -> dict[str, Any]:
+    return {
+        "name": place.name,
+        "origin": _origin(place),
+        "description": "" if macro is None else one_line(macro.description, 200),
+        "usage": place.name if macro is None else macro.usage,
+        "file": str(place.file),
+        "error": error,
+    }
+
+
+def _rows(macros: list[dict[str, Any]]) -> list[str]:
+    return columns(
+        [
+            [safe(each["usage"]), f"can't be played: {each['error']}" if each["error"] else each["description"]]
+            for each in macros
+        ]
+    )
+
+
+def _origin(place: Place) -> str:
+    return "built in" if place.built_in else "yours"
