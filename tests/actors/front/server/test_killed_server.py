@@ -141,6 +141,8 @@ async def test_the_ledger_is_right_after_kill_9_and_no_cap_is_passed(
             process.send_signal(signal.SIGTERM)
             await trio.to_thread.run_sync(process.wait)
         nursery.cancel_scope.cancel()
+    if len({row[0] for row in read(server.book)}) > 1:
+        pytest.skip("the day has changed meanwhile, and its limit begun anew")
     assert {entry[1] for entry in read(server.book)} == {"alice"}, "`callboard usage` reads the same file"
     for key in ("alice", ""):
         settled, held = server.rows("ledger", key), server.rows("held", key)
