@@ -160,12 +160,6 @@ class Account:
         for account in self.chain():
             account.check_own(turn=turn)
 
-    def add(self, amount: Amount, *, turns: int = 0) -> None:
-        """Count what was spent without a reservation."""
-        for account in self.chain():
-            account.charge(amount, turns)
-        self.let_go()
-
     def check_own(self, *, turn: bool) -> None:
         """As `check`, for this account alone."""
         limits = self.limits
