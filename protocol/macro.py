@@ -54,6 +54,9 @@ class MacroFile(msgspec.Struct, frozen=True, kw_only=True):
     """The file of a macro."""
 
     description: Annotated[str, Meta(description="What it is for, in a line; lists of macros show it.")] = ""
+    isolated: Annotated[
+        bool, Meta(description="Whether it has a conversation of its own; else it plays in that of its caller.")
+    ] = True
     variables: tuple[MacroVariable, ...] = ()
     steps: Annotated[tuple[str, ...], Meta(description="Lines of the chat: prompts and dot-commands.")]
 

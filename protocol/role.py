@@ -78,6 +78,9 @@ class RoleFile(msgspec.Struct, frozen=True, kw_only=True):
     memory: Annotated[bool | None, no_effect("nothing is remembered from one conversation to the next")] = None
     skills_enabled: Annotated[bool | None, NO_SKILLS] = None
     enabled_skills: Annotated[Names | None, NO_SKILLS] = None
+    inject_skill_instructions: Annotated[bool | None, NO_SKILLS] = None
+    skill_instructions: Annotated[str | None, NO_SKILLS] = None
+    enabled_macros: Annotated[Names | None, no_effect("models can't play macros")] = None
 
 
 class Example(msgspec.Struct, frozen=True):

@@ -20,7 +20,9 @@ from callboard.actors.work.mcp.files import load_mcp
 from callboard.protocol.errors import CallboardError, ConfigError
 from callboard.protocol.events import Event
 from callboard.protocol.kernel.questions import Question
+from callboard.protocol.macro import read_macro
 from callboard.protocol.problems import errors_in
+from callboard.protocol.role import read_role
 
 AGENT_FILES = ("config.yaml", "graph.yaml")
 DIALECTS = ("standard", "loki")
@@ -156,8 +158,12 @@ def _read(source: Path, config: Path) -> Seen:
         except ConfigError as error:
             return failed(str(error))
         return WORKS
-    # Nothing reads these yet; naming one as a target is refused in words, and never a crash.
     kind = next(kind for kind in ("skill", "role", "macro") if kind in str(source).lower())
+    if kind != "skill":
+        read = read_role if kind == "role" else read_macro
+        wrong = [str(problem) for problem in errors_in(read(source.read_text(), source.name, source.stem)[1])]
+        return cannot("; ".join(wrong)) if wrong else WORKS
+    # Nothing reads these yet; naming one as a target is refused in words, and never a crash.
     copied = shutil.copy(source, config / source.name)
     try:
         refused = bool(errors_in(callboard.validate(copied, config_dir=config)))

@@ -22,6 +22,7 @@ from callboard.actors.work.tools.registry import ToolOptions
 from callboard.protocol.agent import read_agent
 from callboard.protocol.graph.read import draft_graph
 from callboard.protocol.kernel.questions import Question
+from callboard.protocol.macro import read_macro
 from callboard.protocol.problems import Problem, errors_in
 from callboard.protocol.settings.read import read_settings
 from callboard.protocol.workflow.read import read_workflow
@@ -35,7 +36,6 @@ PLACEHOLDER = re.compile(r"^\s*\.\.\.\s*$|: <", re.MULTILINE)
 GRAPH_KEYS = {"nodes", "start"}
 AGENT_KEYS = {"instructions", "dynamic_instructions", "variables", "documents", "conversation_starters", "global_tools"}
 LATER = {
-    "steps": "macros are not there yet",
     "services": "it is a file for docker compose",
     "api": "it is a plan of Loki's, not a file of its",
     "mcp_pool": "it is a plan of Loki's, not a file of its",
@@ -104,6 +104,8 @@ def _problems_of(value: dict[str, Any], text: str) -> list[Problem] | Seen:
     later = next((why for key, why in LATER.items() if key in value), None)
     if later is not None:
         return cannot(later)
+    if "steps" in value:
+        return read_macro(text, "macro.yaml", "macro")[1]
     if GRAPH_KEYS & set(value):
         return draft_graph(text, "graph.yaml")[1]
     if "graph" in value:

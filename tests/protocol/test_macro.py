@@ -119,7 +119,7 @@ def test_an_error_has_its_line(text: str, line: int, words: str) -> None:
 
 
 def test_the_schema_has_the_keys_and_nothing_of_ours() -> None:
-    assert set(macro_schema()["properties"]) == {"description", "variables", "steps"}
+    assert set(macro_schema()["properties"]) == {"description", "isolated", "variables", "steps"}
 
 
 @given(st.text(alphabet=st.sampled_from("-\n: {}[]steparibl'\"#&*!|>0"), max_size=50))

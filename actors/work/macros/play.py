@@ -2,7 +2,8 @@
 
 The caller brings the language. It makes a fresh state (no role, session, knowledge or agent: only model and sampling
 are those that the user has chosen), and a `play(line)` that plays a line in it as if the user had typed it. So nothing
-that a macro does is left when it ends, and this module needs to know neither what `.role` does nor where answers go.
+that a macro does is left when it ends, unless the macro says `isolated: false` and is played in the caller's own state.
+This module needs to know neither what `.role` does nor where answers go.
 
     await play_macro(macro, ["sql", "Which", "tables?"], play=conversation.copy().play, echo=print)
 
