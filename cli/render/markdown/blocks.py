@@ -376,7 +376,7 @@ class Blocks:
     def _row(self, leaf: Table, rest: str) -> None:
         cells = tables.cells_of(rest)
         if leaf.settled:
-            layout = tables.columns(leaf.header, leaf.align, leaf.sample, self.painter.room)
+            layout = leaf.laid_out(self.painter.room)
             self.painter.all_rows(tables.body(layout, cells, self.painter.room))
             return
         leaf.sample.append(cells)
@@ -386,8 +386,8 @@ class Blocks:
 
     def _table_head(self, leaf: Table) -> None:
         """The columns are known now: the rows that were waited for are painted."""
+        layout = leaf.laid_out(self.painter.room)
         leaf.settled = True
-        layout = tables.columns(leaf.header, leaf.align, leaf.sample, self.painter.room)
         self.painter.all_rows(tables.head(layout))
         for cells in leaf.sample:
             self.painter.all_rows(tables.body(layout, cells, self.painter.room))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from .code import Colouring
 from .layout import Row
-from .tables import Cells
+from .tables import Cells, Columns, columns
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,21 @@ class Html:
 
 @dataclass
 class Table:
-    """A table: its first rows, which are waited for; and how many of them there were once it has begun to settle."""
+    """A table: its first rows, which are waited for, and its columns in a width once it has begun to settle."""
 
     header: Cells
     align: str
     sample: list[Cells] = field(default_factory=list)
     size: int = 0
     settled: bool = False
+    columns: Columns | None = None
+    room: int = 0
+
+    def laid_out(self, room: int) -> Columns:
+        """How it fits into that many columns of the terminal."""
+        if self.columns is None or self.room != room or not self.settled:
+            self.columns, self.room = columns(self.header, self.align, self.sample, room), room
+        return self.columns
 
 
 class Indented:
