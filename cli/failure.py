@@ -46,7 +46,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
 
 
 def _hide_secrets(error: BaseException) -> None:
-    from ..actors.io.redact import hide_in  # heavier than what a wrong command line needs
+    from ..actors.io.handed_out import hide_in  # heavier than what a wrong command line needs
 
     hide_in(error)
 
@@ -103,7 +103,7 @@ def _show_unexpected(error: BaseException, message: str) -> None:
     if "debug" in level or "trace" in level:
         import traceback
 
-        from ..actors.io.redact import hidden
+        from ..actors.io.handed_out import hidden
 
         sys.stderr.write(hidden("".join(traceback.format_exception(error))))
     sys.stderr.write(

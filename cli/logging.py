@@ -16,7 +16,7 @@ import os
 import sys
 from typing import TextIO
 
-from ..actors.io.redact import hidden
+from ..actors.io.handed_out import hidden
 from ..protocol.errors import ConfigError
 from .render.text import colours, safe
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
-from ..actors.io.redact import SHORTEST
+from ..actors.io.handed_out import SHORTEST
 from ..actors.io.vault.file import VaultFile
 from ..actors.io.vault.openers import Passphrase
 from ..actors.io.vault.vault import LOKIS_FILE, Vault

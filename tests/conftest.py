@@ -15,7 +15,7 @@ import trio
 from fake_models import FakeModels, listening
 from hypothesis import HealthCheck, settings
 
-from callboard.actors.io import redact
+from callboard.actors.io import handed_out
 from callboard.supervisors.processes import become_subreaper
 
 LEFT: list[str] = []
@@ -34,7 +34,7 @@ async def fake_model(nursery: trio.Nursery) -> FakeModels:
 @pytest.fixture(autouse=True)
 def _what_was_handed_out_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process remembers the vault's values for good; those of one test are words in another."""
-    monkeypatch.setattr(redact, "_HANDED", redact._Known())
+    monkeypatch.setattr(handed_out, "_HANDED", handed_out.Known())
 
 
 @pytest.fixture(autouse=True)

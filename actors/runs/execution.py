@@ -18,7 +18,7 @@ from ...protocol.requests import AnswerText
 from ...supervisors.escalation import PASS, Verdict
 from ..engine.graph.decider import GraphResult
 from ..engine.graph.failures import ended_with
-from ..io.redact import without_secrets
+from ..io.handed_out import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.record import Record

@@ -9,5 +9,5 @@ There are two kinds. A file of ours (`file`) is encrypted by age (`age`), so tha
 the first use; a passphrase; or an identity in the system's keyring. Or another program has the secrets (`command`),
 which is run once for each that is needed.
 
-What is handed out, `redact` takes out of all that is written or sent from then on. Nothing here logs.
+What is handed out, `handed_out` takes out of all that is written or sent from then on. Nothing here logs.
 """

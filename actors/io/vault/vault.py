@@ -21,8 +21,8 @@ from ....protocol.errors import ConfigError
 from ....protocol.settings import Settings, VaultSettings
 from ....protocol.settings.vault import LOKIS_KEY
 from ..directories import state_dir
+from ..handed_out import anything_handed_out, handed_out, without_secrets
 from ..imports import imported
-from ..redact import anything_handed_out, handed_out, without_secrets
 from .command import Command
 from .file import VaultFile
 from .openers import IdentityFile, Keyring, Opener, Passphrase

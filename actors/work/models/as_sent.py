@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 import httpx
 
-from ...io.redact import PUT, Redactor
+from ...io.handed_out import PUT
+from ...io.redact import Redactor
 
 log = logging.getLogger("callboard.models")
 

@@ -26,7 +26,7 @@ from ....protocol.chat import (
     parts_of,
 )
 from ....protocol.errors import CallboardError, ModelError, UpstreamError
-from ...io.redact import hide_in
+from ...io.handed_out import hide_in
 from ..spending.accounts import NOTHING, Account, Amount, Hold
 from ..spending.reserve import reserve
 from .allowance import Remaining, remaining_in

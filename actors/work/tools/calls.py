@@ -16,7 +16,7 @@ from ....protocol.errors import ToolFailed, code_of
 from ....protocol.events import ToolFinished, ToolStarted
 from ....protocol.messages import ToolDone
 from ....protocol.permissions import Permissions as Rules
-from ...io.redact import hide_in, without_secrets
+from ...io.handed_out import hide_in, without_secrets
 from .permissions import Permissions
 from .tool import Json, Shown, Tool, shortened, text_of
 

@@ -21,7 +21,7 @@ from fake_models import FakeModels, Reply, Request
 
 import callboard
 from callboard.actors.front.control.opening import open_hub
-from callboard.actors.io.redact import PUT, without_secrets
+from callboard.actors.io.handed_out import PUT, without_secrets
 from callboard.actors.io.vault.file import VaultFile
 from callboard.actors.io.vault.openers import IdentityFile
 from callboard.protocol.errors import CallboardError, ConfigError, CredentialsError

@@ -30,7 +30,7 @@ from .....protocol.events import ToolDelta, ToolFinished, ToolStarted
 from .....protocol.graph.model import ScriptNode
 from .....protocol.json_values import NotJson, decode
 from ....io.directories import root_dir
-from ....io.redact import without_secrets
+from ....io.handed_out import without_secrets
 from ....work.library import PROMPT_UTILS
 from ..plan import Job, Result
 from ..templates import render

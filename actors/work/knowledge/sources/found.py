@@ -12,7 +12,7 @@ import trio
 
 from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.knowledge import Document, Unreadable
-from ....io.redact import hidden
+from ....io.handed_out import hidden
 from ..reading.bounds import MIB, Bounds, CantRead, megabytes
 from ..reading.read import Contents, Raw, read
 

@@ -23,7 +23,7 @@ from .....protocol.mcp.config import PoolSettings, Server
 from .....protocol.mcp.model import Implementation, LogMessage, Tool
 from .....supervisors import Actor, Breaker
 from .....supervisors.tally import Tally
-from ....io.redact import without_secrets
+from ....io.handed_out import without_secrets
 from ..auth.access import Accesses
 from ..throttle import Throttle
 from .catalog import Catalog, Catalogs

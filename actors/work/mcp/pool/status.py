@@ -27,7 +27,7 @@ from .....protocol.events import Warned
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.status import ServerStatus
 from .....supervisors import Actor
-from ....io.redact import hidden
+from ....io.handed_out import hidden
 from ....io.whole_file import replacing
 
 if TYPE_CHECKING:

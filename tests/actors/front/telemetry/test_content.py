@@ -12,7 +12,8 @@ from traced import Traced
 import callboard
 from callboard.actors.front.telemetry.attach import VARIABLE, wants_content
 from callboard.actors.front.telemetry.spans import LONGEST, Content
-from callboard.actors.io.redact import PUT, Redactor
+from callboard.actors.io.handed_out import PUT
+from callboard.actors.io.redact import Redactor
 
 SECRET = "sk-live-4711-0815-veryverysecret"
 
