@@ -18,6 +18,7 @@ import io
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
@@ -202,6 +203,7 @@ class LiveText:
         self._drawn = -1.0
         self._paused = 0
         self._broken = False
+        self._lock = threading.RLock()  # a log line may come from any thread (`above`)
 
     def add(self, text: str) -> None:
         """The next piece of the answer; begins one, if none is under way."""
@@ -226,45 +228,50 @@ class LiveText:
 
     def draw(self) -> None:
         """Draws what has come since the last picture."""
-        if self._markdown is None or self._paused:
-            return
-        self._drawn = self._clock()
-        self._markdown.resize(self._size()[0])
-        text, self._coming = "".join(self._coming), []
-        drawn = self._markdown.feed(text)
-        self._show(drawn.settled, drawn.open if self._redraws else [])
+        with self._lock:
+            if self._markdown is None or self._paused:
+                return
+            self._drawn = self._clock()
+            self._markdown.resize(self._size()[0])
+            text, self._coming = "".join(self._coming), []
+            drawn = self._markdown.feed(text)
+            self._show(drawn.settled, drawn.open if self._redraws else [])
 
     def end(self) -> None:
         """The answer is complete: all of it is settled, and the cursor stands on a line of its own."""
-        if self._markdown is None:
-            return
-        self._markdown.resize(self._size()[0])
-        settled = self._markdown.feed("".join(self._coming)).settled + self._markdown.end().settled
-        self._coming, self._markdown = [], None
-        if self._paused:
-            self._held += settled
-        else:
-            self._show(settled, [])
+        with self._lock:
+            if self._markdown is None:
+                return
+            self._markdown.resize(self._size()[0])
+            settled = self._markdown.feed("".join(self._coming)).settled + self._markdown.end().settled
+            self._coming, self._markdown = [], None
+            if self._paused:
+                self._held += settled
+            else:
+                self._show(settled, [])
 
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Leaves the screen to others for the length of the `with` block; what comes meanwhile is drawn after it."""
-        self._paused += 1
-        self._region.clear()
+        with self._lock:
+            self._paused += 1
+            self._region.clear()
         try:
             yield
         finally:
-            self._paused -= 1
-            if not self._paused:
-                held, self._held = self._held, []
-                self._show(held, [])
-                self._coming.append("")  # else nothing brings the open block back
+            with self._lock:
+                self._paused -= 1
+                if not self._paused:
+                    held, self._held = self._held, []
+                    self._show(held, [])
+                    self._coming.append("")  # else nothing brings the open block back
 
     def above(self, text: str) -> None:
         """Writes lines of others above the open block."""
-        self._region.clear()
-        self._write(text.replace("\n", "\r\n"))
-        self.draw()
+        with self._lock:
+            self._region.clear()
+            self._write(text.replace("\n", "\r\n"))
+            self.draw()
 
     def _show(self, settled: list[str], open_lines: list[str]) -> None:
         if self._redraws:

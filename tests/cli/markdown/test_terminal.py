@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -249,3 +250,26 @@ def test_which_terminals_break_rows_anew() -> None:
     assert reflows({"TERM": "tmux", "TMUX": "/tmp/x", "XTERM_VERSION": "XTerm(390)"})
     assert not reflows({"TERM": "xterm", "XTERM_VERSION": "XTerm(390)"})
     assert not reflows({"TERM": "linux"})
+
+
+def test_log_lines_of_other_threads_tear_nothing() -> None:
+    sheet = Sheet(60, 30)
+    shown = live(sheet)
+    above = Above(sheet, shown)  # type: ignore[arg-type]
+    text = "word " * 400
+
+    def log() -> None:
+        for number in range(100):
+            above.write(f"line {number}\n")
+
+    shown.add(text[:10])
+    thread = threading.Thread(target=log)
+    thread.start()
+    for at in range(10, len(text), 5):
+        shown.add(text[at : at + 5])
+        shown.draw()
+    thread.join()
+    shown.end()
+    lines = sheet.terminal.lines()
+    assert [line for line in lines if line.startswith("line")] == [f"line {number}" for number in range(100)]
+    assert [line for line in lines if not line.startswith("line")] == rendered(text, 60)
