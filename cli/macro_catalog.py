@@ -96,7 +96,7 @@ def edit_macro(name: str, config_dir: str | None) -> str:
         return f"nothing was written, so there is no macro '{name}' of yours\n"
     macro = load(place)
     warnings = "".join(f"{safe(str(problem))}\n" for problem in macro.problems)
-    return f"{warnings}\ncallboard macro {safe(macro.usage)}\n"
+    return f"{warnings}{'wrote' if new else 'edited'} {place.file}\n\ncallboard macro {safe(macro.usage)}\n"
 
 
 def delete_macro(name: str, config_dir: str | None) -> str:

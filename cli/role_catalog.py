@@ -105,7 +105,8 @@ def edit_role(name: str, config_dir: str | None) -> str:
         return f"nothing was written, so there is no role '{name}' of yours\n"
     role = load(Place(name=name, file=file, built_in=False))
     warnings = "".join(f"{safe(str(problem))}\n" for problem in role.problems)
-    return f"{warnings}{_hides(name, new)}\ncallboard ask -r {shlex.quote(_usage(role))} PROMPT\n"
+    done = f"{'wrote' if new else 'edited'} {file}\n{_hides(name, new)}"
+    return f"{warnings}{done}\ncallboard ask -r {shlex.quote(_usage(role))} PROMPT\n"
 
 
 def delete_role(name: str, config_dir: str | None) -> str:
