@@ -89,10 +89,10 @@ class Blocks:
         """Whether the next line is shown as it is, so that it can't be read in pieces."""
         return isinstance(self._leaf, Fence | Html)
 
-    @property
-    def waits(self) -> bool:
-        """Whether a line of pipes would be shown as text before it turns out to be a table."""
-        return not isinstance(self._leaf, Table | Fence | Html)
+    def waits(self, text: str) -> bool:
+        """Whether a line that is not complete is better not shown: columns would jump with each letter of a row, and
+        a header is text until the line below it has come."""
+        return isinstance(self._leaf, Table) or (not self.verbatim and text.lstrip()[:1] == "|")
 
     def is_text(self, text: str) -> bool:
         """Whether a line that begins with these characters is certainly text of a paragraph."""

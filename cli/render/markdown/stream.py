@@ -149,7 +149,7 @@ class MarkdownStream:
         ahead = self._blocks.copy(painter)
         if self._long:
             ahead.piece(_harmless(tail), more=False)
-        elif tail and (ahead.verbatim or not _MARKS.match(tail)) and not (ahead.waits and tail.lstrip()[:1] == "|"):
+        elif tail and (ahead.verbatim or not _MARKS.match(tail)) and not ahead.waits(tail):
             ahead.line(_harmless(tail))
         ahead.end()
         return painter.lines
