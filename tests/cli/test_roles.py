@@ -98,6 +98,14 @@ def test_a_session_of_a_role_that_loki_kept_goes_on(callboard: Callboard, models
     assert sent(models)[0] == ("system", "Be new.")
 
 
+def test_a_temporary_session_that_is_kept_keeps_its_role(callboard: Callboard, models: FakeModels, home: Path) -> None:
+    assert callboard("ask", "-q", "-s", "temp", "--save-session", "-r", "shell", "hi")[0] == 0
+    (session,) = json.loads(callboard("sessions", "-o", "json")[1])
+    assert callboard("ask", "-q", "-s", session["id"], "again")[0] == 0
+    assert sent(models)[0][1].startswith("You turn what the user wants")
+    assert [role for role, _ in sent(models)] == ["system", "user", "assistant", "user"]
+
+
 @pytest.mark.parametrize(
     ("flags", "code", "words"),
     [

@@ -217,14 +217,15 @@ def test_cmd_prelude_names_the_session_of_ask(
     assert {each["alias"] for each in found} == {"daily", "new", "other"}
 
 
+@pytest.mark.parametrize("setting", ["AGENT_SESSION", "AGENT_PRELUDE"])  # the latter is aichat's name for it
 def test_agent_session_of_the_settings_holds_for_all_llm_agents_and_for_no_graph(
-    callboard: Callboard, models: FakeModels, home: Path, monkeypatch: pytest.MonkeyPatch
+    callboard: Callboard, models: FakeModels, home: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
     agent(home, "")
     graph = home / "agents" / "drawn"
     graph.mkdir()
     (graph / "graph.yaml").write_text("name: drawn\nstart: a\nnodes:\n  a: {type: end, output: hi}\n")
-    monkeypatch.setenv("CALLBOARD_AGENT_SESSION", "default")
+    monkeypatch.setenv(f"CALLBOARD_{setting}", "default")
     for target in ("clerk", "drawn"):
         assert callboard("run", "-q", target, "one")[0] == 0
     assert callboard("ask", "-q", "one")[0] == 0

@@ -1,0 +1,30 @@
+"""What a conversation begins with where nothing else is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from callboard.protocol.errors import ConfigError
+from callboard.protocol.settings import Settings
+from callboard.protocol.settings.prelude import Prelude, prelude_of
+
+
+@pytest.mark.parametrize(
+    ("text", "prelude"),
+    [
+        (None, Prelude()),
+        ("", Prelude()),
+        ("role:coder", Prelude(role="coder")),
+        ("role:tr#it#x:y", Prelude(role="tr#it#x:y")),
+        ("session:daily", Prelude(session="daily")),
+        ("daily:coder", Prelude(session="daily", role="coder")),
+    ],
+)
+def test_a_prelude_names_a_role_a_session_or_both(text: str | None, prelude: Prelude) -> None:
+    assert prelude_of(Settings(other={"repl_prelude": text}), "repl_prelude") == prelude
+
+
+@pytest.mark.parametrize("text", ["daily", "role:", ":coder", ":"])
+def test_anything_else_is_an_error_that_says_what_there_is(text: str) -> None:
+    with pytest.raises(ConfigError, match="`cmd_prelude` is session:NAME, SESSION:ROLE or role:NAME, not "):
+        prelude_of(Settings(other={"cmd_prelude": text}), "cmd_prelude")
