@@ -13,6 +13,9 @@ SHELL       := /bin/bash
 # For `make demo` and `make test`, whose first run takes a minute: pip's lines as a counter.
 COUNTED := | bash requirements/progress.sh
 
+# Tests start hundreds of processes: what is compiled is kept, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-research test soak lint format types bench bench-rivals interop dev docs prices lock clean
 

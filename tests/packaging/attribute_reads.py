@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ANY = "?"
@@ -22,6 +23,11 @@ _ANYTHING = {"Any", "object", "T", "Struct", "Self", "type", "Callable"}
 _CONTAINERS = {"tuple", "list", "dict", "set", "frozenset", "Sequence", "Mapping", "Iterable", "Iterator", "None"}
 
 
+_MAKERS = (ast.AnnAssign, ast.Assign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.Call, ast.Lambda)
+"""Nodes that may give a value to a variable."""
+
+
+@cache
 def _named(annotation: ast.expr | None) -> Names:
     """The classes that an annotation names, those inside of containers included."""
     if annotation is None:
@@ -120,8 +126,9 @@ class Probe:
         for each in _arguments(function):
             if each.arg != "self":
                 known[each.arg] = _named(each.annotation)
+        makers = [node for node in ast.walk(function) if isinstance(node, _MAKERS)]
         for _ in range(2):  # a variable may be made of one that is made below
-            for node in ast.walk(function):
+            for node in makers:
                 for name, names in self._made(node, known):
                     known[name] = names if known.get(name, _UNKNOWN) == _UNKNOWN else known[name] | names
         if "self" not in known and cls:

@@ -197,7 +197,7 @@ async def test_a_server_that_says_slow_down_is_asked_less_often(
     async def hurry() -> None:
         while True:
             before = len(server.requests)
-            await trio.sleep(0.2)
+            await trio.sleep(0.05)
             if len(server.requests) == before:
                 clock.jump(1.0)
 

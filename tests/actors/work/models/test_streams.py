@@ -43,12 +43,18 @@ def end(kind: str) -> bytes:
 
 
 class Server:
-    """Answers each request with what `pieces` yields, in chunks, and keeps the connection open after them."""
+    """Answers each request with what `pieces` yields, in chunks, and keeps the connection open after them.
 
-    def __init__(self, serve: Serve, pieces: Callable[[int], AsyncIterator[bytes]], head: bytes = HEAD) -> None:
+    The answer goes on for ever, unless it `ends`.
+    """
+
+    def __init__(
+        self, serve: Serve, pieces: Callable[[int], AsyncIterator[bytes]], head: bytes = HEAD, *, ends: bool = False
+    ) -> None:
         self.requests = 0
         self._pieces = pieces
         self._head = head
+        self._ends = ends
         self.port = serve(self._answer)
 
     async def _answer(self, stream: trio.abc.Stream) -> None:
@@ -57,6 +63,8 @@ class Server:
         await stream.send_all(self._head)
         async for piece in self._pieces(self.requests):
             await stream.send_all(b"%x\r\n%b\r\n" % (len(piece), piece))
+        if self._ends:
+            await stream.send_all(b"0\r\n\r\n")
         await trio.sleep_forever()
 
 
@@ -123,7 +131,7 @@ async def test_one_that_goes_on_may_take_as_long_as_it_likes(serve: Serve, kind:
             await trio.sleep(IDLE / 4)
         yield end(kind)
 
-    assert await asked(Server(serve, pieces), kind) == "a" * 8
+    assert await asked(Server(serve, pieces, ends=True), kind) == "a" * 8
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -147,7 +155,7 @@ async def test_a_character_torn_between_two_pieces_is_whole(serve: Serve, kind: 
         for start in range(len(whole)):
             yield whole[start : start + 1]
 
-    assert await asked(Server(serve, pieces), kind) == "schön \N{GRINNING FACE}"
+    assert await asked(Server(serve, pieces, ends=True), kind) == "schön \N{GRINNING FACE}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -155,7 +163,7 @@ async def test_a_line_of_a_megabyte_is_read(serve: Serve, kind: str) -> None:
     async def pieces(_: int) -> AsyncIterator[bytes]:
         yield said(kind, "x" * 1_000_000) + end(kind)
 
-    assert len(await asked(Server(serve, pieces), kind)) == 1_000_000
+    assert len(await asked(Server(serve, pieces, ends=True), kind)) == 1_000_000
 
 
 async def test_a_web_page_in_place_of_a_stream_is_no_reply_and_not_asked_for_again(serve: Serve) -> None:
