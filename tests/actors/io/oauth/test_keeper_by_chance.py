@@ -82,6 +82,8 @@ class Story:
             case 6:
                 server.lifetime = rng.choice((None, 0.0, 5.0, 3600.0))
             case _:
+                for keeper in self.keepers:  # a refresh whose answer comes too late has used the token all the same
+                    await self.agent(keeper, trio.CancelScope())
                 clock.jump(rng.choice(JUMPS))
                 self.failing = True  # a request that was under way has taken too long
 
