@@ -39,7 +39,7 @@ class Children:
         self._config_dir = config_dir
         self._compat = compat
         self._read: dict[tuple[str, Path], Loaded] = {}
-        self._told: set[str] = set()
+        self._told: dict[str, None] = {}
 
     async def __call__(self, me: Actor, call: AgentCall) -> str:
         """Play the agent; the text of its answer. What it went on over is in the call's record.
@@ -50,7 +50,7 @@ class Children:
         prepared = await self._loader.threaded(lambda: self._prepared(call))
         for problem in prepared.absent:
             if (told := str(problem)) not in self._told:
-                self._told.add(told)
+                self._told[told] = None
                 me.emit(Warned(code=problem.code, message=told))
         result = await prepared.play(
             me,

@@ -156,9 +156,7 @@ class Conversation:
         request = msgspec.structs.replace(self.request, messages=work.messages)
         node, attempts, need_text = self.talk.node, self.attempts, self.need_text
         try:
-            reply = await self.context.chat(
-                me, request, node=node, attempts=attempts, need_text=need_text, hears=said.hears
-            )
+            reply = await self.context.chat(me, request, node=node, attempts=attempts, need_text=need_text, hears=said)
         except BaseException:  # cancelled too: what was said is kept
             if said:
                 self._tell(messages.Partial(text="".join(said)[:LONGEST_TEXT]))
@@ -205,11 +203,11 @@ class Conversation:
 
 
 class _Said(list[str]):
-    """What a model has said of a reply that is not at its end."""
+    """What a model has said of a reply that is not at its end; called with its pieces."""
 
     __slots__ = ()
 
-    def hears(self, delta: Delta) -> None:
+    def __call__(self, delta: Delta) -> None:
         if isinstance(delta, TextDelta):
             self.append(delta.text)
         elif isinstance(delta, Restarted):

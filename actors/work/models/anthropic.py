@@ -41,8 +41,6 @@ from .reasoning import claude, woven
 
 Json = Any
 
-DEFAULT_BASE = "https://api.anthropic.com/v1"
-DEFAULT_MODEL = "claude-haiku-4-5"
 VERSION = "2023-06-01"
 
 MAX_TOKENS = 4096

@@ -28,9 +28,7 @@ from ....protocol.chat import (
 from ....protocol.errors import CallboardError, ModelError, UpstreamError
 from ...io.handed_out import hide_in
 from ..spending.accounts import NOTHING, Account, Amount, Hold
-from ..spending.reserve import reserve
 from .allowance import Remaining, remaining_in
-from .bounds import bound
 from .codec import is_text
 from .limiter import Waiting
 from .target import Target
@@ -218,6 +216,9 @@ class Call:
             Unpriced: money is limited, and the price of the model is not known.
             TurnsReached, BudgetReached: the account is at its end.
         """
+        from ..spending.reserve import reserve
+        from .bounds import bound
+
         if account.asks_for_prices and self.target.price.tariff is None:
             unpriced = account.unpriced(self.target.id, file)
             if unpriced is not None:

@@ -8,7 +8,7 @@ without I/O, but for files of AWS's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
@@ -21,12 +21,11 @@ from ....protocol.model_names import models_of
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from ....protocol.settings.patches import Api
 from ...io.vault.lookups import Lookup, OfEnvironment
-from . import anthropic, openai, providers, weights
+from . import providers, weights
 from .codec import Codec
 from .codecs import codec_of
 from .engines import require_engine
 from .filled import OF_ITS_FILE, filled
-from .local import LocalCodec
 from .prices.price import Prices
 from .target import Access, Choice, Target, TokenBearer, idle_timeout_of, rules_of
 
@@ -49,7 +48,7 @@ _WHO_CAN: dict[Task, frozenset[str]] = {
 }
 """Types of clients, by what callboard can have their models do."""
 
-_DEFAULTS = {"openai": openai.DEFAULT_MODEL, "claude": anthropic.DEFAULT_MODEL, "local": weights.DEFAULT}
+_DEFAULTS = {"openai": "gpt-4o-mini", "claude": "claude-haiku-4-5", "local": weights.DEFAULT}
 """The model of a client that lists none."""
 
 
@@ -202,32 +201,33 @@ class Catalog:
     def _find(self, model: str) -> Target:
         client, name = self._filled(self.named(model)[0]), model.partition(":")[2]
         entry = self._entry(client, name)
-        target = Target(
+        name = entry.real_name or name
+        patched = self._patched(client, entry, "chat_completions")
+        target = partial(
+            Target,
             id=model,
-            name=entry.real_name or name,
-            model=entry,
-            codec=LocalCodec(),
-            api_base="",
-            headers={},
-            proxy="-",
+            name=name,
+            patched=patched,
             rules=rules_of(client, entry),
             idle_timeout=idle_timeout_of(entry.idle_timeout, self._settings.model_idle_timeout),
             price=self.prices.of(client, entry, providers.base_of(client, self._environ)),
         )
-        patched = self._patched(client, entry, "chat_completions")
         codec: Codec
         if client.type == "local":
             require_engine()
-            codec, engine = _patching(target.codec, patched), str(weights.located(target.name, self._environ))
-            return msgspec.structs.replace(target, engine=engine, codec=codec, patched=patched)
+            from .local import LocalCodec
+
+            codec, engine = _patching(LocalCodec(), patched), str(weights.located(name, self._environ))
+            return target(model=entry, codec=codec, engine=engine, api_base="", headers={}, proxy="-")
         api_base, key = self._door(client, model)
         signed_in: TokenBearer | None = None
+        renew: Callable[[], Awaitable[None]] | None = None
         cache = entry.cache or client.cache or self._settings.cache
         if client.type == "azure-openai":
             from .azure import azure, azure_codec
 
             place = azure(api_base, client)
-            codec = azure_codec(place, client, entry, target.name)
+            codec = azure_codec(place, client, entry, name)
             if not place.counts_streams:
                 entry = msgspec.structs.replace(entry, no_stream=True)
         elif client.type == "bedrock":
@@ -237,22 +237,21 @@ class Catalog:
             signer = self._signer(client, key, model)
             codec = BedrockCodec(signer, cache=cache)
             if isinstance(signer, RoleSigner):
-                target = msgspec.structs.replace(target, renew=signer.role.renew)
+                renew = signer.role.renew
         elif client.type == "vertexai":
             from .vertex.codecs import vertex_codec
 
             door = self._vertex(client, key, model)
-            codec = vertex_codec(target.name, door, cache, client.name)
+            codec = vertex_codec(name, door, cache, client.name)
             signed_in = door.bearer(_changed(self._own_headers(), patched))
         else:
-            codec = codec_of(client, entry, target.name, api_base, cache)
+            codec = codec_of(client, entry, name, api_base, cache)
             if providers.signs_in(client):
                 signed_in = self._signed_in(client, _patching(codec, patched).headers(""))
-        return msgspec.structs.replace(
-            target,
+        return target(
             model=entry,
             codec=_patching(codec, patched),
-            patched=patched,
+            renew=renew,
             api_base=api_base if patched is None else patched.base or api_base,
             headers=_changed(codec.headers(key) | self._own_headers(), patched),
             signed_in=signed_in,

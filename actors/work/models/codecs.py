@@ -1,31 +1,38 @@
-"""Which codec speaks to a client. Those that few use are imported by the first model that needs one."""
+"""Which codec speaks to a client. Each is imported by the first model that needs it."""
 
 from __future__ import annotations
 
 from ....protocol.settings import ClientSettings, ModelSettings
 from ....protocol.settings.model import Cache, Interface, ReasoningSummary
-from . import anthropic, gemini, ollama, openai, providers
+from . import providers
 from .codec import Codec
-from .reasoning.families import wants_responses
 
 
 def codec_of(client: ClientSettings, model: ModelSettings, name: str, base: str, cache: Cache) -> Codec:
     """The codec for a client that needs no more than a key, at `base`; the provider calls the model `name`."""
     match providers.BUILT_IN.get(client.type, client.type):
         case "claude":
-            return anthropic.AnthropicCodec(cache=cache)
+            from .anthropic import AnthropicCodec
+
+            return AnthropicCodec(cache=cache)
         case "cohere":
             from .cohere import CohereCodec
 
             return CohereCodec()
         case "gemini":
-            return gemini.GeminiCodec()
+            from .gemini import GeminiCodec
+
+            return GeminiCodec()
         case "ollama":
-            return ollama.OllamaCodec()
+            from .ollama import OllamaCodec
+
+            return OllamaCodec()
         case _:
-            own = base == openai.DEFAULT_BASE
+            own = base == providers.OPENAI
             if interface(client, model, name, own=own) == "chat":
-                return openai.OpenAiCodec(own=own, cache=cache, base=base)
+                from .openai import OpenAiCodec
+
+                return OpenAiCodec(own=own, cache=cache, base=base)
             from .responses import ResponsesCodec
 
             return ResponsesCodec(own=own, cache=cache, summary=summary(client, model))
@@ -33,7 +40,12 @@ def codec_of(client: ClientSettings, model: ModelSettings, name: str, base: str,
 
 def interface(client: ClientSettings, model: ModelSettings, name: str, *, own: bool) -> Interface:
     """By which interface of OpenAI's a model is asked: what is said, or (`own`: it is OpenAI's) the one it needs."""
-    return model.api or client.api or ("responses" if own and wants_responses(name) else "chat")
+    said = model.api or client.api
+    if said or not own:
+        return said or "chat"
+    from .reasoning.families import wants_responses
+
+    return "responses" if wants_responses(name) else "chat"
 
 
 def summary(client: ClientSettings, model: ModelSettings) -> ReasoningSummary:

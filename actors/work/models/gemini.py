@@ -25,8 +25,6 @@ from .reasoning import effort, families, woven
 
 Json = Any
 
-DEFAULT_BASE = "https://generativelanguage.googleapis.com/v1beta"
-
 FORM = "gemini"
 """Name of the format in which thinking is kept: signatures of texts."""
 

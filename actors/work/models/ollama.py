@@ -20,8 +20,6 @@ from .reasoning import effort, woven
 
 Json = Any
 
-DEFAULT_BASE = "http://localhost:11434"
-
 FORM = "ollama"
 """Name of the format in which thinking is kept: one object with the text as `thinking`."""
 

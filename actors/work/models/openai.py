@@ -29,9 +29,6 @@ from .reasoning.tags import OPEN, Parting
 
 Json = Any
 
-DEFAULT_BASE = "https://api.openai.com/v1"
-DEFAULT_MODEL = "gpt-4o-mini"
-
 FORM = "chat"
 """Name of the format in which thinking is kept: the fields of a message that had it."""
 

@@ -23,7 +23,6 @@ from ....protocol.errors import ConfigError, GraphMistake
 from ....protocol.problems import did_you_mean
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, Settings
 from ....protocol.settings.model import KEYS_OF_TYPES
-from . import anthropic, gemini, ollama, openai
 
 READY_MADE = {
     "deepinfra": "https://api.deepinfra.com/v1/openai",
@@ -40,9 +39,13 @@ READY_MADE = {
 }
 """Base URLs of `openai-compatible` clients that are known by their name."""
 
+OPENAI = "https://api.openai.com/v1"
+ANTHROPIC = "https://api.anthropic.com/v1"
 COHERE = "https://api.cohere.com/v2"
+GEMINI = "https://generativelanguage.googleapis.com/v1beta"
+OLLAMA = "http://localhost:11434"
 
-WANT_KEYS = frozenset({openai.DEFAULT_BASE, anthropic.DEFAULT_BASE, COHERE, gemini.DEFAULT_BASE, *READY_MADE.values()})
+WANT_KEYS = frozenset({OPENAI, ANTHROPIC, COHERE, GEMINI, *READY_MADE.values()})
 
 WANT_KEYS_ANYWHERE = ("azure-openai",)
 """Types of clients that have a key wherever they are reached."""
@@ -76,13 +79,13 @@ PROVIDERS = frozenset({*BUILT_IN, *READY_MADE})
 def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
     """Where a client is reached, without a slash at its end; empty if unknown."""
     fixed = {
-        "openai": environ.get(BASES["openai"]) or openai.DEFAULT_BASE,
-        "claude": _with_version(environ.get(BASES["claude"], "")) or anthropic.DEFAULT_BASE,
+        "openai": environ.get(BASES["openai"]) or OPENAI,
+        "claude": _with_version(environ.get(BASES["claude"], "")) or ANTHROPIC,
         "bedrock": _bedrock_at(client, environ) if client.type == "bedrock" else "",
         "vertexai": _vertex_at(client, environ) if client.type == "vertexai" else "",
         "cohere": COHERE,
-        "gemini": gemini.DEFAULT_BASE,
-        "ollama": ollama.DEFAULT_BASE,
+        "gemini": GEMINI,
+        "ollama": OLLAMA,
         "openai-compatible": READY_MADE.get(client.name, ""),
     }
     base = (client.api_base or fixed.get(BUILT_IN.get(client.type, client.type), "")).rstrip("/")
@@ -225,7 +228,7 @@ def _elsewhere(own: ClientSettings, base_url: str | None, environ: Mapping[str, 
     if not base_url:
         return ""
     if own.type == "gemini" and not urlsplit(base_url).path.strip("/"):
-        base_url = base_url.rstrip("/") + urlsplit(gemini.DEFAULT_BASE).path  # Google's own library adds it, too
+        base_url = base_url.rstrip("/") + urlsplit(GEMINI).path  # Google's own library adds it, too
     there = base_of(msgspec.structs.replace(own, api_base=base_url), environ)
     return "" if there == base_of(own, environ) else base_url
 

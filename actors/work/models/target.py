@@ -14,7 +14,6 @@ from ....protocol.settings import ClientSettings, ModelSettings, Settings
 from .allowance import Rules
 from .codec import Codec, Sign, with_preface
 from .prices.price import Price
-from .reasoning import effort
 
 if TYPE_CHECKING:
     from .patching import Patched
@@ -107,6 +106,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             model.thinking_budget,
             settings.thinking_budget,
         ) != _NO_BUDGETS:
+            from .reasoning import effort
+
             changes = effort.wanted(request, self.id, self.name, model, settings)
         if request.model != self.id:
             changes["model"] = self.id

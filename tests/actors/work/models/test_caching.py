@@ -119,7 +119,7 @@ async def test_forty_turns_with_twelve_tools_are_read_from_openais_cache(
 ) -> None:
     cache = OpenAiCache()
     fake_model.answer_with(openai(cache))
-    monkeypatch.setattr("callboard.actors.work.models.openai.DEFAULT_BASE", fake_model.openai_base)
+    monkeypatch.setattr("callboard.actors.work.models.providers.OPENAI", fake_model.openai_base)
     await conversation(fake_model, tmp_path, "openai")
     counts = cache.counts
     assert counts.read / counts.all >= 0.85
@@ -133,7 +133,7 @@ async def test_a_conversation_of_the_responses_api_that_thinks_is_read_from_the_
 ) -> None:
     cache = OpenAiCache()
     fake_model.answer_with(responses(cache))
-    monkeypatch.setattr("callboard.actors.work.models.openai.DEFAULT_BASE", fake_model.openai_base)
+    monkeypatch.setattr("callboard.actors.work.models.providers.OPENAI", fake_model.openai_base)
     await conversation(fake_model, tmp_path, "openai", model="fake:gpt-5.5", reasoning_effort="low")
     counts = cache.counts
     assert counts.read / counts.all >= 0.85
