@@ -20,10 +20,11 @@ from ....protocol.errors import ConfigError, CredentialsError, Unsupported
 from ....protocol.model_names import models_of
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from ....protocol.settings.patches import Api
+from ...io.imports import imported
 from ...io.vault.lookups import Lookup, OfEnvironment
 from . import providers, weights
 from .codec import Codec
-from .codecs import codec_of
+from .codecs import codec_of, module_of
 from .engines import require_engine
 from .filled import OF_ITS_FILE, filled
 from .prices.price import Prices
@@ -156,8 +157,14 @@ class Catalog:
         """The models of a text that were asked before."""
         return self._several.get(model)
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a model was looked up before."""
+        return bool(self._targets)
+
     async def fetched(self, model: str) -> tuple[Target, ...]:
-        """As `targets`, once the secrets that they need are there."""
+        """As `targets`, once the secrets that they need are there, and what speaks to them is imported."""
+        await imported(*{module_of(self.named(self.full(name))[0]) for name in models_of(model) if name})
         return await self._secrets.ready(partial(self.targets, model))
 
     def target(self, model: str) -> Target:

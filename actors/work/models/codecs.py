@@ -38,6 +38,15 @@ def codec_of(client: ClientSettings, model: ModelSettings, name: str, base: str,
             return ResponsesCodec(own=own, cache=cache, summary=summary(client, model))
 
 
+def module_of(client: ClientSettings) -> str:
+    """The module of that codec, for those who import it in a thread."""
+    kind = providers.BUILT_IN.get(client.type, client.type)
+    return f".actors.work.models.{_MODULES.get(kind, 'openai')}"
+
+
+_MODULES = {"claude": "anthropic", "cohere": "cohere", "gemini": "gemini", "ollama": "ollama", "local": "local"}
+
+
 def interface(client: ClientSettings, model: ModelSettings, name: str, *, own: bool) -> Interface:
     """By which interface of OpenAI's a model is asked: what is said, or (`own`: it is OpenAI's) the one it needs."""
     said = model.api or client.api
