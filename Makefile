@@ -5,7 +5,8 @@ BIN    := $(VENV)/bin
 # The warnings would be setuptools', about an editable install being one.
 PIP    := PYTHONWARNINGS=ignore $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK   := requirements/dev.lock
-JOBS   ?= 2
+# Of three processes one waits for a subprocess, a server or a clock at any time: two cores have work for three.
+JOBS   ?= 3
 INTEROP := $(VENV)/interop
 
 SHELL       := /bin/bash

@@ -229,7 +229,7 @@ class RunContext:
         return await self.gateway.chat(
             me,
             request,
-            on_delta=(hears or _ignore) if self.streams and me.stream.heard else None,
+            on_delta=(_ignore if hears is None else hears) if self.streams and me.stream.heard else None,
             on_usage=partial(self.meter.add, node=node, agent=self.agent),
             attempts=attempts,
             need_text=need_text,
