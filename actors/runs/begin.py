@@ -53,7 +53,8 @@ async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
     """
     if root.days is not None:
         await root.days.check(hooks.owner)
-    if _in_memory(request, hooks) and root.gateway.catalog.is_used:  # a thread would cost more than it saves
+    if _in_memory(request, hooks):  # a thread would cost more than it saves
+        await root.gateway.import_codecs()
         execution = begin(request, hooks, root)
     else:
         execution = await root.loader.threaded(partial(begin, request, hooks, root))

@@ -157,14 +157,9 @@ class Catalog:
         """The models of a text that were asked before."""
         return self._several.get(model)
 
-    @property
-    def is_used(self) -> bool:
-        """Whether a model was looked up before."""
-        return bool(self._targets)
-
     async def fetched(self, model: str) -> tuple[Target, ...]:
         """As `targets`, once the secrets that they need are there, and what speaks to them is imported."""
-        await imported(*{module_of(self.named(self.full(name))[0]) for name in models_of(model) if name})
+        await imported(*{module_of(self.named(self.full(name))[0].type) for name in models_of(model) if name})
         return await self._secrets.ready(partial(self.targets, model))
 
     def target(self, model: str) -> Target:

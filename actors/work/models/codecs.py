@@ -38,10 +38,9 @@ def codec_of(client: ClientSettings, model: ModelSettings, name: str, base: str,
             return ResponsesCodec(own=own, cache=cache, summary=summary(client, model))
 
 
-def module_of(client: ClientSettings) -> str:
-    """The module of that codec, for those who import it in a thread."""
-    kind = providers.BUILT_IN.get(client.type, client.type)
-    return f".actors.work.models.{_MODULES.get(kind, 'openai')}"
+def module_of(kind: str) -> str:
+    """The module of the codec for a type of clients, for those who import it in a thread."""
+    return f".actors.work.models.{_MODULES.get(providers.BUILT_IN.get(kind, kind), 'openai')}"
 
 
 _MODULES = {"claude": "anthropic", "cohere": "cohere", "gemini": "gemini", "ollama": "ollama", "local": "local"}

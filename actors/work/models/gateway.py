@@ -38,6 +38,7 @@ from ...io.imports import imported
 from ...io.vault.vault import NotFetched
 from .call import Call, Emitter, OnDelta, OnUsage, countable
 from .catalog import Catalog
+from .codecs import module_of
 from .endpoints import Endpoints
 from .engines import LocalEngines
 from .limiter import Gate, Gates, too_many
@@ -87,6 +88,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         self._endpoints = Endpoints(environ)
         self.gates = Gates(root, self._rng.random)
         self._down: Down | None = None
+        self._codecs_are_there = False
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -96,6 +98,13 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
     async def aclose(self) -> None:
         """Close every connection. Requests that are still under way fail."""
         self._endpoints.close()
+
+    async def import_codecs(self) -> None:
+        """Import what speaks to the models of the settings, once, in a thread: `check` must not do so on the loop."""
+        if not self._codecs_are_there:
+            kinds = {self.choice().model.partition(":")[0], *(client.type for client in self._settings.clients)}
+            await imported(*map(module_of, kinds))
+            self._codecs_are_there = True
 
     def choice(self) -> Choice:
         """The model that a request without one gets, and why. Wants no key and no weights yet."""
