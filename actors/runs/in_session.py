@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +18,7 @@ from ...protocol.outcome import Outcome
 from ...protocol.requests import RunRequest
 from ...protocol.session import Session
 from ...protocol.session_turns import messages_of, system_of
+from ..work.roles.files import find
 from .begin import perform
 from .loading import NO_HOOKS, Hooks
 from .sessions.names import as_id
@@ -124,7 +126,7 @@ async def on_stage(
     try:
         async with root.sessions.turn(caller, stored.id, agent=stored.agent, wait=wait, on_wait=on_wait) as turn:
             turn.keeps = _keeps(turn.session, root, keep)
-            request = _with_role(turn, request, new_role)
+            request = await _with_role(root, turn, request, new_role)
             target = await _target(root, turn, request, hooks)
             if request.model:
                 turn.session.model = request.model
@@ -293,17 +295,21 @@ def _names_tools(session: Session) -> bool:
     return session.enabled_tools is not None or session.enabled_mcp_servers is not None
 
 
-def _with_role(turn: Turn, request: RunRequest, new_role: str | None) -> RunRequest:
+async def _with_role(root: Root, turn: Turn, request: RunRequest, new_role: str | None) -> RunRequest:
     """The request in its role, which becomes the session's; else in the session's, if no agent answers there."""
-    session = turn.session
+    session, agent = turn.session, turn.stored.agent
     if new_role and not request.in_role and session.role_name is None and is_empty(session):
         request = msgspec.structs.replace(request, role=new_role)
     if request.in_role:
+        if agent is not None:
+            raise UsageError(f"a role is for a conversation without an agent, and in this session '{agent}' answers")
+        if request.role is not None and request.role != session.role_name:
+            await root.loader.threaded(partial(find, request.role, root.config_dir))  # or the session would keep a typo
         if (request.role, request.role_prompt) != (session.role_name, prompt_of(session)):
             change_role(session, request.role, request.role_prompt)
             turn.touch()
         return request
-    if turn.stored.agent is not None:
+    if agent is not None:
         return request  # which may be a file of Loki's, whose sessions of agents have one, too
     prompt = prompt_of(session)
     return msgspec.structs.replace(request, role=None if prompt else name_of(session), role_prompt=prompt)

@@ -98,6 +98,15 @@ def test_a_session_of_a_role_that_loki_kept_goes_on(callboard: Callboard, models
     assert sent(models)[0] == ("system", "Be new.")
 
 
+def test_a_role_that_is_not_there_is_not_kept(callboard: Callboard, models: FakeModels, home: Path) -> None:
+    assert callboard("ask", "-q", "one", "-s", "talk", "-r", "shell")[0] == 0
+    for flags in (["-r", "nope"], ["-r", "shell#x"]):
+        assert callboard("ask", "-q", "two", "-s", "talk", *flags)[0] == 2
+    assert callboard("ask", "-q", "-s", "talk", "three")[0] == 0
+    assert sent(models)[0][1].startswith("You turn what the user wants")
+    assert len(sent(models)) == 4
+
+
 def test_a_temporary_session_that_is_kept_keeps_its_role(callboard: Callboard, models: FakeModels, home: Path) -> None:
     assert callboard("ask", "-q", "-s", "temp", "--save-session", "-r", "shell", "hi")[0] == 0
     (session,) = json.loads(callboard("sessions", "-o", "json")[1])

@@ -14,6 +14,7 @@ from .....protocol.errors import InvalidFile
 from .....protocol.session import Session, read_session
 from ..access import may_see
 from ..names import is_automatic
+from ..roles import name_of
 from .catalog import Warn, legacy_sessions, pointed
 from .files import Stamp, beginning_of, stamp, text_of, try_lock
 from .places import Scope
@@ -79,7 +80,7 @@ def meta_of(
         created_at=session.meta.created_at,
         model=session.model,
         cwd=cwd if isinstance(cwd := session.other.get("cwd"), str) else None,
-        role=session.role_name if agent is None else None,
+        role=name_of(session) if agent is None else None,
         legacy=legacy,
     )
 

@@ -124,6 +124,7 @@ async def test_where_an_agent_answers_there_is_no_role(house: House) -> None:
     await house.post("/v1/sessions", {"role": "code", "agent": "clerk"}, 400)
     made = await house.post("/v1/sessions", {"agent": "clerk"}, 201)
     await house.post(f"/v1/sessions/{made['id']}/role", {"name": "code"}, 409)
+    await house.post("/v1/runs", {"target": "", "prompt": "x", "session": made["id"], "role": "code"}, 400)
     await house.post("/v1/sessions", {"role": "nope"}, 400)
 
 
