@@ -82,7 +82,7 @@ def hear(answer: Answer, event: Recorder, *data: EventData, actor: str = HOME) -
 
 
 def agent(**how: object) -> ev.AgentStarted:
-    return ev.AgentStarted(agent="helper", **how)  # type: ignore[arg-type]
+    return ev.AgentStarted(agent="helper", **how)
 
 
 def shown(out: Terminal) -> str:
@@ -94,7 +94,7 @@ def response() -> ev.LlmResponse:
 
 
 def ended(output: str, status: str = "done") -> Outcome:
-    return Outcome(run_id="run-1", status=status, output=output, exit_code=0)  # type: ignore[arg-type]
+    return Outcome(run_id="run-1", status=status, output=output, exit_code=0)
 
 
 def test_what_the_agent_says_is_drawn_and_not_printed_again(

@@ -34,7 +34,7 @@ def shown(line: str) -> str:
 
 
 def whole(text: str, width: int = 80, **how: object) -> list[str]:
-    stream = MarkdownStream(width, Theme(of_pygments("monokai")), **how)  # type: ignore[arg-type]
+    stream = MarkdownStream(width, Theme(of_pygments("monokai")), **how)
     return stream.feed(text).settled + stream.end().settled
 
 
@@ -43,7 +43,7 @@ def plain(text: str, width: int = 80, **how: object) -> list[str]:
 
 
 def in_pieces(text: str, sizes: random.Random, width: int, most: int, **how: object) -> list[str]:
-    stream, settled, at = MarkdownStream(width, Theme(of_pygments("monokai")), **how), [], 0  # type: ignore[arg-type]
+    stream, settled, at = MarkdownStream(width, Theme(of_pygments("monokai")), **how), [], 0
     while at < len(text):
         piece = text[at : at + sizes.randint(1, most)]
         at += len(piece)

@@ -47,11 +47,11 @@ class Sheet:
 def live(sheet: Sheet, *, colour: bool = True, **how: object) -> LiveText:
     theme = Theme(of_pygments("monokai"))
     return LiveText(
-        sheet,  # type: ignore[arg-type]
+        sheet,
         lambda columns: MarkdownStream(columns, theme, colour=colour),
         {},
         size=lambda: sheet.terminal.size,
-        **how,  # type: ignore[arg-type]
+        **how,
     )
 
 
@@ -202,7 +202,7 @@ def test_other_lines_appear_above_the_open_block() -> None:
     shown = live(sheet)
     shown.add("Some text")
     shown.draw()
-    above = Above(sheet, shown)  # type: ignore[arg-type]
+    above = Above(sheet, shown)
     above.write("callboard: a war")
     above.write("ning\n")
     shown.add(" more")
@@ -255,7 +255,7 @@ def test_which_terminals_break_rows_anew() -> None:
 def test_log_lines_of_other_threads_tear_nothing() -> None:
     sheet = Sheet(60, 30)
     shown = live(sheet)
-    above = Above(sheet, shown)  # type: ignore[arg-type]
+    above = Above(sheet, shown)
     text = "word " * 400
 
     def log() -> None:
