@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, final
 import msgspec
 import trio
 
+from ...protocol.control.caller import LOCAL
 from ...protocol.errors import UsageError
+from ...protocol.requests import Limits
 from ...supervisors import Actor, Bus, Desk
 from ...supervisors import Root as Kernel
 from ..io.directories import cache_dir, state_dir
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from ..work.mcp.pool.servers import McpServers
     from ..work.spending.book import Book
     from ..work.spending.days import Days
+    from ..work.spending.meter import Meter
     from .sessions.live import Sessions
 
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
@@ -254,10 +257,17 @@ class Root:
             self._knowledge = Knowledge(self.kernel, self.settings, os.environ, self.gateway.gates, self.vault)
         return self._knowledge
 
+    def meter(self, owner: str = LOCAL.subject) -> Meter:
+        """Counts what is done for a subject beside its runs."""
+        from ..work.spending.meter import Meter
+
+        day = None if self.days is None else self.days.account(owner)
+        return Meter(Limits(), owner=owner, book=self.book, day=day)
+
     def end_run(self, id: str) -> None:
         """A run is over, and so is what only that run has used."""
         if self._knowledge is not None:
-            self._knowledge.end_run(id)
+            self._knowledge.charges.end_run(id)
         if self._mcp is not None:
             self._mcp.end_run(id)
 

@@ -45,7 +45,8 @@ def build_bases(target: str, config_dir: str | None, *, quiet: bool, as_json: bo
 
     async def build(me: Actor, root: Root) -> None:
         for recipe in found:
-            report = await root.knowledge.build(me, recipe, rebuild=rebuild)
+            with root.knowledge.charges.on(root.meter()):
+                report = await root.knowledge.build(me, recipe, rebuild=rebuild)
             reports.append(report)
             if as_json or unwritten:
                 continue
@@ -259,19 +260,20 @@ def search_bases(
     found = [_reranked(recipe, rerank) for recipe in _built(target, config_dir)]
 
     async def look_up(me: Actor, root: Root) -> list[Retrieved]:
-        return [
-            await root.knowledge.retrieve(
-                me,
-                recipe,
-                query,
-                top_k=top_k,
-                filters=sources,
-                min_score=min_score,
-                mode=mode,
-                rerank=rerank != _NONE,
-            )
-            for recipe in found
-        ]
+        with root.knowledge.charges.on(root.meter()):
+            return [
+                await root.knowledge.retrieve(
+                    me,
+                    recipe,
+                    query,
+                    top_k=top_k,
+                    filters=sources,
+                    min_score=min_score,
+                    mode=mode,
+                    rerank=rerank != _NONE,
+                )
+                for recipe in found
+            ]
 
     progress = choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False, by_hand=True)
     answers = act(look_up, config_dir=config_dir, progress=progress)

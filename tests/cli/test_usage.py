@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from access_house import made_key
-from fake_models import FakeModels
+from fake_models import FakeModels, Reply, Request
 
 from callboard.actors.work.spending.book import _SCHEMA
 from callboard.actors.work.spending.ledger import _HELD, _LEDGER
@@ -40,6 +40,26 @@ def test_nothing_was_spent_at_first(callboard: Callboard) -> None:
     assert (code, err) == (0, "")
     assert out.startswith("nothing was spent on models since 2")
     assert json.loads(callboard("usage", "-o", "json")[1])["usage"] == []
+
+
+def test_knowledge_that_is_built_and_looked_into_by_hand_is_in_it(
+    callboard: Callboard, models: FakeModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(request: Request) -> Reply:
+        rows = [{"index": number, "embedding": [3.0, 4.0]} for number, _ in enumerate(request.json["input"])]
+        return Reply(raw=json.dumps({"data": rows, "usage": {"prompt_tokens": 7, "total_tokens": 7}}).encode())
+
+    models.answer_with(answer)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = Path(os.environ["CALLBOARD_CONFIG_DIR"]) / "knowledge"
+    folder.mkdir()
+    (folder / "facts.yaml").write_text(f"embedding_model: fake:vectors\ndocuments: [{folder}/facts.txt]\n")
+    (folder / "facts.txt").write_text("the sky is green")
+    assert callboard("kb", "build", "facts", "-q")[0] == 0
+    assert callboard("kb", "search", "facts", "what is the sky?")[0] == 0
+    told = json.loads(callboard("usage", "--by", "model", "--by", "key", "-o", "json")[1])
+    rows = [(row["model"], row["key"], row["requests"], row["input_tokens"]) for row in told["usage"]]
+    assert rows == [("fake:vectors", "local", 2, 14)]
 
 
 def test_runs_are_in_it_under_the_agent_that_has_asked(callboard: Callboard, models: FakeModels) -> None:

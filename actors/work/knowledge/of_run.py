@@ -96,7 +96,7 @@ class RunKnowledge:
     def of(self, me: Actor) -> Knowledge:
         """The process's knowledge, which counts what it does for this run."""
         service = self._service()
-        service.charge(me.stream.run, self._meter, may_wait=self._may_wait)
+        service.charges.begin_run(me.stream.run, self._meter, may_wait=self._may_wait)
         return service
 
 

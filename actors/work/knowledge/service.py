@@ -23,9 +23,8 @@ from weakref import WeakValueDictionary
 import msgspec
 import trio
 
-from ....protocol.chat import TokenUsage
 from ....protocol.errors import ActorFailed, CallboardError, KnowledgeError, UsageError
-from ....protocol.events import KnowledgeRetrieved, UsageUpdate, Warned
+from ....protocol.events import KnowledgeRetrieved, Warned
 from ....protocol.knowledge import Retrieved, Unreadable
 from ....protocol.settings import Settings as UserSettings
 from ....supervisors.lease import PoolStatistics
@@ -36,6 +35,7 @@ from .base.base import TOP_K, Base, Changes, changes
 from .base.layout import Layout, told
 from .base.model import BuildReport, Meta, Progress, Settings
 from .base.passages import as_query
+from .charges import Charges
 from .embed.cache import EmbeddingCache, default_path
 from .embed.embedder import Embedder
 from .embed.embedders import Embedders
@@ -50,10 +50,7 @@ if TYPE_CHECKING:
     from ....supervisors.actor import Actor
     from ....supervisors.root import Root
     from ...io.vault.vault import Vault
-    from ..models.call import Emitter
     from ..models.limiter import Gates
-    from ..spending.accounts import Account
-    from ..spending.meter import Meter
     from .base.model import Floats
 
 IDLE = 300.0
@@ -73,6 +70,9 @@ class Knowledge:
         settings: what `config.yaml` says.
         environ, vault: keys, proxies, cache directory, and what loaders get; secrets that clients and loaders name.
         gates: the limiters of models, which chats go through, too.
+
+    Attributes:
+        charges: who pays for what it asks of models.
     """
 
     def __init__(
@@ -85,16 +85,17 @@ class Knowledge:
     ) -> None:
         self.settings = settings
         self.environ = environ
+        self.charges = Charges()
         cache = EmbeddingCache(default_path(environ))
         self.embedders = Embedders(
             settings,
             environ,
             owner=owner,
             cache=cache,
-            account_of=self._account,
-            on_usage=self._used,
+            account_of=self.charges.account,
+            on_usage=self.charges.used,
             gates=gates,
-            may_wait=self._waits,
+            may_wait=self.charges.may_wait,
             vault=vault,
         )
         loaders, private = settings.document_loaders, settings.rag_private_pages
@@ -102,7 +103,6 @@ class Knowledge:
         self._pool: Pool[str, Base] = Pool(owner, _opened, name="knowledge", idle_ttl=IDLE)
         self._seen: dict[Recipe, tuple[float, Changes]] = {}
         self._turns: WeakValueDictionary[Path, trio.Lock] = WeakValueDictionary()
-        self._runs: dict[str, tuple[Meter, bool]] = {}
 
     async def aclose(self) -> None:
         """Close connections and caches. Bases and engines end with their owner."""
@@ -355,31 +355,6 @@ class Knowledge:
             yield base
         finally:
             lease.release()
-
-    # --- what it uses --------------------------------------------------------------------------------------------
-
-    def charge(self, run: str, meter: Meter, *, may_wait: bool = True) -> None:
-        """Count on this meter what is used for the run, until `end_run`; `may_wait`: requests, for their turn."""
-        self._runs[run] = meter, may_wait
-
-    def end_run(self, run: str) -> None:
-        """The run is over."""
-        self._runs.pop(run, None)
-
-    def _run(self, me: Emitter) -> tuple[Meter | None, bool]:
-        stream = getattr(me, "stream", None)
-        return (None, True) if stream is None else self._runs.get(stream.run, (None, True))
-
-    def _waits(self, me: Emitter) -> bool:
-        return self._run(me)[1]
-
-    def _account(self, me: Emitter) -> Account | None:
-        meter, _ = self._run(me)
-        return None if meter is None else meter.account
-
-    def _used(self, me: Emitter, model: str, tokens: TokenUsage, cost: float | None) -> UsageUpdate | None:
-        meter, _ = self._run(me)
-        return None if meter is None else meter.count(model, tokens, cost)
 
     # --- how it is built -----------------------------------------------------------------------------------------
 

@@ -178,10 +178,13 @@ async def rebuild(call: Call) -> ASGIApp:
     root, name = call.api.root, call.path("name")
     if name not in names(root.config_dir):
         raise NotFound(f"there is no knowledge base '{name[:60]}'; GET /v1/rags lists those there are")
-    recipe = named(name, root.config_dir)
+    recipe, owner = named(name, root.config_dir), call.caller.subject
+    if root.days is not None:
+        await root.days.check(owner)
 
     async def build(me: Actor) -> BuildReport:
-        return await root.knowledge.build(me, recipe, rebuild=True)
+        with root.knowledge.charges.on(root.meter(owner)):
+            return await root.knowledge.build(me, recipe, rebuild=True)
 
     async def perform(send: Send) -> None:
         ref = root.kernel.spawn(build, name="rebuild", link=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,27 @@ import msgspec
 import pytest
 import trio
 from access_house import made_key
-from fake_models import FakeModels, Reply
+from fake_models import FakeModels, Reply, Request
 from http_house import House, Serve
 from trio_websocket import open_websocket_url
 
+from callboard.actors.work.spending.book import Book
 from callboard.actors.work.spending.daily import DayReading
 from callboard.protocol.control.errors import RUN_FAILED
 
-SCOPES = ("run:agents", "read:agents", "read:runs", "write:runs", "read:models", "read:sessions", "write:sessions")
+SCOPES = (
+    "run:agents",
+    "read:agents",
+    "read:runs",
+    "write:runs",
+    "read:models",
+    "read:sessions",
+    "write:sessions",
+    "admin:mcp",
+)
 AGENT = "name: clerk\ninstructions: help\n"
 PRICED = {"name": "model", "input_price": 1_000.0, "output_price": 1_000.0, "max_output_tokens": 100}
+VECTORS = {"name": "vectors", "type": "embedding", "input_price": 1_000.0}
 CHAT = "/v1/chat/completions"
 COST = 0.015
 """USD of one of the fake model's replies: 10 tokens and 5."""
@@ -40,7 +52,7 @@ class Callers:
     def settings(self, alices: dict[str, float] | None = None, **limits: Any) -> dict[str, Any]:
         """Settings in which alice has these daily limits, and the server those."""
         alice, bob = self._keys
-        priced = json.loads(self._model.config())["clients"][0] | {"models": [PRICED, {"name": "other"}]}
+        priced = json.loads(self._model.config())["clients"][0] | {"models": [PRICED, VECTORS, {"name": "other"}]}
         of_alice = alice | {"daily": alices} if alices else alice
         return {"clients": [priced], "api": {"auth": {"keys": [of_alice, bob]}, "limits": limits}}
 
@@ -240,3 +252,36 @@ async def test_a_session_is_summed_up_and_named_on_the_account_of_its_owner(call
         before = reading(house).spent.cost
         assert (await house.post(f"{path}/compress", headers=headers))["compressed"] is True
         assert reading(house).spent.cost == pytest.approx(before + COST)
+
+
+async def test_knowledge_that_a_caller_has_built_anew_is_on_its_account_and_in_the_book(
+    callers: Callers, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    def answer(request: Request) -> Reply:
+        rows = [
+            {"index": number, "embedding": [3.0, 4.0 * len(text)]} for number, text in enumerate(request.json["input"])
+        ]
+        return Reply(raw=json.dumps({"data": rows, "usage": {"prompt_tokens": 15, "total_tokens": 15}}).encode())
+
+    fake_model.answer_with(answer)
+    async with callers.serve({"max_cost": COST}, daily={"max_cost": 1}) as house:
+        folder = house.stage.config_dir / "knowledge"
+        folder.mkdir()
+        (folder / "facts.yaml").write_text(f"embedding_model: fake:vectors\ndocuments: [{folder}/facts.txt]\n")
+        (folder / "facts.txt").write_text("the sky is green")
+        root = house.stage.root
+        root.book = Book(root.kernel, tmp_path / "usage.db", now=time.time)
+        headers = {"authorization": f"Bearer {callers.alice}"}
+        await house.post("/v1/rags/facts/rebuild", headers=headers)
+        assert reading(house).spent.cost == pytest.approx(COST)
+        assert reading(house, "").spent.cost == pytest.approx(COST)
+        (row,) = (await house.get("/v1/usage?by=key,model", headers=headers))["usage"]
+        assert (row["key"], row["model"], row["requests"], row["input_tokens"]) == ("alice", "fake:vectors", 1, 15)
+        assert row["cost"] == pytest.approx(COST)
+        (folder / "facts.txt").write_text("the sky is blue")
+        refused = await house.post("/v1/rags/facts/rebuild", status=429, headers=headers)
+        assert refused["error"]["code"] == "daily_budget"
+        assert len(fake_model.requests) == 1, "nothing is asked for on a day that is spent"
+        await house.post("/v1/rags/facts/rebuild")
+        assert reading(house).spent.cost == pytest.approx(COST), "which is the local user's"
+        assert reading(house, "").spent.cost == pytest.approx(2 * COST)
