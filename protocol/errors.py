@@ -290,11 +290,13 @@ class UpstreamError(ModelError):
 
     Attributes:
         retry_after: seconds the provider asked us to wait, if it did.
+        sent: false where the request did not get as far as the provider.
     """
 
     code = "upstream"
     exit_code = 6
     transient = True
+    sent = True
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)

@@ -48,11 +48,7 @@ def bound(request: ChatRequest, target: Target) -> Amount:
     added = 0 if target.patched is None else target.patched.size
     if request.extra:
         added += len(msgspec.json.encode(request.extra))
-    if added or request.thinking_budget is not None or request.reasoning_effort is not None:
-        output = most_allowed(target.codec.encode(request, target.name, stream=False).body, _unsaid(target))
-    else:
-        output = request.max_tokens or _unsaid(target)
-    return dearest(most_input(request) + added, output, target.price.tariff)
+    return dearest(most_input(request) + added, most_output(request, target), target.price.tariff)
 
 
 def dearest(input_tokens: int, output_tokens: int, tariff: Tariff | None) -> Amount:
@@ -87,6 +83,14 @@ def most_input(request: ChatRequest) -> int:
     if request.response_schema is not None:
         tokens += len(msgspec.json.encode(request.response_schema))
     return tokens
+
+
+def most_output(request: ChatRequest, target: Target) -> int:
+    """Tokens that a reply may have at most, in all choices."""
+    changed = target.patched is not None or bool(request.extra)
+    if changed or request.thinking_budget is not None or request.reasoning_effort is not None:
+        return most_allowed(target.codec.encode(request, target.name, stream=False).body, _unsaid(target))
+    return request.max_tokens or _unsaid(target)
 
 
 def most_allowed(body: bytes, unsaid: int) -> int:

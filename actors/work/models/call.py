@@ -25,7 +25,7 @@ from ....protocol.chat import (
     ToolCallDelta,
     parts_of,
 )
-from ....protocol.errors import CallboardError, ModelError, UpstreamError
+from ....protocol.errors import CallboardError, UpstreamError
 from ...io.handed_out import hide_in
 from ..spending.accounts import NOTHING, Account, Amount, Hold
 from .allowance import Remaining, remaining_in
@@ -51,6 +51,10 @@ MOST_TOKENS = 10**12
 
 PICTURE_TOKENS = 1_500
 """About what providers count for an image of usual size, and a page of a document; their bytes tell nothing of it."""
+
+
+TOKENS_PER_SECOND = 200
+"""About what fast models make: counted where a reply was not heard until it broke off."""
 
 
 class Emitter(Protocol):
@@ -233,19 +237,33 @@ class Call:
     def cut_off(self, error: BaseException) -> None:
         """A try has ended without a reply: what it has cost all the same is estimated, unless it was refused."""
         assert self.hold is not None
-        refused = isinstance(error, ModelError) and not self._replying
-        if refused or not self._out:
+        if not self._out or (not self._replying and costs_nothing(error)):
             self.hold.release()
-            return
+        else:
+            self._settle_about(self.hold, self._said_so_far(), turns=0)
+
+    def _said_so_far(self) -> int:
+        """About how many tokens the model has made: those that were heard, else what it can in the time."""
+        if self.heard:
+            return -(-self._said // 4)
+        from .bounds import most_output
+
+        most = most_output(self.request, self.target)
+        return min(most, math.ceil((trio.current_time() - self._began) * TOKENS_PER_SECOND))
+
+    def _settle_about(self, hold: Hold, output_tokens: int, *, turns: int) -> None:
         request = msgspec.structs.replace(self.request, max_tokens=None)
-        usage = TokenUsage(input_tokens=about_tokens(request), output_tokens=-(-self._said // 4))
+        usage = TokenUsage(input_tokens=about_tokens(request), output_tokens=output_tokens)
         spent = Amount(usage.input_tokens + usage.output_tokens, self.target.cost(usage) or 0.0)
-        self.hold.settle(spent, turns=0, estimated=True)
+        hold.settle(spent, turns=turns, estimated=True)
 
     def ends(self, reply: ChatReply) -> None:
         self.answered = True
-        if self.hold is not None:
-            self.hold.settle(Amount(reply.usage.input_tokens + reply.usage.output_tokens, reply.cost or 0.0))
+        if self.hold is not None and (tokens := reply.usage.input_tokens + reply.usage.output_tokens):
+            self.hold.settle(Amount(tokens, reply.cost or 0.0))
+        elif self.hold is not None:  # some servers tell no figures
+            said = len(reply.text) + sum(len(msgspec.json.encode(call)) for call in reply.tool_calls)
+            self._settle_about(self.hold, -(-said // 4), turns=1)
         self.emit(
             events.LlmResponse(
                 model=reply.model,
@@ -268,6 +286,13 @@ class Call:
         if not self.request.tools:
             named = ", ".join(f"'{call.name}'" for call in reply.tool_calls)
             raise UpstreamError(f"{reply.model} said nothing and called tools that were not offered: {named}"[:300])
+
+
+def costs_nothing(error: BaseException) -> bool:
+    """Whether a try that ended before its reply began was refused, or did not reach the provider."""
+    if isinstance(error, UpstreamError):
+        return error.status is not None or not error.sent
+    return isinstance(error, CallboardError)
 
 
 def busy(about: str, model: str, seconds: float) -> Busy:

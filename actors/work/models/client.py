@@ -276,4 +276,6 @@ def broken(id: str, error: httpx.HTTPError) -> NoReturn:
     """Raise the error for a request that got no answer, or only a part of one."""
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.DecodingError):
         raise ModelError(f"{id}: {error}") from error
-    raise UpstreamError(f"{id}: {str(error) or type(error).__name__}") from error
+    told = UpstreamError(f"{id}: {str(error) or type(error).__name__}")
+    told.sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError)
+    raise told from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+from pathlib import Path
 
 import pytest
 import trio
@@ -171,7 +173,8 @@ async def test_a_request_that_is_cut_off_is_estimated(stage: Stage, mock_clock: 
         mock_clock.jump(6)
     assert outcomes[0].exit_code == 4
     assert outcomes[0].error is not None
-    assert "100 of its 100 tokens, 100 of them estimated (--max-tokens)" in outcomes[0].error.message
+    # what was asked, and what a model may have made within the six seconds
+    assert "1300 of its 100 tokens, 1300 of them estimated (--max-tokens)" in outcomes[0].error.message
     assert outcomes[0].usage == {}  # which has the providers' figures alone
 
 
@@ -179,8 +182,11 @@ async def test_a_request_that_is_cut_off_is_estimated(stage: Stage, mock_clock: 
     ("reply", "estimated"),
     [
         (Reply("broken", drop="middle"), True),
+        (Reply(drop="at once"), True),
         (Reply(status=500, error="no"), False),
-        (Reply(drop="at once"), False),
+        (Reply(status=400, error="no"), False),
+        (Reply(status=401, error="no"), False),
+        (Reply(status=429, error="insufficient_quota"), False),
     ],
 )
 async def test_what_a_provider_has_begun_to_answer_is_estimated_and_what_it_refused_is_not(
@@ -199,6 +205,47 @@ async def test_what_a_provider_has_begun_to_answer_is_estimated_and_what_it_refu
     outcome = await stage.run("x" * 400, limits=callboard.Limits(max_tokens=100))
     assert (outcome.exit_code == 4) is estimated
     assert len(stage.models.requests) == (1 if estimated else 2)
+
+
+async def test_a_provider_that_was_not_reached_has_cost_nothing(fake_model: FakeModels, tmp_path: Path) -> None:
+    with socket.socket() as bound:  # and does not listen
+        bound.bind(("127.0.0.1", 0))
+        base = f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
+        config = json.loads(fake_model.config())
+        config["clients"].append({"type": "openai-compatible", "name": "away", "api_base": base})
+        (tmp_path / "config.yaml").write_text(json.dumps(config))
+        (tmp_path / "g.yaml").write_text(
+            """
+name: g
+version: "1.0"
+start: a
+nodes:
+  a: {type: llm, model: "away:m", prompt: "{{initial_prompt}}", next: b, on_error: continue}
+  b: {type: llm, prompt: p, next: e}
+  e: {type: end}
+"""
+        )
+        limits = callboard.Limits(max_tokens=100)
+        outcome = await callboard.run(str(tmp_path / "g.yaml"), "x" * 400, limits=limits, config_dir=tmp_path)
+    assert outcome.status == "done", outcome.error
+
+
+async def test_a_reply_of_which_a_server_tells_no_tokens_is_estimated(stage: Stage) -> None:
+    said = {"choices": [{"delta": {"role": "assistant", "content": "y" * 4000}, "finish_reason": "stop"}]}
+    stage.models.answer_with(lambda _: Reply(raw=f"data: {json.dumps(said)}\n\ndata: [DONE]\n\n".encode()))
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: llm, prompt: p, next: b}
+          b: {type: llm, prompt: p, next: e}
+          e: {type: end}
+        """
+    )
+    outcome = await stage.run("x", limits=callboard.Limits(max_tokens=1000))
+    assert outcome.exit_code == 4
+    assert outcome.error is not None
+    assert "1000 of them estimated" in outcome.error.message
 
 
 async def test_a_request_that_waits_after_a_refusal_costs_nothing_when_it_is_cancelled(

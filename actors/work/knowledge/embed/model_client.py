@@ -25,7 +25,7 @@ from .....protocol.events import LlmEmbedding, LlmRerank, LlmRetry, LlmWaiting, 
 from .....supervisors import Retry
 from ...models.allowance import Remaining, Rules, remaining_in
 from ...models.bounds import dearest
-from ...models.call import Emitter, busy, countable
+from ...models.call import Emitter, busy, costs_nothing, countable
 from ...models.limiter import Gates, Waiting, too_many
 from ...models.prices.price import Price
 from ...models.retrying import BACKOFF, retried
@@ -203,8 +203,7 @@ class ModelClient:
         return await reserve(account, amount, on_wait, turn=False)
 
     def _cut_off(self, hold: Hold, request: _Request, error: BaseException) -> None:
-        refused = isinstance(error, ModelError) and not request.replying
-        if refused or not request.out:
+        if not request.out or (not request.replying and costs_nothing(error)):
             hold.release()
         else:
             self._estimate(hold, request)

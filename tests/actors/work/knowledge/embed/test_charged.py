@@ -140,13 +140,13 @@ async def test_tokens_that_the_provider_does_not_tell_are_estimated(
     ("reply", "estimated"),
     [
         (Reply(status=400, error="no"), False),
-        (Reply(drop="at once"), False),
+        (Reply(drop="at once"), True),
         (Reply(drop="middle"), True),
         (Reply(raw=b"<html>"), True),
     ],
-    ids=["refused", "not reached", "broken", "unreadable"],
+    ids=["refused", "not answered", "broken", "unreadable"],
 )
-async def test_a_request_that_came_to_nothing_costs_nothing_unless_it_was_answered(
+async def test_a_request_that_came_to_nothing_costs_nothing_if_it_was_refused(
     reply: Reply, estimated: bool, fake_model: FakeModels, charged: Any, ears: Ears, autojump_clock: object
 ) -> None:
     fake_model.answer_with(lambda _: reply)
