@@ -210,7 +210,15 @@ def read_role(text: str, file: str, called: str, *, strict: bool = False) -> tup
 
 
 def role_of_prompt(text: str) -> Role:
-    """The role that a text makes which is no file: a prompt for one conversation. It takes no front matter."""
+    """The role that a text makes which is no file: a prompt for one conversation. It takes no front matter.
+
+    Raises:
+        UsageError: it is longer than a role may be.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise UsageError(
+            f"a prompt of {len(text)} characters for a role is too long (expected at most {MOST_CHARACTERS})"
+        )
     return Role(called="temp", text=text.strip())
 
 

@@ -31,7 +31,8 @@ def in_role(request: RunRequest, hooks: Hooks, root: Root) -> tuple[RunRequest, 
 
     Raises:
         NotFound, InvalidFile, UsageError: there is no such role; its file has errors; its arguments don't fit.
-        UsageError: the request names an agent, a graph or a workflow.
+        UsageError: the request names an agent, a graph or a workflow; the role's prompt is too long, or becomes so with
+            what is said.
         ConfigError: the role wants MCP servers, and MCP is turned off.
     """
     role, agent = role_of(request, root.config_dir), _agent(request, hooks)

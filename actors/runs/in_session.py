@@ -16,6 +16,7 @@ from ...protocol.errors import CallboardError, ShuttingDown, UsageError
 from ...protocol.mcp.config import split
 from ...protocol.outcome import Outcome
 from ...protocol.requests import RunRequest
+from ...protocol.role import role_of_prompt
 from ...protocol.session import Session
 from ...protocol.session_turns import messages_of, system_of
 from ..work.roles.files import find
@@ -305,6 +306,8 @@ async def _with_role(root: Root, turn: Turn, request: RunRequest, new_role: str 
             raise UsageError(f"a role is for a conversation without an agent, and in this session '{agent}' answers")
         if request.role is not None and request.role != session.role_name:
             await root.loader.threaded(partial(find, request.role, root.config_dir))  # or the session would keep a typo
+        if request.role_prompt is not None:
+            role_of_prompt(request.role_prompt)  # or it would keep one that is too long
         if (request.role, request.role_prompt) != (session.role_name, prompt_of(session)):
             change_role(session, request.role, request.role_prompt)
             turn.touch()

@@ -226,3 +226,9 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     if role is not None:
         assert role.kind
         assert role.system is not None
+
+
+def test_a_text_that_is_too_long_makes_no_role() -> None:
+    assert role_of_prompt("x" * MOST_CHARACTERS).system
+    with pytest.raises(UsageError, match=r"a prompt of 1000001 characters for a role is too long \(expected at most"):
+        role_of_prompt("x" * (MOST_CHARACTERS + 1))

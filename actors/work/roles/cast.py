@@ -14,8 +14,13 @@ import msgspec
 
 from ....protocol.agent import Agent
 from ....protocol.chat import AssistantTurn, Turn, UserTurn
+from ....protocol.errors import UsageError
 from ....protocol.role import INPUT, Role
 from ..agent.prompt import filled_in
+
+MOST_EMBEDDED = 10_000_000
+"""Characters of an embedded prompt with what the user says in all its places. The product of two texts is bounded by
+neither of their own limits."""
 
 _SAMPLING = ("temperature", "top_p")
 _THINKING = ("reasoning_effort", "thinking_budget")
@@ -54,10 +59,24 @@ def cast(agent: Agent, role: Role, *, model: str | None, own_tools: bool, settin
 
 
 def said(role: Role, prompt: str, environ: Mapping[str, str], cwd: Path | None) -> str:
-    """What is said for a prompt: the embedded prompt with it, or it alone. It is not looked at for variables."""
+    """What is said for a prompt: the embedded prompt with it, or it alone. It is not looked at for variables.
+
+    Raises:
+        UsageError: the embedded prompt with it would have more than `MOST_EMBEDDED` characters.
+    """
     if role.embedded is None:
         return prompt
-    return prompt.join(filled_in(part, {}, environ, (), cwd) for part in role.embedded.split(INPUT))
+    places = role.embedded.count(INPUT)
+    size = len(role.embedded) + places * len(prompt)
+    if size > MOST_EMBEDDED:
+        raise UsageError(
+            f"role '{role.called}' puts the prompt in {places} places, which makes {size} characters (expected at most"
+            f" {MOST_EMBEDDED}); shorten the prompt, or leave `{INPUT}` in the role fewer times"
+        )
+    if "{{" not in role.embedded:
+        return role.embedded.replace(INPUT, prompt)
+    template = role.embedded.replace(INPUT, f"{{{{{INPUT}}}}}")  # a variable: all are put in at once, none into another
+    return filled_in(template, {INPUT: prompt}, environ, (), cwd)
 
 
 def examples(role: Role, environ: Mapping[str, str], cwd: Path | None) -> tuple[Turn, ...]:

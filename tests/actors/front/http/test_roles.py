@@ -138,3 +138,14 @@ async def test_a_run_can_be_started_in_a_role(house: House) -> None:
     await house.post("/v1/runs", {**body, "role": "nope"}, 404)
     await house.post("/v1/runs", {**body, "role_prompt": "x"}, 400)
     await house.post("/v1/runs", {**body, "target": "coder"}, 400)
+
+
+async def test_what_a_role_makes_of_a_prompt_has_a_bound(house: House) -> None:
+    made = await house.post("/v1/sessions", {}, 201)
+    body: dict[str, Any] = {"target": "", "prompt": "x" * 20_000, "role_prompt": "__INPUT__" * 1_000}
+    assert "puts the prompt in 1000 places" in (await house.post("/v1/runs", body, 400))["error"]["message"]
+    body |= {"role_prompt": "x" * 1_000_001, "prompt": "hi", "session": made["id"]}
+    assert "too long" in (await house.post("/v1/runs", body, 400))["error"]["message"]
+    house.stage.models.script("ok")
+    await house.post(f"/v1/sessions/{made['id']}/completions", {"prompt": "hi"})
+    assert sent(house) == [("user", "hi")]

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.work.roles.cast import cast, examples, said
+from callboard.actors.work.roles.cast import MOST_EMBEDDED, cast, examples, said
 from callboard.protocol.agent import Agent
 from callboard.protocol.chat import AssistantTurn, UserTurn
-from callboard.protocol.role import Role, read_role
+from callboard.protocol.errors import UsageError
+from callboard.protocol.role import INPUT, Role, read_role
 
 FILE = """\
 ---
@@ -63,6 +64,20 @@ def test_a_prompt_is_embedded_and_never_looked_at_again(prompt: str) -> None:
     found = role("{{__cwd__}}: <__INPUT__|__INPUT__> {{other}}")
     assert said(found, prompt, {}, Path("/here")) == f"/here: <{prompt}|{prompt}> {{{{other}}}}"
     assert said(role(), prompt, {}, None) == prompt
+
+
+@pytest.mark.parametrize("around", ["{{{{{}}}}}", "{{{}}}", "{{{{x{}y}}}}", "{{{{__cwd__}}}}{}", "{}}}"])
+def test_braces_around_the_place_of_the_prompt_stay(around: str) -> None:
+    wanted = around.format("hi").replace("{{__cwd__}}", "/here")
+    assert said(role(around.format(INPUT)), "hi", {}, Path("/here")) == wanted
+
+
+def test_an_embedded_prompt_has_a_bound_for_both_texts_together() -> None:
+    found, prompt = role(INPUT * 100), "x" * (MOST_EMBEDDED // 100)
+    with pytest.raises(UsageError, match=f"'r' puts the prompt in 100 places, .* at most {MOST_EMBEDDED}.; shorten"):
+        said(found, prompt, {}, None)
+    prompt = prompt[len(INPUT) :]
+    assert said(found, prompt, {}, None) == prompt * 100
 
 
 def test_examples_are_turns() -> None:
