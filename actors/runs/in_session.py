@@ -24,7 +24,7 @@ from .begin import perform
 from .loading import NO_HOOKS, Hooks
 from .sessions.names import as_id
 from .sessions.roles import change_role, is_empty, name_of, prompt_of
-from .sessions.summary import automatic_alias, compressed, first_words, threshold_of, titled, too_long
+from .sessions.summary import WITHOUT_AGENT, automatic_alias, compressed, first_words, threshold_of, titled, too_long
 from .sessions.turn import Turn
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 from .trace_context import conversation
@@ -188,7 +188,7 @@ async def round_off(root: Root, act: Act, *, compress: bool = True) -> RoundedOf
 
 async def _name(root: Root, turn: Turn) -> str | None:
     store, stored = root.sessions.store, turn.stored
-    stored.session.title = await titled(root, stored.session, None)
+    stored.session.title = await titled(root, stored.session, stored.agent, None)
     alias = automatic_alias(stored.session.title)
     try:
         await trio.to_thread.run_sync(store.rename, stored.id, alias, stored.agent)
@@ -205,7 +205,7 @@ async def keep_temporary(
     """Keep what was said in a session without a name; a model finds one."""
     session = Session(model=model, messages=messages_of(turns))
     change_role(session, role, role_prompt)
-    session.title = await titled(root, session, model)
+    session.title = await titled(root, session, agent, model)
     alias = automatic_alias(session.title)
     return await trio.to_thread.run_sync(root.sessions.store.create, agent, alias, session)
 
@@ -251,7 +251,7 @@ async def _target(root: Root, turn: Turn, request: RunRequest, hooks: Hooks) -> 
     wanted = request.target or turn.stored.agent
     session = turn.session
     if hooks.loaded is None and wanted is None:
-        wanted = Agent(name="ask", can_ask_user=False)
+        wanted = Agent(name=WITHOUT_AGENT, can_ask_user=False)
     if hooks.loaded is None and isinstance(wanted, Agent):
         if not wanted.instructions:
             wanted = msgspec.structs.replace(wanted, instructions=system_of(session))
@@ -346,7 +346,8 @@ async def _shorten(root: Root, turn: Turn, agent: Agent | None) -> bool:
     if not too_long(turn.session, threshold):
         return False
     try:
-        return await compressed(root, turn.session, None if agent is None else agent.summarization_model or agent.model)
+        model = None if agent is None else agent.summarization_model or agent.model
+        return await compressed(root, turn.session, turn.stored.agent, model)
     except ShuttingDown:
         raise
     except CallboardError as error:

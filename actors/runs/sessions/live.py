@@ -259,7 +259,7 @@ class Sessions:
         from .summary import compressed
 
         async with self._change(caller, name, agent) as turn:
-            turn.dirty = await compressed(self._services, turn.session, None)
+            turn.dirty = await compressed(self._services, turn.session, turn.stored.agent, None)
             return turn.dirty
 
     async def export(

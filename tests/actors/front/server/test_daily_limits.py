@@ -243,15 +243,20 @@ async def test_a_file_that_can_not_be_written_refuses_the_runs_of_limited_keys_a
         assert (await callers.ask(house, callers.bob)).status_code == 200
 
 
-async def test_a_session_is_summed_up_and_named_on_the_account_of_its_owner(callers: Callers) -> None:
+async def test_a_session_is_summed_up_and_named_on_the_account_of_its_owner(callers: Callers, tmp_path: Path) -> None:
     async with callers.serve({"max_cost": 5}) as house:
         headers = {"authorization": f"Bearer {callers.alice}"}
         path = f"/v1/sessions/{(await house.post('/v1/sessions', {}, 201, headers=headers))['id']}"
         for _ in range(2):
             await house.post(f"{path}/completions", {"prompt": "tell me"}, headers=headers)
         before = reading(house).spent.cost
+        root = house.stage.root
+        root.book = Book(root.kernel, tmp_path / "usage.db", now=time.time)
         assert (await house.post(f"{path}/compress", headers=headers))["compressed"] is True
         assert reading(house).spent.cost == pytest.approx(before + COST)
+        (row,) = (await house.get("/v1/usage?by=key,agent", headers=headers))["usage"]
+        assert (row["key"], row["agent"], row["requests"]) == ("alice", "ask", 1)
+        assert row["cost"] == pytest.approx(COST), "which the book has, too"
 
 
 async def test_knowledge_that_a_caller_has_built_anew_is_on_its_account_and_in_the_book(

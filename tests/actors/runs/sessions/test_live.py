@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import callboard
 from callboard.actors.runs.in_session import say
 from callboard.actors.runs.loading import Hooks
 from callboard.actors.runs.sessions.live import IDLE
+from callboard.actors.work.spending.book import Book
 from callboard.protocol.chat import AssistantTurn, Turn, UserTurn
 from callboard.protocol.errors import ConfigError, Conflict, ModelError, NotFound, UsageError
 from callboard.protocol.requests import RunRequest
@@ -262,6 +264,18 @@ async def test_a_long_session_is_compressed_after_the_turn(stage: Stage) -> None
     assert [str(message["content"])[:4] for message in asked if message["role"] == "user"] == ["This", "yyyy", "and "]
     whole = await sessions.export(None, "long")
     assert [line for line in whole.splitlines() if line.startswith("## ")] == ["## User", "## Agent"] * 3
+
+
+async def test_a_summary_and_a_title_are_in_the_book_as_their_agents_and_owners(stage: Stage, tmp_path: Path) -> None:
+    stage.plain("compression_threshold: 10", name="clerk")
+    stage.root.settings.other["save_session"] = True
+    book = stage.root.book = Book(stage.root.kernel, tmp_path / "usage.db", now=time.time)
+    id = (await stage.root.sessions.create(None, agent="clerk")).id
+    await say(stage.root, None, id, RunRequest(target="clerk", prompt="x" * 400), agent="clerk")
+    assert len(stage.models.requests) == 3, "the turn, a title and a summary"
+    assert {entry: spent.requests for entry, spent in (await book.read(by=("key", "agent"))).items()} == {
+        ("local", "clerk"): 3
+    }
 
 
 async def test_a_session_with_the_threshold_0_is_never_compressed(stage: Stage) -> None:
