@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from contextvars import ContextVar, Token
 from pathlib import Path
 from types import TracebackType
@@ -182,15 +183,20 @@ class Root:
         if self._token is not None:
             current.reset(self._token)
         await self.kernel.stop()
+        closing = AsyncExitStack()  # the last first, each whatever becomes of those before it
+        closing.push_async_exit(self.kernel.__aexit__)
+        if self.book is not None:
+            closing.push_async_callback(self.book.aclose)
+        if self.days is not None:
+            closing.push_async_callback(self.days.aclose)
+        closing.push_async_callback(self._close_models)
+        return await closing.__aexit__(kind, error, trace)
+
+    async def _close_models(self) -> None:
         with self.kernel.shield(1.0):
             await self.gateway.aclose()
             if self._knowledge is not None:
                 await self._knowledge.aclose()
-            if self.days is not None:
-                await self.days.aclose()
-            if self.book is not None:
-                await self.book.aclose()
-        return await self.kernel.__aexit__(kind, error, trace)
 
     @property
     def usage_file(self) -> Path:

@@ -26,7 +26,7 @@ from ..source import Source
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
-Usd: TypeAlias = Annotated[float, Meta(gt=0)]
+Usd: TypeAlias = Annotated[float, Meta(gt=0, le=1e12)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
 

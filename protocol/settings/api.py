@@ -26,7 +26,7 @@ LogFormat: TypeAlias = Literal["json", "text"]
 LogLevel: TypeAlias = Literal["error", "warning", "info", "debug"]
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1)]
-Usd: TypeAlias = Annotated[float, Meta(gt=0)]
+Usd: TypeAlias = Annotated[float, Meta(gt=0, le=1e12)]
 AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
 MIB = 1024 * 1024
 

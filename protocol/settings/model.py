@@ -21,7 +21,7 @@ cause warnings.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -36,6 +36,9 @@ from .patches import ClientPatch, Patch, Patterns
 from .vault import VaultSettings
 
 Json = Any
+
+Price: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
+"""USD per million tokens."""
 
 CLIENT_TYPES = (
     "openai",
@@ -110,10 +113,10 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
     require_max_tokens: bool = False
-    input_price: Annotated[float, Meta(ge=0)] | None = None
-    output_price: Annotated[float, Meta(ge=0)] | None = None
-    cached_input_price: Annotated[float, Meta(ge=0)] | None = None
-    cache_write_price: Annotated[float, Meta(ge=0)] | None = None
+    input_price: Price | None = None
+    output_price: Price | None = None
+    cached_input_price: Price | None = None
+    cache_write_price: Price | None = None
     supports_vision: bool = True
     supports_function_calling: bool = True
     supports_json_schema: bool = True

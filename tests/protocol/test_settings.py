@@ -6,6 +6,7 @@ import jsonschema
 import pytest
 
 from callboard.protocol.permissions import PermissionRule
+from callboard.protocol.problems import errors_in
 from callboard.protocol.settings import ClientSettings, Extra, ModelSettings, Settings, json_schema, read_settings
 
 FULL = """\
@@ -284,3 +285,17 @@ def test_permissions_are_read_with_their_lines() -> None:
 
 def test_tools_can_be_chosen_by_the_environment() -> None:
     assert read_settings("enabled_tools: fs", "c", {"CALLBOARD_ENABLED_TOOLS": "all"})[0].enabled_tools == "all"
+
+
+@pytest.mark.parametrize("price", ["input_price", "output_price", "cached_input_price", "cache_write_price"])
+def test_a_price_that_would_make_sums_infinite_is_an_error(price: str) -> None:
+    text = f"clients:\n  - {{type: openai, name: a, models: [{{name: m, {price}: 1e308}}]}}\n"
+    _, [problem] = read_settings(text, "config.yaml", {})
+    assert (problem.severity, problem.line) == ("error", 2)
+    assert f"`clients[0].models[0].{price}`" in problem.message
+
+
+@pytest.mark.parametrize("cost", ["1e300", ".inf", ".nan"])
+def test_a_daily_limit_that_limits_nothing_is_an_error(cost: str) -> None:
+    _, problems = read_settings(f"api: {{limits: {{daily: {{max_cost: {cost}}}}}}}\n", "config.yaml", {})
+    assert "api.limits.daily.max_cost" in str(errors_in(problems)[-1])

@@ -108,7 +108,7 @@ class Book:
         self._sums: dict[Entry, Spent] = {}
         self._writer: Ref[Write] | None = None
         self._due = False
-        self._troubled = False
+        self._troubled = self._closing = False
         self._file = trio.Lock()
         self.heard: Callable[[str, str, TokenUsage, float | None], None] | None = None
 
@@ -131,8 +131,12 @@ class Book:
             self._writer.tell_nowait(Write())
 
     async def aclose(self) -> None:
-        """Write what is left."""
+        """Write what is left, also when the root's time is up: the sums can't be written later."""
+        self._closing = True
         await self._write()
+
+    def _shield(self) -> contextlib.AbstractContextManager[trio.CancelScope]:
+        return trio.move_on_after(WRITE_WITHIN, shield=True) if self._closing else self._root.shield(WRITE_WITHIN)
 
     async def _write_when_due(self, me: Actor[Write]) -> None:
         async for _ in me:
@@ -156,7 +160,7 @@ class Book:
     async def _write(self) -> bool:
         """Write the sums; whether that was possible."""
         written = False
-        with self._root.shield(WRITE_WITHIN):  # at the end of a process there may be no time left to wait for a reader
+        with self._shield():  # at the end of a process there may be no time left to wait for a reader
             async with self._file:
                 written = await self._write_now()
         return written
@@ -165,18 +169,22 @@ class Book:
         sums, self._sums = self._sums, {}
         if not sums:
             return True
+        written = False
         try:
-            with self._root.shield(WRITE_WITHIN):  # who is cancelled before the thread begins would lose the sums
+            with self._shield():
                 await trio.to_thread.run_sync(_added, self._path, sums)
+                written = True
         except (OSError, sqlite3.Error) as error:
-            for entry, spent in sums.items():
-                self._sums.setdefault(entry, Spent()).add(spent)
             if not self._troubled:
                 log.warning("what models cost can't be written to %s: %s", self._path, error)
             self._troubled = True
-            return False
-        self._troubled = False
-        return True
+        else:
+            self._troubled = self._troubled and not written
+        finally:
+            if not written:  # also where the time was up, or the task cancelled, before the thread began
+                for entry, spent in sums.items():
+                    self._sums.setdefault(entry, Spent()).add(spent)
+        return written
 
 
 def made(path: Path) -> None:

@@ -35,7 +35,7 @@ from ....protocol.graph.model import OwnLimits
 from ....protocol.settings.api import ApiSettings, DailyLimits
 from .accounts import NOTHING, Account, Amount, Hold
 from .daily import ALL, DailyRules, DayReading
-from .ledger import Ledger, Others, Today, Unwritten
+from .ledger import Ledger, Others, Today, Unwritten, bounded
 from .reserve import room_in
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ class DayAccount(Account):
 
     def charge(self, amount: Amount, turns: int) -> None:
         self._look_at_day()
+        amount = bounded(amount)  # a sum that is no number would never reach a limit
         super().charge(amount, turns)
         if self._in_ledger and amount != NOTHING:
             self._days.ledger.add(self._days.name, self.subject, amount)
@@ -284,7 +285,7 @@ class Days:
             TurnsReached, BudgetReached: an account is at its end, or came to it meanwhile.
             LedgerBroken: it can't be written.
         """
-        capped, looked = _capped(account), False
+        capped, looked, most = _capped(account), False, bounded(most)
         while True:
             growth = self._growth
             try:

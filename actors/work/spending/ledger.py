@@ -142,7 +142,7 @@ class Ledger:
         self._pending = _Pending()
         self._some, self._urgent = trio.Event(), trio.Event()
         self._last_id = self._open = 0
-        self._troubled = False
+        self._troubled = self._closing = False
 
     async def commit(self, keys: Iterable[str], most: Amount) -> int:
         """Write what a request may come to, before it goes out; returns what to `end` after it.
@@ -153,8 +153,8 @@ class Ledger:
         self._last_id += 1
         id = self._last_id
         self._open += 1
-        tokens, cost = min(most.tokens, _MOST_TOKENS), min(most.cost, _MOST_COST)
-        self._pending.held += [(id, key, tokens, cost) for key in keys]
+        most = bounded(most)
+        self._pending.held += [(id, key, most.tokens, most.cost) for key in keys]
         try:
             await self._transaction()
         except BaseException:  # cancelled, too: it may have been written all the same
@@ -170,7 +170,7 @@ class Ledger:
 
     def add(self, day: str, key: str, amount: Amount) -> None:
         """Count what was spent."""
-        before = self._pending.sums.get((day, key), NOTHING)
+        before, amount = self._pending.sums.get((day, key), NOTHING), bounded(amount)
         self._pending.sums[day, key] = Amount(before.tokens + amount.tokens, before.cost + amount.cost)
         self._gather()
 
@@ -184,13 +184,18 @@ class Ledger:
         await self._transaction()
 
     async def aclose(self) -> None:
-        """Write what is left."""
+        """Write what is left, also when the root's time is up: what it came to can't be written later."""
         if self._writer is None:
             return
-        if self._pending.ended or self._pending.sums:
-            await self._write()
-        with self._root.shield(WRITE_WITHIN):
+        self._closing = True
+        # More than once, as the writer may put back what it could not write while this waits for the thread.
+        while (self._pending.ended or self._pending.sums) and await self._write():
+            pass
+        with self._shield():
             await trio.to_thread.run_sync(self._file.close, limiter=self._thread)
+
+    def _shield(self) -> contextlib.AbstractContextManager[trio.CancelScope]:
+        return trio.move_on_after(WRITE_WITHIN, shield=True) if self._closing else self._root.shield(WRITE_WITHIN)
 
     async def _transaction(self) -> None:
         """Wait for the next transaction."""
@@ -220,13 +225,15 @@ class Ledger:
         """One transaction with all that waits for it; whether that was possible."""
         batch, self._pending = self._pending, _Pending()
         self._some, self._urgent = trio.Event(), trio.Event()
-        now = self._today()
+        now, written = self._today(), False
+        others: Mapping[str, Others] = {}
         try:
-            with self._root.shield(WRITE_WITHIN):
+            with self._shield():
                 others = await trio.to_thread.run_sync(self._file.written, now, batch, limiter=self._thread)
+                written = True
         except Exception as error:  # whatever it is, requests must neither go out unwritten nor wait for ever
             self._put_back(batch)
-            batch.trouble = str(error) or type(error).__name__
+            batch.trouble = _reason(error)
             if not self._troubled:
                 text = "what is spent of daily limits can't be written to %s (%s): requests under them are refused"
                 log.error(text, self.path, error, exc_info=not isinstance(error, OSError | sqlite3.Error))
@@ -236,6 +243,9 @@ class Ledger:
             self._put_back(batch)
             raise
         else:
+            if not written:  # the time was up before the thread began
+                self._put_back(batch)
+                return False
             if self._troubled:
                 log.warning("what is spent of daily limits can be written to %s again", self.path)
             self._troubled, batch.trouble = False, ""
@@ -350,6 +360,16 @@ class _File:
         db.execute(_FOLD, (now.yesterday,))
         db.execute("DELETE FROM held WHERE day < ?", (now.yesterday,))
         db.execute(_PRUNE, (KEPT_DAYS - 1,))
+
+
+def bounded(amount: Amount) -> Amount:
+    """The amount as far as the columns go; what is no number counts as the most."""
+    return Amount(min(_MOST_TOKENS, amount.tokens), min(_MOST_COST, amount.cost))  # in this order: NaN is not less
+
+
+def _reason(error: Exception) -> str:
+    """Why it can't be written, without the path: callers are told it."""
+    return (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -73,6 +73,18 @@ async def test_it_is_written_at_the_end_even_if_there_is_no_time_left(tmp_path: 
         assert [spent.cost for spent in read(path).values()] == [0.5]
 
 
+async def test_it_is_written_at_the_end_though_the_stop_has_used_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "usage.db"
+    async with Root() as root:
+        kept = Book(root, path, now=lambda: 0.0)
+        kept.add("local", "", "a:b", TOKENS, 0.5)
+        root.deadline = trio.current_time() - 1
+        assert not await kept._write_now()
+        await kept.aclose()
+        root.deadline = float("inf")
+    assert [(spent.requests, spent.cost) for spent in read(path).values()] == [(1, 0.5)]
+
+
 async def test_its_owner_reads_what_can_not_be_written(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
     async with Root() as root:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import PIPE
 from typing import NoReturn
@@ -14,9 +17,10 @@ import trio
 from day_house import ALICE, NOON, Clock, asked, kept, limited, reading, rows, spend
 
 from callboard.actors.work.spending.accounts import Amount
-from callboard.actors.work.spending.days import DAY
-from callboard.protocol.errors import LedgerBroken
+from callboard.actors.work.spending.days import DAY, Days
+from callboard.protocol.errors import DayReached, LedgerBroken
 from callboard.protocol.settings.api import DailyLimits
+from callboard.supervisors import Root
 
 
 async def test_a_request_is_in_the_ledger_before_it_goes_out_and_replaced_by_what_it_came_to(tmp_path: Path) -> None:
@@ -205,3 +209,61 @@ async def test_what_was_held_two_days_ago_is_spent_then_and_old_days_are_forgott
     assert rows(tmp_path, "held") == []
     assert len(ledger) == 61
     assert ("2024-10-04", "alice", 70, 1.0) not in ledger
+
+
+@asynccontextmanager
+async def without_time_left(days: Days, root: Root) -> AsyncIterator[None]:
+    """A block, and the end of the days, after the time that the root has to stop in."""
+    before, root.deadline = root.deadline, trio.current_time() - 1
+    try:
+        yield
+        await days.aclose()
+    finally:
+        root.deadline = before
+
+
+async def test_the_rest_is_written_though_the_stop_has_used_its_time(tmp_path: Path) -> None:
+    async with Root() as root:
+        days = Days(root, tmp_path / "usage.db", ALICE, now=Clock())
+        hold = await asked(days)
+        async with without_time_left(days, root):
+            hold.settle(Amount(60, 0.5))
+    assert rows(tmp_path, "held") == []
+    assert rows(tmp_path, "ledger") == [("2024-10-04", "alice", 60, 0.5)]
+
+
+async def test_a_writer_whose_time_is_up_puts_back_what_it_has_not_written(tmp_path: Path) -> None:
+    async with Root() as root:
+        days = Days(root, tmp_path / "usage.db", ALICE, now=Clock())
+        hold = await asked(days)
+        async with without_time_left(days, root):
+            hold.settle(Amount(60, 0.5))
+            assert not await days.ledger._write()
+            with pytest.raises(LedgerBroken, match="the server is about to end"):
+                await asked(days)
+    assert rows(tmp_path, "held") == []
+    assert rows(tmp_path, "ledger") == [("2024-10-04", "alice", 60, 0.5)]
+
+
+@pytest.mark.parametrize("cost", [math.nan, math.inf])
+async def test_a_cost_that_is_no_number_counts_as_the_most_and_the_next_can_be_written(
+    tmp_path: Path, cost: float
+) -> None:
+    settings = limited(DailyLimits(max_tokens=1_000), alice=DailyLimits(max_cost=1.0))
+    async with kept(tmp_path, settings, Clock()) as days:
+        (await asked(days, most=Amount(100, cost))).settle(Amount(60, cost))
+        with pytest.raises(DayReached):
+            await asked(days)
+        await spend(days, Amount(10, 0.5), "bob")
+    assert rows(tmp_path, "held") == []
+    assert [row for row in rows(tmp_path, "ledger") if row[1] == "alice"] == [("2024-10-04", "alice", 60, 1e12)]
+
+
+async def test_what_refused_callers_read_has_no_path(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    home = tmp_path / "file" / "state"
+    async with kept(home, ALICE, Clock()) as days:
+        with pytest.raises(LedgerBroken, match=r"can't be written to its usage\.db \(Not a directory\)") as told:
+            await asked(days)
+    assert str(tmp_path) not in str(told.value)
+    assert str(home) in caplog.text, "the log has it"

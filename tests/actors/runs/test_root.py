@@ -1,0 +1,77 @@
+"""How the root of a process ends: what was spent is written, however the rest of the stop went."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from callboard import Root
+from callboard.actors.work.spending.accounts import Amount
+from callboard.actors.work.spending.book import read
+from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.reserve import reserve
+from callboard.protocol.chat import TokenUsage
+from callboard.protocol.settings.api import ApiLimits, ApiSettings, DailyLimits
+
+SETTINGS = ApiSettings(limits=ApiLimits(daily=DailyLimits(max_cost=5.0)))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("STATE", "CONFIG", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+    return tmp_path
+
+
+async def spend(root: Root) -> None:
+    """Have a request settled that is neither in the book nor in the ledger yet."""
+    root.days = Days(root.kernel, root.usage_file, SETTINGS, now=time.time)
+    account = root.days.account("alice")
+    assert account is not None
+    assert root.book is not None
+    hold = await reserve(account, Amount(100, 1.0), lambda: None)
+    hold.settle(Amount(60, 0.5))
+    root.book.add("alice", "", "a:b", TokenUsage(input_tokens=60), 0.5)
+
+
+def written(file: Path) -> tuple[list[float], list[float], list[float]]:
+    db = sqlite3.connect(file)
+    try:
+        held, ledger = ([cost for (cost,) in db.execute(f"SELECT cost FROM {name}")] for name in ("held", "ledger"))
+    finally:
+        db.close()
+    return held, ledger, [spent.cost for spent in read(file).values()]
+
+
+async def test_what_was_spent_is_written_though_an_actor_uses_up_the_time_of_the_stop(home: Path) -> None:
+    async def slow(me: Any) -> None:
+        me.started()
+        with trio.CancelScope(shield=True):
+            await trio.sleep(0.8)
+
+    async with Root(stop_within=0.2, keeps_usage=True) as root:
+        root.kernel.spawn(slow, name="slow", link=False)
+        await trio.sleep(0.05)
+        await spend(root)
+    assert written(root.usage_file) == ([], [0.5], [0.5])
+
+
+async def test_what_was_spent_is_written_though_something_else_fails_to_close(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken() -> None:
+        raise RuntimeError("a bug")
+
+    root = Root(keeps_usage=True)
+    await root.__aenter__()
+    await spend(root)
+    monkeypatch.setattr(root.gateway, "aclose", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        await root.__aexit__(None, None, None)
+    assert written(root.usage_file) == ([], [0.5], [0.5])
+    assert root.kernel.actor.end is not None, "the kernel has ended, too"
