@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from html import unescape
 from typing import NamedTuple
 
+from ..text import safe
+
 BOLD, ITALIC, STRIKE, CODE, LINK, DIM, HEADING, RULE, MATH = (1 << at for at in range(9))
 
 
@@ -135,7 +137,7 @@ class _Reader:
             case "tag":
                 self._pieces.append(_Piece(whole, DIM))
             case "entity":
-                self._pieces.append(_Piece(unescape(whole)))
+                self._pieces.append(_Piece(_character(whole)))
             case "run":
                 self._run(found)
             case "open":
@@ -203,6 +205,11 @@ class _Reader:
         if not image:
             self._brackets.clear()  # links hold no links
         return target.end()
+
+
+def _character(entity: str) -> str:
+    """What an entity stands for, made harmless: `&#x9d;` would be a control character that the text did not have."""
+    return safe(unescape(entity)).replace("\t", " ").replace("\n", " ")
 
 
 def _trimmed(url: str) -> str:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from callboard.cli.render.markdown.cells import width
 from callboard.cli.render.markdown.stream import MarkdownStream
 from callboard.cli.render.markdown.theme import Theme, of_pygments
+from callboard.cli.render.text import safe
 
 HERE = Path(__file__).parents[3]
 ANSI = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[!-~]*\x1b\\")
@@ -23,6 +24,7 @@ BITS = (
     *("| a | b |\n", "|---|---|\n", "#", "# ", "    ", "  ", "[x](y)", "[", "]", "(", ")", "<"),
     *("<div>", "\\", "日", "\t"),
     *("$", "---\n", "===\n", "\r\n", "\r", "\x1b[31m", "=", "x" * 700 + " ", "<!--"),
+    *("&#x9d;", "&#x90;", "&#13;", "&#x202e;", "&Tab;", "&NewLine;", "&#x2028;", "&#27;[31m"),
     *("-->", "&amp;", "!", "e\u0301", "👩‍👩‍👧"),
     *('"""', "def f():\n", "https://a.b/c_d", "\u2028", "\u202e", "- [ ] ", "10. "),
 )  # fmt: skip
@@ -94,6 +96,17 @@ def test_a_model_sends_no_control_characters_to_the_terminal(text: str) -> None:
     for line in [*drawn.settled, *drawn.open, *stream.end().settled]:
         assert all(char.isprintable() or ord(char) > 0x9F for char in shown(line)), line
         assert "\u202e" not in line
+
+
+@pytest.mark.parametrize(
+    "entity", ["&#x9d;", "&#x90;", "&#13;", "&#27;", "&#x202e;", "&Tab;", "&NewLine;", "&#x2028;", "&#127;", "&#x200f;"]
+)
+@pytest.mark.parametrize("block", ["a {} b", "# {}", "- *{}*", "| a |\n|---|\n| {} |", "[{}](https://a.b)", "> {}"])
+def test_an_entity_is_no_way_round_it(entity: str, block: str) -> None:
+    lines = plain(block.format(f"x{entity}52;c;ZXZpbA==") + "\n")
+    assert any("52;c;" in line for line in lines)
+    assert [safe(line).replace("\t", " ") for line in lines] == lines
+    assert not any("\n" in line for line in lines)
 
 
 def test_words_get_lost_nowhere() -> None:
