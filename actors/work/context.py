@@ -194,7 +194,8 @@ class RunContext:
             if self.make_knowledge is None:
                 raise KnowledgeError("there is no knowledge to be had here")
             self._known.append(self.make_knowledge(self.meter))
-        return self._known[0]
+        known = self._known[0]
+        return known if self.account is self.meter.account else known.within(self.account)
 
     def results(self) -> KeptResults | None:
         """Where results are kept whole that conversations cut; made when this is first called."""

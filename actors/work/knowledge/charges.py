@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _beside: ContextVar[Meter | None] = ContextVar("meter", default=None)
 """What counts the work that belongs to no run."""
 
+_within: ContextVar[Account | None] = ContextVar("account", default=None)
+"""What is charged in the place of the run's account: that of an agent or a node which is a part of it."""
+
 
 @final
 class Charges:
@@ -42,12 +45,24 @@ class Charges:
         finally:
             _beside.reset(before)
 
+    @contextmanager
+    def within(self, account: Account | None) -> Iterator[None]:
+        """Reserve in this account, a part of the run's, what is used in the block; None for that of the run."""
+        before = _within.set(account)
+        try:
+            yield
+        finally:
+            _within.reset(before)
+
     def may_wait(self, me: Emitter) -> bool:
         """Whether its requests may wait for their turn."""
         return self._found(me)[1]
 
     def account(self, me: Emitter) -> Account | None:
         """Where its requests are reserved; None where nothing is limited."""
+        account = _within.get()
+        if account is not None:
+            return account
         meter, _ = self._found(me)
         return None if meter is None else meter.account
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, final
@@ -25,6 +26,7 @@ from .split.split import OVERLAP
 
 if TYPE_CHECKING:
     from ....supervisors.actor import Actor
+    from ..spending.accounts import Account
     from ..spending.meter import Meter
     from .base.model import Meta
 
@@ -55,8 +57,15 @@ class RunKnowledge:
         self._rebuild = rebuild
         self._agreed = agreed
         self._may_wait = may_wait
+        self._account: Account | None = None
         self._seen_to: dict[Path, trio.Lock] = {}
         self._ready: set[Path] = set()
+
+    def within(self, account: Account | None) -> RunKnowledge:
+        """The same, at the expense of a part of the run that has limits of its own."""
+        lower = copy.copy(self)
+        lower._account = account  # noqa: SLF001 - a copy of mine
+        return lower
 
     async def ready(self, me: Actor, recipes: Iterable[Recipe]) -> None:
         """Have all these bases there, one after the other; what was seen to once in this run is not seen to again.
@@ -67,7 +76,9 @@ class RunKnowledge:
         for recipe in recipes:
             async with self._seen_to.setdefault(recipe.directory, trio.Lock()):
                 if recipe.directory not in self._ready:
-                    await make_ready(self.of(me), me, recipe, rebuild=self._rebuild, agreed=self._agreed)
+                    service = self.of(me)
+                    with service.charges.within(self._account):
+                        await make_ready(service, me, recipe, rebuild=self._rebuild, agreed=self._agreed)
                     self._ready.add(recipe.directory)
 
     async def retrieve(
@@ -76,7 +87,9 @@ class RunKnowledge:
         """What these bases know about a query, each asked once. Raises as `Knowledge.retrieve` does."""
         service = self.of(me)
         distinct = {each.directory.absolute(): each for each in recipes}.values()
-        return together([await service.retrieve(me, each, query, top_k=top_k, filters=filters) for each in distinct])
+        with service.charges.within(self._account):
+            found = [await service.retrieve(me, each, query, top_k=top_k, filters=filters) for each in distinct]
+        return together(found)
 
     async def prompt(self, me: Actor, recipes: Sequence[Recipe], prompt: str) -> str:
         """The prompt, with what these bases know about it."""
@@ -91,7 +104,8 @@ class RunKnowledge:
             return ""
         service = self.of(me)
         context = SourceContext(me, Path.cwd(), service.sources, service.environ, None)
-        return await attached(context, files, prompt, service.embedder)
+        with service.charges.within(self._account):
+            return await attached(context, files, prompt, service.embedder)
 
     def of(self, me: Actor) -> Knowledge:
         """The process's knowledge, which counts what it does for this run."""
