@@ -78,6 +78,12 @@ START = (
 )
 """What *New run*, the target and *Start* do on the page of `callboard serve`."""
 
+TRANSLATE = """variables: [{name: language}, {name: text, rest: true, default: Good morning}]
+steps: [".role translate#{{language}}", "{{text}}"]
+"""
+REVIEW = """variables: [{name: change, rest: true, default: nothing}]
+steps: ["Review this change: {{change}}"]
+"""
 RESEARCHER = "name: researcher\ninstructions: You find sources.\n"
 
 SCENES = {
@@ -161,6 +167,15 @@ SCENES = {
             "callboard ask": Row(shows="piers"),
         },
     ),
+    "docs/macros.md": Scene(
+        before=("git init -q .",),
+        files={
+            "~/.config/callboard/roles/translate.md": "You translate into __ARG1__.\n",
+            "~/.config/callboard/macros/translate.yaml": TRANSLATE,
+            "~/.config/callboard/macros/review.yaml": REVIEW,
+        },
+        rows={"callboard macro": Row(shows="piers"), "git diff": Row(shows="piers")},
+    ),
     "docs/mcp.md": Scene(
         needs_index=True,
         before=("callboard agents new clerk",),
@@ -203,6 +218,10 @@ SCENES = {
             'curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:3400/v1/agents': Row(shows="coder"),
             "curl": Row(shows="piers"),
         },
+    ),
+    "docs/roles.md": Scene(
+        files={"~/.config/callboard/roles/translate.md": "You translate into __ARG1__.\n"},
+        rows={"callboard ask": Row(shows="piers")},
     ),
     "docs/sessions.md": Scene(
         files={"~/.config/callboard/agents/researcher/config.yaml": RESEARCHER},
