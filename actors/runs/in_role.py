@@ -34,9 +34,12 @@ def in_role(request: RunRequest, hooks: Hooks, root: Root) -> tuple[RunRequest, 
         UsageError: the request names an agent, a graph or a workflow; the role's prompt is too long, or becomes so with
             what is said.
         ConfigError: the role wants MCP servers, and MCP is turned off.
+        Denied: the caller may not have the model that the role names.
     """
     role, agent = role_of(request, root.config_dir), _agent(request, hooks)
     own_tools = not request.default_tools and bool(agent.global_tools or agent.mcp_servers)
+    if hooks.check_model is not None and role.model and not request.model and agent.model is None:
+        hooks.check_model(role.model)  # of the file as it is played, which may be another than when the request came
     agent = cast(agent, role, model=request.model, own_tools=own_tools, settings=root.settings.other)
     if agent.mcp_servers and not root.settings.mcp_server_support:
         raise ConfigError(

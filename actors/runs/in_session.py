@@ -127,7 +127,7 @@ async def on_stage(
     try:
         async with root.sessions.turn(caller, stored.id, agent=stored.agent, wait=wait, on_wait=on_wait) as turn:
             turn.keeps = _keeps(turn.session, root, keep)
-            request = await _with_role(root, turn, request, new_role)
+            request = await _with_role(root, turn, request, hooks, new_role)
             target = await _target(root, turn, request, hooks)
             if request.model:
                 turn.session.model = request.model
@@ -296,7 +296,7 @@ def _names_tools(session: Session) -> bool:
     return session.enabled_tools is not None or session.enabled_mcp_servers is not None
 
 
-async def _with_role(root: Root, turn: Turn, request: RunRequest, new_role: str | None) -> RunRequest:
+async def _with_role(root: Root, turn: Turn, request: RunRequest, hooks: Hooks, new_role: str | None) -> RunRequest:
     """The request in its role, which becomes the session's; else in the session's, if no agent answers there."""
     session, agent = turn.session, turn.stored.agent
     if new_role and not request.in_role and session.role_name is None and is_empty(session):
@@ -305,7 +305,8 @@ async def _with_role(root: Root, turn: Turn, request: RunRequest, new_role: str 
         if agent is not None:
             raise UsageError(f"a role is for a conversation without an agent, and in this session '{agent}' answers")
         if request.role is not None and request.role != session.role_name:
-            await root.loader.threaded(partial(find, request.role, root.config_dir))  # or the session would keep a typo
+            model = request.model or session.model
+            await root.loader.threaded(partial(_check_role, request.role, model, root, hooks))  # or it keeps a typo
         if request.role_prompt is not None:
             role_of_prompt(request.role_prompt)  # or it would keep one that is too long
         if (request.role, request.role_prompt) != (session.role_name, prompt_of(session)):
@@ -316,6 +317,13 @@ async def _with_role(root: Root, turn: Turn, request: RunRequest, new_role: str 
         return request  # which may be a file of Loki's, whose sessions of agents have one, too
     prompt = prompt_of(session)
     return msgspec.structs.replace(request, role=None if prompt else name_of(session), role_prompt=prompt)
+
+
+def _check_role(name: str, model: str | None, root: Root, hooks: Hooks) -> None:
+    """Raise as `find` does, and `Denied` if the role's model would be asked, and the caller may not have it."""
+    role = find(name, root.config_dir)
+    if hooks.check_model is not None and role.model and not model:
+        hooks.check_model(role.model)
 
 
 def variables_of(target: Loaded | Agent, turn: Turn, given: Mapping[str, str]) -> dict[str, str]:

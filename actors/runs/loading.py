@@ -50,6 +50,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         results: the directory for whole results of tools that a conversation cuts; None for one that goes with the run.
         owner: the subject whose run it is.
         todos: the todo list that an agent with `auto_continue` goes on with; the run changes it.
+        check_model: raises `Denied` if the caller may not have this model, which a role names; None: all are allowed.
     """
 
     loaded: Loaded | None = None
@@ -59,6 +60,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     todos: TodoList | None = None
     results: Path | None = None
     owner: str = LOCAL.subject
+    check_model: Callable[[str], None] | None = None
 
 
 NO_HOOKS = Hooks()

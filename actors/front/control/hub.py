@@ -160,6 +160,10 @@ class Hub:
         check_model(caller, wanted.model, self.root)
         return request
 
+    def hooks(self, caller: Caller, hooks: Hooks = NO_HOOKS) -> Hooks:
+        """The hooks of what the caller has played in a role, whose file may name a model, too."""
+        return msgspec.structs.replace(hooks, check_model=lambda model: check_model(caller, model, self.root))
+
     async def begin(
         self,
         caller: Caller,
@@ -180,6 +184,8 @@ class Hub:
         most = self.options.max_runs
         if most and self.under_way >= most:
             raise Saturated(f"{most} runs are under way, and that is as many as may be; try again later")
+        if request.role is not None:
+            hooks = self.hooks(caller, hooks)
         info = RunInfo(run="", owner=caller.subject, title=title, session=session)
         return self.get(caller, await self._runs.start(info, request, hooks))
 

@@ -23,10 +23,10 @@ from ....protocol.errors import UsageError
 from ....protocol.version import VERSION
 from ...runs.sessions.live import Sessions
 from ...runs.sessions.store import SessionMeta
-from ...work.roles.files import find
 from .actors import memory_of_process
 from .open_questions import FeedLagged
 from .peer import Follow, Method, Peer
+from .requests import check_role
 from .subscription import Lagged, Subscription
 from .usage import usage_of
 
@@ -279,7 +279,7 @@ async def _rename(peer: Peer, params: RenameSession) -> OneSession:
 async def _set_role(peer: Peer, params: SetRole) -> OneSession:
     await _sessions(peer).get(peer.caller, params.session, agent=params.agent)  # before anything is said of roles
     if params.role is not None:
-        await trio.to_thread.run_sync(find, params.role, peer.hub.root.config_dir)  # which says what is wrong with it
+        await trio.to_thread.run_sync(check_role, peer.caller, params.role, peer.hub.root)
     meta = await _sessions(peer).set_role(peer.caller, params.session, params.role, agent=params.agent)
     return OneSession(session=meta)
 

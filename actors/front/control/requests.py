@@ -15,6 +15,7 @@ from ....protocol.requests import Limits, RunRequest
 from ...runs.finding import is_installed
 from ...work.knowledge.registry import is_path
 from ...work.models import weights
+from ...work.roles.files import find
 
 if TYPE_CHECKING:
     from ...runs.root import Root
@@ -72,3 +73,18 @@ def check_model(caller: Caller, model: str | None, root: Root) -> None:
             "a model that is a file has to lie in the directory of pulled models, or in one of `api.model_directories` "
             "of the server's config.yaml"
         )
+
+
+def check_role(caller: Caller, name: str, root: Root, *, model: str | None = None) -> None:
+    """Raise if there is no such role, or the caller may not have its model. Reads its file.
+
+    Args:
+        model: what goes before the role's.
+
+    Raises:
+        NotFound, InvalidFile, UsageError: there is no such role; its file has errors; its arguments don't fit.
+        Denied: see `check_model`.
+    """
+    role = find(name, root.config_dir)
+    if not model:
+        check_model(caller, role.model, root)

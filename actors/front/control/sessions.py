@@ -15,7 +15,6 @@ from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError
 from ....protocol.requests import RunRequest
 from ...runs.in_session import RoundedOff, agent_of, on_stage, round_off, session_of_agent
-from ...runs.loading import NO_HOOKS
 from ...runs.sessions.names import TEMP
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class HubSessions:
         task_status: trio.TaskStatus[SessionTurn],
     ) -> None:
         hub, root = self._hub, self._hub.root
-        hooks, agent = NO_HOOKS, None
+        hooks, agent = hub.hooks(caller), None
         turn: SessionTurn | None = None
         try:
             if request.target:

@@ -32,7 +32,7 @@ _route = partial(route, tag="completions", gives=CompletionReply, media=(SSE,), 
 @_route("POST", "/v1/completions", START)
 async def one_shot(call: Call, body: CompletionRequest) -> ASGIApp:
     """One prompt to an agent or a model; nothing is kept."""
-    await check_role(call, body.role)
+    await check_role(call, body.role, body.model)
     check_model(call, body.model)
     asked = await call.hub.request(call.caller, asked_for(body, body.agent or ""))
     request = msgspec.structs.replace(

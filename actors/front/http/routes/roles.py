@@ -10,8 +10,9 @@ from starlette.responses import Response
 from .....protocol.errors import CallboardError, NotFound, UsageError
 from .....protocol.role import Role
 from ....io.named_files import Place
-from ....work.roles.files import FILES, find, load, locate, save
+from ....work.roles.files import FILES, load, locate, save
 from ...access.scopes import DELETE_ROLE, READ_ROLES, WRITE_ROLE
+from ...control.requests import check_role as check_file
 from ..call import Call, reply, route
 from ..shapes.roles import RoleBody, RoleDetail, RolesList, RoleTold
 
@@ -44,12 +45,16 @@ async def remove(call: Call) -> Response:
     return Response(status_code=204)
 
 
-async def check_role(call: Call, name: str | None) -> None:
-    """Raise `UsageError` if there is no such role, or it can't be used like this."""
+async def check_role(call: Call, name: str | None, model: str | None = None) -> None:
+    """Raise `UsageError` if there is no such role, or it can't be used like this; `Denied` if its model is not allowed.
+
+    Args:
+        model: what goes before the role's.
+    """
     if name is None:
         return
     try:
-        await trio.to_thread.run_sync(find, name, call.api.root.config_dir)
+        await trio.to_thread.run_sync(partial(check_file, call.caller, name, call.api.root, model=model))
     except NotFound:
         raise UsageError(f"there is no role '{name[:60]}'; GET /v1/roles lists those there are") from None
 

@@ -41,7 +41,7 @@ async def create(call: Call, body: NewSession) -> Response:
     """A new session."""
     if body.role is not None and body.agent is not None:
         raise UsageError("a session has either an `agent` or a `role`: an agent answers by its own file")
-    await check_role(call, body.role)
+    await check_role(call, body.role, body.model)
     if body.agent is not None:
         await _check_agent(call, body.agent)
     if body.rag is not None:

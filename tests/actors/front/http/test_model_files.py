@@ -100,6 +100,57 @@ async def test_by_the_websocket_it_is_the_same(keys: tuple[House, str, str], tmp
                 await hub.start(anna, StartRun(target="clerk", prompt="x", model=f"local:{path}"))
 
 
+IN_A_ROLE: dict[str, tuple[str, dict[str, Any]]] = {
+    "runs": ("/v1/runs", {"target": "", "prompt": "x"}),
+    "completions": ("/v1/completions", {"prompt": "x"}),
+    "sessions": ("/v1/sessions", {}),
+}
+
+
+@pytest.mark.parametrize("way", IN_A_ROLE)
+async def test_the_model_of_a_role_is_checked_like_that_of_a_request(keys: tuple[House, str, str], way: str) -> None:
+    house, plain, trusted = keys
+    roles = house.stage.config_dir / "roles"
+    roles.mkdir()
+    path, body = IN_A_ROLE[way]
+
+    async def denied(key: str, of_role: str, **more: Any) -> str:
+        (roles / "mine.md").write_text(f"---\nmodel: {of_role}\n---\nBe brief.")
+        headers = {"authorization": f"Bearer {key}"}
+        reply = await house.client.post(path, json={**body, "role": "mine", **more}, headers=headers)
+        return reply.json()["error"]["message"] if reply.status_code == 403 else ""
+
+    there, missing = [await denied(plain, f"local:{file}") for file in ("/etc/passwd", "/etc/nothing")]
+    assert there == missing == await denied(plain, "[fake:model, local:/etc/passwd]")
+    assert "run:files" in there
+    assert "api.model_directories" in await denied(trusted, "local:/etc/passwd")
+    assert await denied(plain, "fake:model") == ""
+    assert await denied(plain, "local:/etc/passwd", model="fake:model") == ""
+
+
+async def test_a_session_gets_no_role_with_a_model_that_is_not_allowed_and_answers_in_none(
+    keys: tuple[House, str, str],
+) -> None:
+    house, plain, _ = keys
+    headers = {"authorization": f"Bearer {plain}"}
+    roles = house.stage.config_dir / "roles"
+    roles.mkdir()
+    (roles / "bad.md").write_text("---\nmodel: local:/etc/passwd\n---\nx")
+    (roles / "later.md").write_text("Be brief.")
+
+    async def post(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        reply = await house.client.post(path, json=body, headers=headers)
+        return reply.status_code, reply.json()
+
+    path = f"/v1/sessions/{(await post('/v1/sessions', {'role': 'later'}))[1]['id']}"
+    assert (await post(f"{path}/role", {"name": "bad"}))[0] == 403
+    run = {"target": "", "prompt": "x", "role": "bad", "session": path.rpartition("/")[2]}
+    assert (await post("/v1/runs", run))[0] == 403
+    assert (await house.client.get(path, headers=headers)).json()["role"] == "later"
+    (roles / "later.md").write_text("---\nmodel: local:/etc/passwd\n---\nx")
+    assert (await post(f"{path}/completions", {"prompt": "x"}))[0] == 403
+
+
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_missing_key_of_a_provider_is_told_without_a_path_of_the_server(
     keys: tuple[House, str, str], way: str, monkeypatch: pytest.MonkeyPatch
