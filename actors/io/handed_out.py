@@ -8,7 +8,9 @@ since a client may quote its key at any time; it is the one thing here that no r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -21,19 +23,37 @@ SHORTEST = 8
 """Characters; what is shorter would be found in words that are no secrets."""
 
 
+SHORTEST_LINE = 20
+"""Characters without blanks; what is shorter, alone on a line of a longer value, is a heading or a setting."""
+
+_VALUE_OF_LINE = re.compile(rf"""[=:]\s*["']?([^\s"']{{{SHORTEST_LINE},}}?)["']?,?$""")
+_PUBLIC = re.compile(r"\w+://[^@]*$")
+
+
 class Known:
-    """Texts to look for, the longest first."""
+    """Texts to look for, the longest first. Threads may add at once."""
 
     def __init__(self) -> None:
         self.texts: tuple[str, ...] = ()
         self.bytes: tuple[bytes, ...] = ()
+        self._added: set[str] = set()
+        self._adding = threading.Lock()
+
+    def has(self, secret: str) -> bool:
+        """Whether it was added."""
+        return secret in self._added
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Look for these too, but for those below `SHORTEST`."""
-        known = {*self.texts, *(secret for secret in secrets if len(secret) >= SHORTEST)}
-        known |= {json.dumps(secret)[1:-1] for secret in known}  # as it stands in JSON
-        self.texts = tuple(sorted(known, key=len, reverse=True))
-        self.bytes = tuple(secret.encode("utf-8", "surrogatepass") for secret in self.texts)
+        """Look for these too, as they are and as they stand in JSON, but for those below `SHORTEST`."""
+        wanted = {secret for secret in secrets if len(secret) >= SHORTEST}
+        if wanted <= self._added:
+            return
+        with self._adding:
+            fresh = wanted - self._added
+            in_json = {json.dumps(each, ensure_ascii=only)[1:-1] for each in fresh for only in (True, False)}
+            self.texts = tuple(sorted({*self.texts, *fresh, *in_json}, key=len, reverse=True))
+            self.bytes = tuple(secret.encode("utf-8", "surrogatepass") for secret in self.texts)
+            self._added |= fresh
 
     def hidden(self, text: str) -> str:
         """The text without them."""
@@ -56,10 +76,9 @@ _HANDED = Known()
 def handed_out(*values: str) -> None:
     """The vault has given these to something in this process. Those below `SHORTEST` can't be told from other words."""
     for value in values:
-        lines = [
-            line.strip() for line in value.splitlines() if not line.startswith("-----")
-        ]  # a PEM file, line by line
-        _HANDED.add((value, quote(value, safe=""), *(lines if len(lines) > 1 else ())))
+        if not _HANDED.has(value):
+            _HANDED.add((quote(value, safe=""), *_telling_lines(value)))
+            _HANDED.add((value,))
 
 
 def anything_handed_out() -> bool:
@@ -90,9 +109,22 @@ def hide_in(error: BaseException) -> None:
     if not _HANDED.texts:
         return
     error.args = _without(error.args)
-    for name, value in vars(error).items():
-        if isinstance(value, str):
-            setattr(error, name, _HANDED.hidden(value))
+    for name, value in list(vars(error).items()):  # notes of it (`__notes__`) as well
+        if isinstance(value, str | list | tuple | dict) and (told := _without(value)) is not value:
+            setattr(error, name, told)
+
+
+def _telling_lines(value: str) -> Iterator[str]:
+    """What of a value with several lines is secret by itself: the lines of its PEM blocks, and long words."""
+    lines = [line.strip() for line in value.splitlines()]
+    in_block = False
+    for line in lines if len(lines) > 1 else ():
+        if line.startswith("-----"):
+            in_block = line.startswith("-----BEGIN")
+        elif in_block or (len(line) >= SHORTEST_LINE and not any(map(str.isspace, line))):
+            yield line
+        if (found := _VALUE_OF_LINE.search(line)) is not None and not _PUBLIC.match(found[1]):
+            yield found[1]
 
 
 def _without(value: Any) -> Any:

@@ -32,6 +32,7 @@ from ...protocol import jsonrpc
 from ...protocol.control.errors import REQUEST_CANCELLED, SATURATED, Refused, error_data
 from ...protocol.errors import CallboardError, ShuttingDown
 from ...supervisors import Actor, Ref
+from .handed_out import without_secrets
 from .outbox import Gone
 
 LONGEST_ID = 256
@@ -255,7 +256,7 @@ class Peer:
     async def _failed(self, request: jsonrpc.Request, error: Exception, send: Send) -> None:
         if isinstance(error, Gone):
             raise error
-        told = self.told(request, error)
+        told = without_secrets(self.told(request, error))
         await send(jsonrpc.encode_failure(request.id, told.code, told.message, told.data))
 
     # --- what goes ----------------------------------------------------------------------------------------

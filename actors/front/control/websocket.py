@@ -23,6 +23,7 @@ from wsproto.connection import ConnectionState
 
 from ....protocol.control.caller import Caller
 from ....protocol.errors import CallboardError, Denied, NotFound, Saturated, Unauthorized
+from ...io.handed_out import hidden
 from ...io.http.headers import joined
 from ...io.outbox import Gone, Outbox, Unread
 from .peer import Method, Peer
@@ -151,7 +152,7 @@ def _headers(request: WebSocketRequest) -> dict[str, str]:
 
 async def _refuse(request: WebSocketRequest, error: CallboardError) -> None:
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
-    body = msgspec.json.encode({"error": {"code": error.code, "message": str(error)}})
+    body = msgspec.json.encode({"error": {"code": error.code, "message": hidden(str(error))}})
     headers = [(b"Content-Type", b"application/json"), (b"Connection", b"close")]
     if status == 401:
         headers.append((b"WWW-Authenticate", b"Bearer"))

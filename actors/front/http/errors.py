@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import Message, Send
 
 from ....protocol.errors import CallboardError, Unauthorized
+from ...io.handed_out import hidden
 
 STATUS = {
     "usage": 400,
@@ -99,6 +100,6 @@ def refusal(error: CallboardError, request_id: str, *, close: bool = False) -> R
 
 
 def told(status: int, code: str, message: str, request_id: str, headers: dict[str, str] | None = None) -> Response:
-    """A reply that says what went wrong."""
-    body = ErrorBody(error=ErrorShape(code=code, message=message, request_id=request_id))
+    """A reply that says what went wrong, without what the vault has handed out."""
+    body = ErrorBody(error=ErrorShape(code=code, message=hidden(message), request_id=request_id))
     return Response(msgspec.json.encode(body), status, headers, "application/json")

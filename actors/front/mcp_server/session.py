@@ -39,6 +39,7 @@ from ....protocol.mcp.model import (
 )
 from ....protocol.problems import did_you_mean
 from ....protocol.version import VERSION
+from ...io.handed_out import hidden
 from ...io.peer import Peer, Refusal, Send
 from .call import Call, tool_result
 from .elicitation import form, takes_forms
@@ -239,7 +240,7 @@ class Session(Peer):
             try:
                 call = self._service.begin(offer, arguments or {}, asks=asks)
             except (UsageError, ShuttingDown) as error:  # the model's mistake, which it can mend
-                refusal = tool_result(str(error), failed=True)
+                refusal = tool_result(hidden(str(error)), failed=True)
                 return _complete(refusal) if version == MODERN else refusal
         meta = params.get("_meta")
         return self._play(call, version, meta.get("progressToken") if isinstance(meta, dict) else None, way)

@@ -112,8 +112,8 @@ class Vault:
             if self._fresh() is None and not self._opens_here():
                 self._wait_for(name)
             value = self._secrets().get(name)
-        if value is None:
-            return self._environ.get(name)
+        if value is None and (value := self._environ.get(name)) is None:
+            return None
         handed_out(value)
         self._hide()
         return value

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import threading
+
 import msgspec
 
 from callboard.actors.io import handed_out
@@ -18,6 +21,59 @@ def test_what_was_handed_out_is_found_as_it_is_in_json_in_a_url_and_line_by_line
         assert handed_out.PUT in Redactor().text(f"before {text} after")
         assert handed_out.PUT.encode() in Redactor().data(f"before {text} after".encode())
     assert handed_out.hidden("-----BEGIN KEY-----") == "-----BEGIN KEY-----"
+
+
+def test_a_lookup_of_what_is_known_adds_nothing() -> None:
+    handed_out.handed_out('first "line"\nsecond line ü')
+    known = handed_out._HANDED.texts
+    for number in range(20):
+        handed_out.handed_out('first "line"\nsecond line ü', f"another value {number}")
+    assert set(known) <= set(handed_out._HANDED.texts)
+    assert max(map(len, handed_out._HANDED.texts)) == max(map(len, known))
+    assert len(handed_out._HANDED.texts) == len(known) + 2 * 20  # as they are and in a URL
+
+
+def test_json_that_keeps_letters_as_they_are_shows_nothing_either() -> None:
+    secret = 'first "line"\nsecond line ü'
+    handed_out.handed_out(secret)
+    for text in (json.dumps(secret), msgspec.json.encode(secret).decode()):
+        assert handed_out.hidden(text) == f'"{handed_out.PUT}"'
+
+
+def test_threads_that_add_at_once_lose_nothing() -> None:
+    secrets = [[f"secret-{thread}-{number}" for number in range(100)] for thread in range(8)]
+    threads = [threading.Thread(target=handed_out.handed_out, args=each) for each in secrets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert handed_out.hidden(" ".join(secret for each in secrets for secret in each)).split() == [handed_out.PUT] * 800
+
+
+def test_of_several_lines_those_that_are_no_secrets_stay_as_they_are() -> None:
+    handed_out.handed_out(
+        "[default]\nregion = eu-west-1\naws_access_key_id = AKIAIOSFODNN7EXAMPLE\n"
+        "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY\n",
+        '{\n  "type": "service_account",\n  "auth_uri": "https://accounts.example.com/o/oauth2/auth",\n'
+        '  "private_key_id": "0123456789abcdef0123456789abcdef"\n}',
+        "https://anna:pass-word@db.example.com/main\nplain words on a line of their own\n",
+    )
+    for text in (
+        "[default]",
+        "region = eu-west-1",
+        "aws_secret_access_key",
+        '"type": "service_account",',
+        "https://accounts.example.com/o/oauth2/auth",
+        "plain words on a line of their own",
+    ):
+        assert handed_out.hidden(text) == text
+    for secret in (
+        "AKIAIOSFODNN7EXAMPLE",
+        "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
+        "0123456789abcdef0123456789abcdef",
+        "https://anna:pass-word@db.example.com/main",
+    ):
+        assert handed_out.hidden(f"x={secret}") == f"x={handed_out.PUT}"
 
 
 def test_a_short_value_is_no_reason_to_change_other_words() -> None:
@@ -46,3 +102,11 @@ def test_an_error_loses_what_it_quotes_and_stays_the_same_error() -> None:
     error = UpstreamError("401: bad key s3cret-text")
     handed_out.hide_in(error)
     assert str(error) == "401: bad key [redacted]"
+
+
+def test_the_notes_of_an_error_lose_it_as_well() -> None:
+    handed_out.handed_out("s3cret-text")
+    error = UpstreamError("401")
+    error.add_note("with the key s3cret-text")
+    handed_out.hide_in(error)
+    assert error.__notes__ == ["with the key [redacted]"]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from .....protocol.errors import ToolFailed
+from ....io.handed_out import PUT, hidden_bytes
 from ..tool import Arguments
 from .allowed_paths import AllowedPath, AllowedPaths, Setting, explained, in_thread
 from .diff import DiffError, Hunk, apply, parse
@@ -34,6 +35,7 @@ LARGEST = 8 * 1024 * 1024
 LOCKED_FOR = 5.0
 """Seconds to wait for another program's lock; ours last milliseconds."""
 
+_PUT = PUT.encode()
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -130,6 +132,8 @@ def replace(place: AllowedPath, directory: int, old: os.stat_result | None, data
 def _write(place: AllowedPath, data: bytes) -> str:
     with place.above(make=True) as directory, explained(place), locked(directory):
         old = status_of(place, directory)
+        if old is not None and _PUT in data:
+            _keep_secrets(place, _read(place, directory, old), data)
         replace(place, directory, old, data)
     lines = data.count(b"\n") + (0 if data.endswith(b"\n") or not data else 1)
     done = "wrote" if old is None else "replaced"
@@ -180,17 +184,28 @@ def _patched(place: AllowedPath, hunks: list[Hunk]) -> str:
         if old is None and not creates:
             raise FileNotFoundError(2, "No such file or directory")
         # Bytes that are no UTF-8 pass through unchanged.
-        text = "" if old is None else _read(place, directory, old).decode(errors="surrogateescape")
-        applied = apply(text, hunks)
-        replace(place, directory, old, applied.text.encode(errors="surrogateescape"))
+        before = b"" if old is None else _read(place, directory, old)
+        applied = apply(before.decode(errors="surrogateescape"), hunks)
+        after = applied.text.encode(errors="surrogateescape")
+        _keep_secrets(place, before, after)
+        replace(place, directory, old, after)
     moved = "".join(f"; hunk {number} stood at line {line}" for number, line in applied.moved)
     many = "1 hunk" if len(hunks) == 1 else f"{len(hunks)} hunks"
     return f"patched {place.shown}: {many}, +{applied.added} -{applied.removed} lines{moved}"
 
 
+def _keep_secrets(place: AllowedPath, before: bytes, after: bytes) -> None:
+    """Models read `[redacted]` where a secret stands, and may write it back in its place."""
+    if after.count(_PUT) > before.count(_PUT) and hidden_bytes(before) != before:
+        raise ToolFailed(
+            f"'{place.shown}' was not written: it holds a secret, which is shown as {PUT}, and the new text would put "
+            f"that word into the file. Change other lines with fs_patch"
+        )
+
+
 def _read(place: AllowedPath, directory: int, status: os.stat_result) -> bytes:
     if status.st_size > LARGEST:
-        raise ToolFailed(f"'{place.shown}' is {status.st_size} bytes; files up to {LARGEST} bytes can be patched")
+        raise ToolFailed(f"'{place.shown}' is {status.st_size} bytes; files up to {LARGEST} bytes can be changed")
     descriptor = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     with os.fdopen(descriptor, "rb") as file:
         return file.read(LARGEST + 1)

@@ -22,10 +22,13 @@ import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.methods import METHODS, Method
 from callboard.actors.front.control.peer import Peer
+from callboard.actors.io.handed_out import handed_out
 from callboard.actors.io.outbox import Gone
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.errors import Refused
 from callboard.protocol.control.own import Nothing
+from callboard.protocol.errors import InvalidFile
+from callboard.protocol.problems import Problem
 from callboard.supervisors import Actor
 
 
@@ -123,6 +126,20 @@ async def test_a_wrong_name_gets_a_hint_and_a_wrong_field_its_path(line: Line) -
     await line.put(2, "_run/subscribe", run="run-1", after="x")
     assert "did you mean '_run/list'?" in (await line.answer(1))["error"]["message"]
     assert (await line.answer(2))["error"]["message"].endswith("Expected `int`, got `str` - at `$.after`")
+
+
+async def test_errors_say_nothing_that_the_vault_has_handed_out(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    handed_out("supersecretvalue")
+    problem = Problem(severity="error", file="mcp.json", code="bad", message="no server supersecretvalue")
+
+    def refuse(*_: object) -> None:
+        raise InvalidFile("mcp.json: supersecretvalue", [problem])
+
+    monkeypatch.setitem(METHODS, "_server/info", msgspec.structs.replace(METHODS["_server/info"], call=refuse))
+    await line.put(1, "_server/info")
+    error = (await line.answer(1))["error"]
+    assert error["message"] == "mcp.json: [redacted]"
+    assert "no server [redacted]" in error["data"]["problems"][0]
 
 
 JSON = st.recursive(

@@ -51,7 +51,7 @@ def test_the_vault_comes_first_and_the_environment_has_the_rest(tmp_path: Path) 
     assert vault.get("BOTH") == SECRET
     assert vault.get("ONLY") == "of the environment"
     assert vault.get("NEITHER") is None
-    assert handed_out.hidden(f"{SECRET} of the environment") == "[redacted] of the environment"
+    assert handed_out.hidden(f"{SECRET}, of the environment, other") == "[redacted], [redacted], other"
 
 
 def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from callboard.actors.io.handed_out import handed_out
 from callboard.actors.work.tools.builtin import writing
 from callboard.protocol.errors import ToolFailed
 
@@ -208,3 +209,18 @@ async def test_rm_refuses_the_roots_and_what_holds_one(call: Bench, path: str) -
 async def test_rm_of_nothing_is_told(call: Bench) -> None:
     with pytest.raises(ToolFailed, match="'x' does not exist"):
         await call("fs_rm", path="x")
+
+
+async def test_what_stands_for_a_secret_is_not_written_over_it(call: Bench) -> None:
+    handed_out("s3cret-of-the-vault")
+    path = call.file("settings", "key: s3cret-of-the-vault\nsize: 1\n")
+    before = path.read_bytes()
+    with pytest.raises(ToolFailed, match="it holds a secret"):
+        await call("fs_write", path="settings", contents="key: [redacted]\nsize: 2\n")
+    with pytest.raises(ToolFailed, match="it holds a secret"):
+        await call("fs_patch", path="settings", contents="@@\n-size: 1\n+size: [redacted]\n")
+    assert path.read_bytes() == before
+    await call("fs_patch", path="settings", contents="@@\n-size: 1\n+size: 2\n")
+    assert path.read_text() == "key: s3cret-of-the-vault\nsize: 2\n"
+    await call("fs_write", path="words", contents="no secret: [redacted]\n")
+    await call("fs_write", path="words", contents="still none: [redacted]\n[redacted]\n")
