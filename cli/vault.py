@@ -123,15 +123,18 @@ def import_(**given: Any) -> int:
 
 
 @command.command("rotate", short_help="Encrypt the vault for a fresh identity.")
+@click.option("--leave-out", is_flag=True, help="Also if someone who can open it now can't do so afterwards.")
 @options.no_input
 @options.config_dir
-def rotate(no_input: bool, config_dir: str | None) -> int:
+def rotate(leave_out: bool, no_input: bool, config_dir: str | None) -> int:
     """Encrypts the vault anew, for a fresh identity, or by a new passphrase that is asked for.
 
     Former identities stay in their file, so that backups and other vaults can still be opened; what is written from now
     on needs the fresh one. The values are the same: whoever had the former identity and the file knows them, so change
     them where they are good for something.
+
+    Those who share the vault put your fresh public key, which is told, in the place of the former one in `recipients`.
     """
     from .vault_file import renew
 
-    return renew(no_input=no_input, config_dir=config_dir)
+    return renew(leave_out=leave_out, no_input=no_input, config_dir=config_dir)

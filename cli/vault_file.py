@@ -151,7 +151,7 @@ def take_over(
     return 0
 
 
-def renew(*, no_input: bool, config_dir: str | None) -> int:
+def renew(*, leave_out: bool, no_input: bool, config_dir: str | None) -> int:
     """Encrypts the vault anew; returns the exit code. Raises as `put`."""
     file = _file(vault_of(config_dir, no_input=no_input), "to rotate")
     if file.stamp is not None:
@@ -160,8 +160,10 @@ def renew(*, no_input: bool, config_dir: str | None) -> int:
     if isinstance(opener, Passphrase) and file.stamp is not None:
         file.read()  # with the former one
         opener.next = None if opener.is_in_file else _new_passphrase(no_input=no_input)
-    count = file.rotate()
+    count = file.rotate(leave_out=leave_out)
     _tell(f"{file.path} is encrypted anew, with {counted(count, 'secret')}")
+    if opener.recipients:
+        _tell(f"your public key is now {opener.own()[0]}: it belongs into `recipients` in place of the former one")
     return 0
 
 

@@ -52,6 +52,10 @@ def vault_problems(vault: VaultSettings, lokis: str | None, source: Source) -> l
     def error(path: Path, message: str, hint: str) -> None:
         found.append(source.problem("error", "bad_vault", message, path, hint=hint))
 
+    def no_effect(path: Path, why: str, hint: str) -> None:
+        message = f"`{path[-1]}` has no effect: {why}"
+        found.append(source.problem("warning", "ignored_key", message, path, hint=hint))
+
     by_passphrase = "passphrase" if vault.passphrase else "passphrase_file" if vault.passphrase_file else ""
     openers = [key for key in ("identity", "keyring", by_passphrase) if key and getattr(vault, key)]
     if vault.command:
@@ -62,9 +66,13 @@ def vault_problems(vault: VaultSettings, lokis: str | None, source: Source) -> l
             error(("vault", "command"), f"`command` {why}", f"write it as in op read op://Private/{PLACE}/credential")
     elif len(openers) > 1:
         error(("vault", openers[1]), f"`{openers[0]}` and `{openers[1]}` exclude each other", "one of them opens it")
-    elif by_passphrase and vault.recipients:
+    elif vault.recipients and (by_passphrase or (lokis and not openers)):
         what = "a file that a passphrase opens has no `recipients`"
         error(("vault", "recipients"), what, "share the passphrase, or use an identity")
+    if lokis and (instead := "command" if vault.command else openers[0] if openers else ""):
+        no_effect((LOKIS_KEY,), f"`{instead}` of `vault` is used", "remove one of them")
+    if not vault.command and vault.timeout != VaultSettings().timeout:
+        no_effect(("vault", "timeout"), "it is that of `command`, and none is given", "remove it")
     for path, value in ((("vault", "passphrase_file"), vault.passphrase_file), ((LOKIS_KEY,), lokis or "")):
         if SECRET.search(value):
             error(path, f"`{path[-1]}` can't be a secret itself: it opens the vault", "write the path of a file")

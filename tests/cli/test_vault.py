@@ -15,6 +15,8 @@ import pytest
 import trio
 from screen import Screen
 
+from callboard.actors.io.vault import age
+
 from .conftest import Ended
 
 COMMAND = [sys.executable, "-m", "callboard.cli", "vault"]
@@ -158,12 +160,44 @@ def test_a_block_that_makes_no_sense_is_told_with_its_line(
     assert "config.yaml:2:" in ended.err or "passphrases" in block
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("vault: {timeout: 5}", "`timeout` has no effect: it is that of `command`, and none is given"),
+        (
+            "vault_password_file: pw\nvault: {keyring: true}",
+            "`vault_password_file` has no effect: `keyring` of `vault`",
+        ),
+        ("vault_password_file: pw\nvault: {command: 'true {name}'}", "`vault_password_file` has no effect: `command`"),
+        ("vault_password_file: pw\nvault: {recipients: [age1x]}", "has no `recipients`"),
+    ],
+)
+def test_a_key_that_has_no_effect_is_told(vault: Vault, tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.yaml").write_text(f"{text}\n")
+    ended = vault("get", "X")
+    assert words in ended.err, ended.err
+
+
 def test_lokis_key_can_not_be_a_secret(vault: Vault, tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "config.yaml").write_text("vault_password_file: '{{X}}'\n")
     ended = vault("list")
     assert ended.code == 3
     assert "`vault_password_file` can't be a secret itself: it opens the vault" in ended.err
+
+
+def test_who_shares_a_vault_is_told_the_fresh_key(vault: Vault, tmp_path: Path) -> None:
+    vault("add", "ALPHA", text=VALUE)
+    assert "public key" not in vault("rotate").err
+    other = age.public_of(age.new_identity())
+    (tmp_path / "config" / "config.yaml").write_text(f"vault: {{recipients: [{other}]}}\n")
+    assert re.search(r"your public key is now age1\w+: it belongs into `recipients`", vault("rotate").err)
+    (tmp_path / "config" / "config.yaml").write_text("")
+    refused = vault("rotate")
+    assert (refused.code, other in refused.err) == (3, True)
+    assert vault("rotate", "--leave-out").code == 0
+    assert vault("get", "ALPHA").out == f"{VALUE}\n"
 
 
 def test_names_are_completed(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:

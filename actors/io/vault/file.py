@@ -1,5 +1,8 @@
 """The file of a vault: `{"version": 1, "secrets": {"NAME": "value"}}`, encrypted as a whole, names included.
 
+If several people can open it, `recipients` in there has their public keys, which the file itself does not tell: so a
+writer whose settings lack one of them is refused.
+
 It is replaced as a whole, under a lock between processes: a reader finds the former or the new one, and a writer that
 is killed, or whose disk is full, leaves the former. An object of texts without `version` is understood as well, which
 is what people write by hand (`age -r age1... secrets.json > vault.age`).
@@ -19,16 +22,17 @@ from ....protocol.json_values import UNREADABLE
 from ..whole_file import unfinished, write_whole
 from . import age
 from .lock import locked
-from .openers import Opener
+from .openers import Opener, sealed_for
 
 VERSION = 1
 MOST = 16 * 1024 * 1024
 """Bytes of a file."""
 
 
-class _Content(msgspec.Struct, kw_only=True):
+class _Content(msgspec.Struct, kw_only=True, omit_defaults=True):
     version: int
     secrets: dict[str, str]
+    recipients: list[str] = []
 
     def __repr__(self) -> str:
         return "_Content()"
@@ -58,7 +62,7 @@ class VaultFile:
             ConfigError: it can't be read or opened; the text says why and what to do.
         """
         data = self.data()
-        return {} if data is None else self._secrets_in(data)
+        return {} if data is None else self._content_of(data).secrets
 
     def change(self, edit: Callable[[dict[str, str]], None]) -> None:
         """Have `edit` change what is in it; if it raises, nothing has changed.
@@ -71,9 +75,11 @@ class VaultFile:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with locked(self.path):
                 data = self.data()
-                secrets = {} if data is None else self._secrets_in(data)
+                secrets: dict[str, str] = {}
                 if data is not None:
-                    self._check_recipients(data)
+                    content = self._content_of(data)
+                    self._check_recipients(data, content)
+                    secrets = content.secrets
                 before = dict(secrets)
                 edit(secrets)
                 if secrets != before or data is None:
@@ -81,8 +87,11 @@ class VaultFile:
         except OSError as error:
             raise self._bad(f"can't be written: {error.strerror or error}; it is as it was") from error
 
-    def rotate(self) -> int:
+    def rotate(self, *, leave_out: bool = False) -> int:
         """Encrypt it anew, for a fresh identity or passphrase; how many secrets are in it.
+
+        Args:
+            leave_out: also if others who can open it now can't do so afterwards.
 
         Raises: as `change`.
         """
@@ -91,13 +100,14 @@ class VaultFile:
                 data = self.data()
                 if data is None:
                     raise ConfigError(f"there is no vault {self.path}: callboard vault add NAME makes it")
-                secrets = self._secrets_in(data)
-                self._check_recipients(data)
+                content = self._content_of(data)
+                if not leave_out:
+                    self._check_recipients(data, content)
                 self.opener.renew()
-                self._write(secrets)
+                self._write(content.secrets)
         except OSError as error:
             raise self._bad(f"can't be written: {error.strerror or error}; it is as it was") from error
-        return len(secrets)
+        return len(content.secrets)
 
     def data(self) -> bytes | None:
         """The encrypted file; None if there is none. Raises as `read`."""
@@ -122,7 +132,7 @@ class VaultFile:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size
 
-    def _secrets_in(self, data: bytes) -> dict[str, str]:
+    def _content_of(self, data: bytes) -> _Content:
         try:
             text = self.opener.open(data)
         except ConfigError as error:
@@ -132,29 +142,47 @@ class VaultFile:
             if isinstance(version, int) and version > VERSION:
                 raise self._bad(f"is of version {version}, which this callboard does not know: update it")
             if version == VERSION:
-                return msgspec.json.decode(text, type=_Content).secrets
-            return msgspec.json.decode(text, type=dict[str, str])
+                return msgspec.json.decode(text, type=_Content)
+            return _Content(version=VERSION, secrets=msgspec.json.decode(text, type=dict[str, str]))
         except UNREADABLE:  # the error would quote it
             pass
         raise self._bad('can be opened, and what is in it is no JSON object of texts: {"NAME": "value"}')
 
-    def _check_recipients(self, data: bytes) -> None:
+    def _check_recipients(self, data: bytes, content: _Content) -> None:
         """Others who can open it now have to be able to after we have written it."""
-        others = len(age.stanzas(data)) - 1
-        ours = len(getattr(self.opener, "recipients", ()))
-        if others > ours:
+        own = self.opener.own()
+        after, count = sealed_for(own, self.opener.recipients), len(age.stanzas(data))
+        if len(content.recipients) == count:
+            lost = [key for key in content.recipients if key not in after and key not in own]
+            if lost:
+                raise self._bad(
+                    f"is encrypted for {', '.join(lost)} as well, and would not be after this: name {_them(lost)} in "
+                    f"`vault: {{recipients: [...]}}`, or shut {_them(lost)} out: callboard vault rotate --leave-out"
+                )
+        elif count > max(len(after), 1):  # age's own program wrote it
             raise self._bad(
-                f"is encrypted for {others + 1} recipients, and would be for {ours + 1} after this: name the public "
-                "keys of the others, `vault: {recipients: [age1...]}`"
+                f"is encrypted for {count} recipients, and would be for {max(len(after), 1)} after this: name the "
+                "public keys of the others, `vault: {recipients: [age1...]}`"
             )
 
     def _write(self, secrets: dict[str, str]) -> None:
         content = _Content(version=VERSION, secrets=dict(sorted(secrets.items())))
+        if self.opener.recipients:
+            content.recipients = sealed_for(self.opener.own() or self._first_key(), self.opener.recipients)
         text = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
         target = self.path.resolve()  # where a link leads
         write_whole(target, self.opener.seal(text), private=True, durable=True)
         for left in unfinished(target):  # of those who were killed: we have the lock
             left.unlink(missing_ok=True)
 
+    def _first_key(self) -> list[str]:
+        """Have the opener make its identity."""
+        self.opener.seal(b"")
+        return self.opener.own()
+
     def _bad(self, why: str) -> ConfigError:
         return ConfigError(f"the vault {self.path} {why}")
+
+
+def _them(keys: list[str]) -> str:
+    return "it" if len(keys) == 1 else "them"

@@ -19,13 +19,14 @@ LOOK_EVERY = 0.02
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Be the only process that changes the file. Blocks.
+    """Be the only process that changes the file, whichever of its links it is reached by. Blocks.
 
     Raises:
         OSError: there can be no lock.
         UpstreamError: another process holds it for too long.
     """
-    path = file.with_name(f"{file.name}.lock")
+    target = Path(os.path.realpath(file))  # a circle of links raises nothing here, and can't be opened later
+    path = target.with_name(f"{target.name}.lock")
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         end = time.monotonic() + WITHIN

@@ -27,9 +27,15 @@ class Opener(Protocol):
 
     Attributes:
         quick: whether it opens a vault in a few milliseconds, and asks for nothing.
+        recipients: public keys of others who can open what is sealed.
     """
 
     quick: bool
+    recipients: tuple[str, ...]
+
+    def own(self) -> list[str]:
+        """The public keys of its identities, the one that `seal` encrypts for first; none before the first is made."""
+        ...
 
     def seal(self, data: bytes) -> bytes:
         """Encrypt; what that needs is made if it is not there."""
@@ -62,6 +68,10 @@ class IdentityFile:
     def seal(self, data: bytes) -> bytes:
         """See `Opener`."""
         return _sealed(data, self._there() or self._make(renew=False), self.recipients)
+
+    def own(self) -> list[str]:
+        """See `Opener`."""
+        return [age.public_of(each) for each in self._there()]
 
     def open(self, data: bytes) -> bytes:
         """See `Opener`."""
@@ -110,6 +120,7 @@ class Keyring:
     """Identities in the system's keyring, reached by the library `keyring`.
 
     Args:
+        lock: of those who change them: a file beside which it lies. All vaults share one entry.
         recipients: who else can open what is sealed.
     """
 
@@ -117,16 +128,17 @@ class Keyring:
     SERVICE = "callboard"
     USER = "vault identity"
 
-    def __init__(self, recipients: Sequence[str] = ()) -> None:
+    def __init__(self, lock: Path, recipients: Sequence[str] = ()) -> None:
         self.recipients = tuple(recipients)
+        self._lock = lock
 
     def seal(self, data: bytes) -> bytes:
         """See `Opener`."""
-        identities = self._there()
-        if not identities:
-            self.renew()
-            identities = self._there()
-        return _sealed(data, identities, self.recipients)
+        return _sealed(data, self._there() or self._make(renew=False), self.recipients)
+
+    def own(self) -> list[str]:
+        """See `Opener`."""
+        return [age.public_of(each) for each in self._there()]
 
     def open(self, data: bytes) -> bytes:
         """See `Opener`."""
@@ -137,8 +149,23 @@ class Keyring:
 
     def renew(self) -> None:
         """See `Opener`."""
-        text = "\n".join((age.new_identity(), *self._there()))
-        self._call("set_password", self.SERVICE, self.USER, text)
+        self._make(renew=True)
+
+    def _make(self, *, renew: bool) -> list[str]:
+        """Put a fresh identity before those that are there; without `renew`, only if none is."""
+        try:
+            self._lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with locked(self._lock):
+                old = self._there()
+                if old and not renew:
+                    return old  # another process was faster
+                identities = [age.new_identity(), *old]
+                self._call("set_password", self.SERVICE, self.USER, "\n".join(identities))
+                if self._there() != identities:  # what is sealed for them could not be opened
+                    raise ConfigError("the system's keyring does not keep what it is given")
+        except OSError as error:
+            raise ConfigError(f"{self._lock}.lock can't be written: {error.strerror or error}") from error
+        return identities
 
     def _there(self) -> list[str]:
         text = self._call("get_password", self.SERVICE, self.USER)
@@ -165,6 +192,7 @@ class Passphrase:
     """
 
     quick = False
+    recipients: tuple[str, ...] = ()
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
@@ -188,6 +216,10 @@ class Passphrase:
     def seal(self, data: bytes) -> bytes:
         """See `Opener`."""
         return age.sealed_by_passphrase(data, self._passphrase())
+
+    def own(self) -> list[str]:
+        """See `Opener`: it has no identity."""
+        return []
 
     def open(self, data: bytes) -> bytes:
         """See `Opener`."""
@@ -221,8 +253,17 @@ class Passphrase:
         return self._known
 
 
+def sealed_for(own: Sequence[str], others: Sequence[str]) -> list[str]:
+    """The public keys that are encrypted for: the first of one's own, and the others.
+
+    A list of recipients that a team shares names one's own key as well; one that was renewed must not open it any more.
+    """
+    keys = dict.fromkeys(" ".join(key.split()[:2]) for key in others)  # what follows an SSH key is a comment
+    return [*own[:1], *(key for key in keys if key not in own)]
+
+
 def _sealed(data: bytes, identities: Sequence[str], others: Sequence[str]) -> bytes:
-    return age.sealed(data, [age.public_of(identities[0]), *others])
+    return age.sealed(data, sealed_for([age.public_of(each) for each in identities], others))
 
 
 def _read_private(path: Path, what: str) -> bytes | None:

@@ -234,7 +234,7 @@ class Vault:
 
 def _opener(own: VaultSettings, lokis: str, config_dir: Path, environ: Mapping[str, str]) -> Opener:
     if own.keyring:
-        return Keyring(own.recipients)
+        return Keyring(state_dir(environ) / "vault" / "keyring", own.recipients)
     if own.passphrase_file or (lokis and not own.identity and not own.passphrase):
         return Passphrase(_below(config_dir, own.passphrase_file or lokis))
     if own.passphrase:

@@ -132,11 +132,11 @@ async def test_errors_say_nothing_that_the_vault_has_handed_out(line: Line, monk
     handed_out("supersecretvalue")
     problem = Problem(severity="error", file="mcp.json", code="bad", message="no server supersecretvalue")
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **_more: object) -> None:
         raise InvalidFile("mcp.json: supersecretvalue", [problem])
 
-    monkeypatch.setitem(METHODS, "_server/info", msgspec.structs.replace(METHODS["_server/info"], call=refuse))
-    await line.put(1, "_server/info")
+    monkeypatch.setattr(Hub, "look", refuse)
+    await line.put(1, "_run/get", run="run-1")
     error = (await line.answer(1))["error"]
     assert error["message"] == "mcp.json: [redacted]"
     assert "no server [redacted]" in error["data"]["problems"][0]

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -104,6 +105,47 @@ def test_whom_a_vault_is_encrypted_for_is_not_left_out(file: VaultFile, tmp_path
     shared = VaultFile(file.path, IdentityFile(identity_of(file), [age.public_of(other)]))
     keep(shared, TWO="second")
     assert b"second" in age.opened(file.path.read_bytes(), [other])
+
+
+def test_a_key_that_is_replaced_by_another_is_missed_though_their_number_is_the_same(file: VaultFile) -> None:
+    bob, carol = age.new_identity(), age.new_identity()
+    with_bob = VaultFile(file.path, IdentityFile(identity_of(file), [f"{age.public_of(bob)} "]))
+    with_carol = VaultFile(file.path, IdentityFile(identity_of(file), [age.public_of(carol)]))
+    keep(with_bob, ONE="first value")
+    keep(with_bob, TWO="second")
+    before = file.path.read_bytes()
+    for change in (lambda: keep(with_carol, THREE="x"), with_carol.rotate):
+        with pytest.raises(ConfigError, match=rf"{age.public_of(bob)} as well.*rotate --leave-out"):
+            change()
+    assert file.path.read_bytes() == before
+    assert with_carol.rotate(leave_out=True) == 2
+    assert b"second" in age.opened(file.path.read_bytes(), [carol])
+    with pytest.raises(age.NotOpened):
+        age.opened(file.path.read_bytes(), [bob])
+    keep(with_carol, THREE="third")
+    assert with_carol.read() == {"ONE": "first value", "TWO": "second", "THREE": "third"}
+
+
+def test_a_team_shares_a_list_that_names_each_of_them(file: VaultFile, tmp_path: Path) -> None:
+    """Whose own key is in there is encrypted for once, and not any more when it was renewed."""
+    paths = [tmp_path / "anna.txt", tmp_path / "bob.txt"]
+    for path in paths:
+        path.write_text(age.new_identity())
+        path.chmod(0o600)
+    former = paths[0].read_text()
+    team = [age.public_of(path.read_text()) for path in paths]
+    annas, bobs = (VaultFile(file.path, IdentityFile(path, team)) for path in paths)
+    keep(annas, ONE="first value")
+    keep(bobs, TWO="second")
+    assert len(age.stanzas(file.path.read_bytes())) == 2
+    assert annas.rotate() == 2
+    with pytest.raises(age.NotOpened, match="another identity"):
+        age.opened(file.path.read_bytes(), [former])
+    keep(annas, THREE="third")
+    with pytest.raises(ConfigError, match=annas.opener.own()[0]):  # bob's list still names the former key
+        keep(bobs, FOUR="fourth")
+    VaultFile(file.path, IdentityFile(paths[1], [annas.opener.own()[0], team[1]])).change(lambda kept: kept.clear())
+    assert annas.read() == {}
 
 
 @pytest.mark.parametrize(
@@ -275,6 +317,43 @@ def test_a_vault_behind_a_link_stays_behind_it(file: VaultFile, tmp_path: Path) 
     assert file.path.is_symlink()
     assert real.is_file()
     assert file.read() == {"ONE": "first value"}
+
+
+def test_one_who_writes_through_a_link_waits_for_who_writes_the_file(file: VaultFile, tmp_path: Path) -> None:
+    keep(file, ONE="first value")
+    link = VaultFile(tmp_path / "link.age", file.opener)
+    link.path.symlink_to(file.path)
+    writers = []
+
+    def edit(secrets: dict[str, str]) -> None:
+        writers.append(threading.Thread(target=lambda: keep(link, TWO="second")))
+        writers[0].start()
+        writers[0].join(0.5)
+        secrets["THREE"] = "third"
+
+    file.change(edit)
+    writers[0].join()
+    assert sorted(file.read()) == ["ONE", "THREE", "TWO"]
+
+
+def test_an_identity_behind_a_link_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "link.txt").symlink_to(tmp_path / "real.txt")
+    openers = [IdentityFile(tmp_path / name) for name in ("real.txt", "link.txt")]
+    make = age.new_identity
+
+    def slowly() -> str:
+        time.sleep(0.3)
+        return make()
+
+    monkeypatch.setattr(age, "new_identity", slowly)
+    sealed: list[bytes] = []
+    threads = [threading.Thread(target=lambda each=each: sealed.append(each.seal(b"x"))) for each in openers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [openers[0].open(data) for data in sealed] == [b"x", b"x"]
+    assert len(openers[0].own()) == 1
 
 
 def test_a_directory_that_takes_no_file_is_told(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 import types
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,38 @@ def test_a_keyring_has_the_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(ConfigError, match="pip install keyring"):
         vault_in(tmp_path, vault=settings).get("A")
+
+
+def test_vaults_that_share_a_keyring_make_one_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = FakeKeyring()
+    put = ring.set_password
+
+    def slowly(service: str, user: str, text: str) -> None:
+        time.sleep(0.2)
+        put(service, user, text)
+
+    monkeypatch.setattr(ring, "set_password", slowly)
+    monkeypatch.setitem(sys.modules, "keyring", ring)
+    vaults = [vault_in(tmp_path, vault=VaultSettings(keyring=True, file=f"{name}.age")) for name in "ab"]
+    threads = [threading.Thread(target=keep, args=(vault,), kwargs={"A": SECRET}) for vault in vaults]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [vault.get("A") for vault in vaults] == [SECRET] * 2
+    assert [text.count("AGE-SECRET-KEY-1") for text in ring.kept.values()] == [1]
+
+
+def test_a_keyring_that_keeps_nothing_is_told_before_anything_is_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = FakeKeyring()
+    monkeypatch.setattr(ring, "set_password", lambda *_: None)
+    monkeypatch.setitem(sys.modules, "keyring", ring)
+    vault = vault_in(tmp_path, vault=VaultSettings(keyring=True))
+    with pytest.raises(ConfigError, match="does not keep what it is given"):
+        keep(vault, A=SECRET)
+    assert not vault.is_there
 
 
 def test_threads_that_read_at_once_read_the_same(tmp_path: Path) -> None:
