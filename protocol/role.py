@@ -157,7 +157,8 @@ class Role(RoleFile, frozen=True, kw_only=True):
         """The role with its arguments put in; what they hold is never looked at again.
 
         Raises:
-            UsageError: it takes more or fewer of them, or one holds `{{`, which would name a variable.
+            UsageError: it takes more or fewer of them, one holds `{{`, which would name a variable, or what the role is
+                would be another thing with them: `__INPUT__` in an argument would embed the prompt.
         """
         if len(given) != self.arguments:
             usage = "#".join([self.called, *(f"ARG{number}" for number in range(1, self.arguments + 1))])
@@ -172,7 +173,13 @@ class Role(RoleFile, frozen=True, kw_only=True):
             return _ARGUMENT.sub(lambda found: given[int(found[1]) - 1], text)
 
         prompt = None if self.prompt is None else filled(self.prompt)
-        return msgspec.structs.replace(self, text=filled(self.text), prompt=prompt)
+        made = msgspec.structs.replace(self, text=filled(self.text), prompt=prompt)
+        if _marks_of(made) != _marks_of(self):  # of the whole: an argument may be a part of a mark
+            raise UsageError(
+                f"the arguments of role '{self.called}' change what kind of prompt it is, or its variables; leave"
+                f" `{INPUT}`, `### INPUT:`, `### OUTPUT:` and braces out of them"
+            )
+        return made
 
 
 def read_role(text: str, file: str, called: str, *, strict: bool = False) -> tuple[Role | None, list[Problem]]:
@@ -255,6 +262,13 @@ def _uneven(template: str) -> str | None:
         if mark != ("INPUT", "OUTPUT")[number % 2]:
             return f"`### {mark}:` stands where `### {('INPUT', 'OUTPUT')[number % 2]}:` is expected"
     return "the last `### INPUT:` has no `### OUTPUT:`" if len(marks) % 2 else None
+
+
+def _marks_of(role: Role) -> tuple[object, ...]:
+    """What makes its template one of three things, and what names variables."""
+    whole = f"{role.text}\n{role.prompt or ''}"
+    cases = [mark[1] for mark in _CASE.finditer(role.template)]
+    return bool(role.prompt and role.prompt.strip()), role.template.count(INPUT), cases, whole.count("{{")
 
 
 def _parted(text: str, source: Source) -> tuple[str, str, int, list[Problem]]:
