@@ -223,7 +223,7 @@ class DayReached(BudgetReached):
     """What a subject, or all together, may spend on a server in a day was used up (`daily` of its settings).
 
     Attributes:
-        retry_after: seconds until the next day begins.
+        retry_after: seconds until the next day begins, or until others may reserve less of this one.
     """
 
     code = "daily_budget"

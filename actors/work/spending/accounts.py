@@ -166,18 +166,22 @@ class Account:
         if turn and limits.max_turns is not None and self.turns + self._held_turns >= limits.max_turns:
             turns = "1 model turn" if limits.max_turns == 1 else f"{limits.max_turns} model turns"
             self._refuse(TurnsReached(f"{self.name} has used its {turns} ({self._key('max_turns')})"))
-        if limits.max_tokens is not None and self.tokens >= limits.max_tokens:
+        self._check_spent(self.tokens, self.cost)
+
+    def _check_spent(self, tokens: int, cost: float) -> None:
+        limits = self.limits
+        if limits.max_tokens is not None and tokens >= limits.max_tokens:
             guess = f", {self.estimated} of them estimated" if self.estimated else ""
             self._refuse(
                 BudgetReached(
-                    f"{self.name} has used {self.tokens} of its {limits.max_tokens} tokens{guess} "
+                    f"{self.name} has used {tokens} of its {limits.max_tokens} tokens{guess} "
                     f"({self._key('max_tokens')})"
                 )
             )
-        if limits.max_cost is not None and self.cost >= limits.max_cost:
+        if limits.max_cost is not None and cost >= limits.max_cost:
             self._refuse(
                 BudgetReached(
-                    f"{self.name} has cost {self.cost:.4f} of its {limits.max_cost:g} USD ({self._key('max_cost')})"
+                    f"{self.name} has cost {cost:.4f} of its {limits.max_cost:g} USD ({self._key('max_cost')})"
                 )
             )
 

@@ -49,12 +49,14 @@ class DailyRules:
     Attributes:
         all: what all together may spend.
         subjects: those of the keys.
+        limits_others: whether subjects without a key, as those of signed tokens, have a limit.
     """
 
     def __init__(self, settings: ApiSettings) -> None:
         keys = enumerate(settings.auth.static)
         self._of_keys = {key.subject: (key.daily, f"api.auth.keys[{at}].daily") for at, key in keys if key.daily}
         self._of_others = settings.limits.per_subject_daily, "api.limits.per_subject_daily"
+        self.limits_others = self._of_others[0] is not None
         self.subjects = sorted({key.subject for key in settings.auth.static})
         self.all = settings.limits.daily, "api.limits.daily"
 

@@ -48,6 +48,9 @@ GRACE = 60.0
 LOOK_EVERY = 1.0
 """Seconds between two looks at what others have spent, by those whose day is over."""
 
+HELD_FOR = 30.0
+"""Seconds after which a caller may ask again where others reserve what is left."""
+
 _NONE = DailyLimits()
 _DUST = 1e-6  # USD by which sums of fractions may differ that are made in another order
 
@@ -107,7 +110,14 @@ class DayAccount(Account):
 
     def check_own(self, *, turn: bool) -> None:  # noqa: ARG002 - turns are not limited by the day
         self._look_at_day()
-        super().check_own(turn=False)
+        spent, held, limits = self._spent(), self._others.held, self.daily
+        self._check_spent(spent.tokens, spent.cost)
+        if limits.max_tokens is not None and self.tokens >= limits.max_tokens:
+            used = f"has used {spent.tokens} of its {limits.max_tokens} tokens"
+            self._refuse_reserved(f"{used} ({self._key('max_tokens')})", f"{held.tokens} tokens")
+        if limits.max_cost is not None and self.cost >= limits.max_cost:
+            used = f"has cost {spent.cost:.4f} of its {limits.max_cost:g} USD"
+            self._refuse_reserved(f"{used} ({self._key('max_cost')})", f"{held.cost:.4f} USD")
 
     def charge(self, amount: Amount, turns: int) -> None:
         self._look_at_day()
@@ -136,10 +146,19 @@ class DayAccount(Account):
     def reading(self) -> DayReading:
         """How far it is used."""
         self._look_at_day()
-        others = self._others.held
-        spent = Amount(self.tokens - others.tokens, max(0.0, self.cost - others.cost))
+        others, spent = self._others.held, self._spent()
         held = Amount(self._held_tokens + others.tokens, self._held_cost + others.cost)
         return DayReading(self.subject, self._days.name, self.daily, spent, held, self._where)
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether others reserve something of it, which may become less before the day is over."""
+        return self._others.held != NOTHING
+
+    def _spent(self) -> Amount:
+        """What is spent, here and by others, without what others reserve."""
+        held = self._others.held
+        return Amount(self.tokens - held.tokens, max(0.0, self.cost - held.cost))
 
     def _look_at_day(self) -> None:
         if self._number != self._days.number:
@@ -151,6 +170,13 @@ class DayAccount(Account):
         self.cost = 0.0
         self._others = Others(NOTHING, NOTHING)
         self._days.keep(self)
+
+    def _refuse_reserved(self, used: str, held: str) -> None:
+        after = self._days.held_for()
+        others = f"{held} are reserved by other servers, or by those that have crashed"
+        told = DayReached(f"{self.name} {used}, and {others}; ask again in {after:.0f} s", retry_after=after)
+        told.account = self.path
+        raise told
 
     def _refuse(self, error: TurnsReached | BudgetReached) -> None:
         left = self._days.today().left
@@ -266,17 +292,27 @@ class Days:
         account = self.account(subject)
         if account is None:
             return
-        if self._may_look(account):
+        looked = self._may_look(account)
+        if looked:
             await self._look(account)
-        account.check()
+        try:
+            account.check()
+        except DayReached:
+            if looked or not _is_reserved(account):
+                raise
+            await self._look(account)
+            account.check()
 
     async def look(self) -> None:
-        """Ask the ledger how far the limits of keys, and that of all, are used. The log says if it can't be read."""
-        accounts = (self._all, *map(self.account, self._rules.subjects))
+        """Ask the ledger how far all limits are used, also of subjects that have not come to this process today.
+
+        The log says if it can't be read.
+        """
+        accounts = (self._all, *map(self.account, self._rules.subjects), *self._known())
         keys = {each.subject for each in accounts if each is not None and each.capped}
-        if keys:
+        if keys or self._rules.limits_others:
             with contextlib.suppress(Unwritten):
-                await self.ledger.look(keys)
+                await self.ledger.look(keys, all_of_today=True)
 
     async def admit(self, account: Account, most: Amount, on_wait: Callable[[], None], *, turn: bool) -> Hold:
         """Reserve what a request may come to, in its accounts and in the ledger.
@@ -291,7 +327,9 @@ class Days:
             try:
                 hold = await room_in(account, most, on_wait, turn=turn)
             except DayReached:  # what others held may have become less since
-                if looked or account.day is None or not self._may_look(account.day):
+                if looked or account.day is None:
+                    raise
+                if not self._may_look(account.day) and not _is_reserved(account):
                     raise
                 looked = True
                 await self._look(account.day)
@@ -325,6 +363,12 @@ class Days:
         except Unwritten as error:
             raise self._broken(error) from None
 
+    def held_for(self) -> float:
+        """Seconds until what others reserve may be less; in the first minute, until yesterday's rows do not count."""
+        today = self.today()
+        grace = GRACE - (DAY - today.left) + LOOK_EVERY if today.since != today.day else 0.0
+        return max(HELD_FOR, grace)
+
     def _broken(self, error: Unwritten) -> LedgerBroken:
         return LedgerBroken(
             f"what is spent of the daily limits of this server can't be written to its {self.ledger.path.name} "
@@ -336,8 +380,8 @@ class Days:
             return
         shrunk = []
         for subject, of in others.items():
-            account = self._all if subject == ALL else self._accounts.get(subject)
-            if account is not None:
+            account = self._all if subject == ALL else self._accounts.get(subject) or self.account(subject)
+            if account is not None and account.subject == subject:  # who has no limit has the account of all
                 if account.hear(of):
                     self._growth += 1
                 else:
@@ -371,6 +415,11 @@ def _days_of(account: Account) -> list[DayAccount]:
 def _capped(account: Account) -> list[str]:
     """The keys of the ledger under which requests of an account are written."""
     return [each.subject for each in _days_of(account) if each.capped]
+
+
+def _is_reserved(account: Account) -> bool:
+    """Whether others reserve some of what the request may spend: figures newer than the request have to say it."""
+    return any(each.is_reserved for each in _days_of(account))
 
 
 def _sum(others: Others) -> Amount:

@@ -86,6 +86,8 @@ SELECT key, SUM(tokens), SUM(cost) FROM (
 ) WHERE day >= ?2 GROUP BY key
 """
 
+_KEYS = "SELECT key FROM ledger WHERE day = ? UNION SELECT key FROM held WHERE day >= ?"
+
 log = logging.getLogger("callboard.usage")
 
 
@@ -174,13 +176,18 @@ class Ledger:
         self._pending.sums[day, key] = Amount(before.tokens + amount.tokens, before.cost + amount.cost)
         self._gather()
 
-    async def look(self, keys: Iterable[str]) -> None:
+    async def look(self, keys: Iterable[str], *, all_of_today: bool = False) -> None:
         """Have `tell` told what others have now.
+
+        Args:
+            keys: of which.
+            all_of_today: and of all that the file has something of today.
 
         Raises:
             Unwritten: the file can't be used.
         """
         self._pending.looks.update(keys)
+        self._pending.looks_at_all |= all_of_today
         await self._transaction()
 
     async def aclose(self) -> None:
@@ -272,7 +279,7 @@ class _Pending:
         held: rows to commit: id, key, tokens, cost.
         ended: ids of requests that are over.
         sums: what was spent, by day and key.
-        looks: keys of which is asked what others have.
+        looks: keys of which is asked what others have; `looks_at_all`: of all keys of the day.
         over: set when it is written, or was not: then `trouble` says why.
     """
 
@@ -281,6 +288,7 @@ class _Pending:
         self.ended: list[int] = []
         self.sums: dict[tuple[str, str], Amount] = {}
         self.looks: set[str] = set()
+        self.looks_at_all = False
         self.over = trio.Event()
         self.trouble = "the server is about to end"
 
@@ -321,6 +329,8 @@ class _File:
             db.executemany("DELETE FROM held WHERE process = ? AND id = ?", [(self._process, id) for id in batch.ended])
             db.executemany(_ADD, [(*entry, amount.tokens, amount.cost) for entry, amount in batch.sums.items()])
             keys = {*batch.looks, *(key for _, key, _, _ in batch.held)}
+            if batch.looks_at_all:
+                keys.update(key for (key,) in db.execute(_KEYS, (now.day, now.since)))
             own = _together(self._own if now.day == self._day else {}, now.day, batch.sums)
             spent = {key: _spent(db, now.day, key, own.get(key, NOTHING)) for key in keys}
             held = {key: Amount(*sums) for key, *sums in db.execute(_OTHERS, (self._process, now.since))}

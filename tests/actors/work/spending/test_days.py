@@ -222,3 +222,95 @@ async def test_subjects_that_are_gone_are_forgotten_with_their_day(tmp_path: Pat
         assert gone() is None
         assert [each.subject for each in days.readings()] == ["visitor-2"]
         assert days.account("visitor-1") is staying, "a run under way has it"
+
+
+BOB = limited(each=DailyLimits(max_cost=1.0))
+
+
+async def test_who_has_no_key_is_known_after_a_restart_before_coming_again(tmp_path: Path) -> None:
+    async with kept(tmp_path, BOB, Clock()) as days:
+        await spend(days, Amount(100, 0.9), "bob")
+        await asked(days, "carol")
+    async with kept(tmp_path, BOB, Clock()) as days:
+        await days.look()
+        assert {each.subject: (each.spent, each.held) for each in days.readings()} == {
+            "bob": (Amount(100, 0.9), Amount()),
+            "carol": (Amount(), MOST),
+        }
+    async with kept(tmp_path, ALICE, Clock()) as days:
+        await days.look()
+        assert [each.subject for each in days.readings()] == ["alice"], "bob has no limit any more"
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (
+            DailyLimits(max_cost=1.0),
+            r"has cost 0\.2500 of its 1 USD \(`.*\.max_cost`\), and 1\.0000 USD are reserved",
+        ),
+        (
+            DailyLimits(max_tokens=100),
+            r"has used 30 of its 100 tokens \(`.*\.max_tokens`\), and 100 tokens are reserved",
+        ),
+    ],
+)
+async def test_what_others_reserve_is_not_told_as_spent_nor_to_last_until_midnight(
+    tmp_path: Path, limits: DailyLimits, told: str
+) -> None:
+    settings = limited(alice=limits)
+    async with kept(tmp_path, settings, Clock()) as one, kept(tmp_path, settings, Clock()) as two:
+        await spend(one, Amount(30, 0.25))
+        await asked(one)
+        with pytest.raises(DayReached, match=f"the day of 'alice' {told} by other servers, or by those") as refused:
+            await two.check("alice")
+        assert refused.value.retry_after == module.HELD_FOR
+        assert refused.value.account == "the day of this server/the day of 'alice'"
+
+
+async def test_what_is_spent_is_told_as_such_though_others_reserve_more(tmp_path: Path) -> None:
+    settings = limited(alice=DailyLimits(max_tokens=100, max_cost=0.5))
+    async with kept(tmp_path, settings, Clock()) as one, kept(tmp_path, settings, Clock()) as two:
+        holds = [await asked(one, most=Amount(50, 0.1)) for _ in range(2)]
+        holds[0].settle(Amount(60, 0.5))
+        await one.ledger.look(["alice"])  # it is written
+        with pytest.raises(DayReached, match=r"has cost 0\.5000 of its 0\.5 USD .*the next begins at 00:00") as told:
+            await two.check("alice")
+        assert told.value.retry_after == DAY / 2
+
+
+async def test_requests_at_once_are_not_refused_on_what_others_reserved_before(tmp_path: Path) -> None:
+    got: list[Hold | DayReached] = []
+
+    async with kept(tmp_path, ALICE, Clock()) as one, kept(tmp_path, ALICE, Clock()) as two:
+
+        async def ask() -> None:
+            try:
+                got.append(await asked(two))
+            except DayReached as error:
+                got.append(error)
+
+        hold = await asked(one, most=Amount(1_000))
+        with pytest.raises(DayReached):
+            await two.check("alice")
+        hold.settle(Amount(10))
+        await one.ledger.look(["alice"])  # it is written
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(two.check, "alice")
+            for _ in range(4):
+                nursery.start_soon(ask)
+    assert [type(each).__name__ for each in got] == ["_Written"] * 4
+
+
+async def test_what_a_crash_left_yesterday_sends_callers_away_for_the_first_minute_alone(tmp_path: Path) -> None:
+    clock = Clock(20_001 * DAY - 100)
+    async with kept(tmp_path, ALICE, clock) as days:
+        await asked(days, most=Amount(1_500))
+    clock.now = 20_001 * DAY + 1
+    async with kept(tmp_path, ALICE, clock) as days:
+        with pytest.raises(DayReached) as refused:
+            await days.check("alice")
+        assert refused.value.retry_after == pytest.approx(module.GRACE - 1 + module.LOOK_EVERY)
+        clock.now += refused.value.retry_after
+        await days.check("alice")
+        await asked(days)
