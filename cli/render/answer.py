@@ -26,6 +26,7 @@ from ...protocol.outcome import Outcome
 from .markdown.stream import MarkdownStream
 from .markdown.terminal import RATE, LiveText, size_of, stderr_above
 from .markdown.theme import Theme, chosen
+from .markdown.writer import TerminalWriter
 from .progress import Progress
 from .result import TextResult
 from .text import redrawable
@@ -107,7 +108,10 @@ class Answer(Progress):
             self._live = LiveText(self._stream, look.renderer, os.environ, redraws=redraws)
 
     def shown(self, output: str) -> bool:
-        """Whether this is what was drawn: all that the agent has said, or the last of it."""
+        """Whether this is what was drawn: all that the agent has said, or the last of it. Not if a part of
+        it could not be written: then it is written again, or fails where failing is told."""
+        if self._live is not None and self._live.broken:
+            return False
         words = output.split()
         return bool(self._said) and words in (" ".join(self._said).split(), self._said[-1].split())
 
@@ -181,8 +185,10 @@ class Answer(Progress):
 
     def _finish(self) -> None:
         if self._live is not None and self._live.under_way:
-            self._live.end()
-            self._stage.close()
+            try:
+                self._live.end()
+            finally:
+                self._stage.close()
 
 
 class AnswerResult(TextResult):
@@ -202,8 +208,10 @@ class AnswerResult(TextResult):
             return
         rendered = look.renderer(size_of(self._stream)[0])
         lines = rendered.feed(outcome.output).settled + rendered.end().settled
-        self._stream.write("".join(line + "\n" for line in lines))
-        self._stream.flush()
+        writer = TerminalWriter(self._stream)
+        writer.write("".join(line + "\n" for line in lines))
+        if writer.error is not None:
+            raise writer.error
 
 
 def _is_json(text: str) -> bool:

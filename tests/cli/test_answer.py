@@ -107,6 +107,21 @@ def test_what_the_agent_says_is_drawn_and_not_printed_again(
     assert shown(out) == "Some words\n"
 
 
+def test_what_could_not_be_drawn_is_printed_at_the_end(answer: Answer, event: Recorder, out: Terminal) -> None:
+    def gone(text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+    hear(answer, event, started(), agent(), ev.LlmDelta(text="Some *words*"))
+    out.write = gone
+    hear(answer, event, response())
+    assert not answer.shown("Some *words*")
+    with pytest.raises(OSError, match="Input/output"):
+        AnswerResult(out, answer).finish(ended("Some *words*"))
+    del out.write
+    AnswerResult(out, answer).finish(ended("Some *words*"))
+    assert shown(out) == "Some words\n"
+
+
 def test_every_turn_is_drawn(answer: Answer, event: Recorder, out: Terminal) -> None:
     hear(
         answer,

@@ -27,6 +27,7 @@ from typing import TextIO
 from .cells import fitting, width
 from .paint import END
 from .stream import MarkdownStream
+from .writer import TerminalWriter
 
 RATE = 30.0
 """Pictures a second, at most."""
@@ -35,6 +36,8 @@ _ESCAPE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;[!-~]*\x1b\\)")
 _CLEAR_BELOW, _CLEAR_REST = "\x1b[J", "\x1b[K"
 _BEGIN, _DONE = "\x1b[?2026h", "\x1b[?2026l"
 _NO_BREAKS, _BREAKS = "\x1b[?7l", "\x1b[?7h"
+_RESTORE = "\x18" + _BREAKS + _DONE + END
+"""Ends half a sequence, and has the terminal be as it was before a picture."""
 
 Size = tuple[int, int]
 
@@ -196,25 +199,32 @@ class LiveText:
         self._redraws = redraws
         self._size = size or (lambda: size_of(stream))
         self._clock = clock
-        self._region = Region(self._write, self._size, reflows=reflows(environ))
+        self._writer = TerminalWriter(stream, _RESTORE if redraws else "")
+        self._region = Region(self._writer.write, self._size, reflows=reflows(environ))
         self._markdown: MarkdownStream | None = None
         self._coming: list[str] = []
         self._held: list[str] = []
         self._drawn = -1.0
         self._paused = 0
-        self._broken = False
         self._lock = threading.RLock()  # a log line may come from any thread (`above`)
+        self._arriving = threading.Lock()  # of its own: `add` waits for no terminal
 
     def add(self, text: str) -> None:
         """The next piece of the answer; begins one, if none is under way."""
         if self._markdown is None:
             self._markdown = self._begin(self._size()[0])
-        self._coming.append(text)
+        with self._arriving:
+            self._coming.append(text)
 
     @property
     def under_way(self) -> bool:
         """Whether an answer has begun and not ended."""
         return self._markdown is not None
+
+    @property
+    def broken(self) -> bool:
+        """Whether a part of what was to be shown could not be written."""
+        return self._writer.error is not None
 
     @property
     def wants_drawing(self) -> bool:
@@ -227,14 +237,17 @@ class LiveText:
         return max(0.0, self._drawn + 1 / RATE - self._clock())
 
     def draw(self) -> None:
-        """Draws what has come since the last picture."""
+        """Draws what has come since the last picture; a terminal that takes nothing now gets it with a later one."""
         with self._lock:
             if self._markdown is None or self._paused:
                 return
+            if not self._writer.ready():
+                with self._arriving:
+                    self._coming = self._coming or [""]
+                return
             self._drawn = self._clock()
             self._markdown.resize(self._size()[0])
-            text, self._coming = "".join(self._coming), []
-            drawn = self._markdown.feed(text)
+            drawn = self._markdown.feed(self._arrived())
             self._show(drawn.settled, drawn.open if self._redraws else [])
 
     def end(self) -> None:
@@ -243,8 +256,8 @@ class LiveText:
             if self._markdown is None:
                 return
             self._markdown.resize(self._size()[0])
-            settled = self._markdown.feed("".join(self._coming)).settled + self._markdown.end().settled
-            self._coming, self._markdown = [], None
+            settled = self._markdown.feed(self._arrived()).settled + self._markdown.end().settled
+            self._markdown = None
             if self._paused:
                 self._held += settled
             else:
@@ -264,29 +277,26 @@ class LiveText:
                 if not self._paused:
                     held, self._held = self._held, []
                     self._show(held, [])
-                    self._coming.append("")  # else nothing brings the open block back
+                    with self._arriving:
+                        self._coming.append("")  # else nothing brings the open block back
 
     def above(self, text: str) -> None:
         """Writes lines of others above the open block."""
         with self._lock:
             self._region.clear()
-            self._write(text.replace("\n", "\r\n"))
+            self._writer.write(text.replace("\n", "\r\n"))
             self.draw()
+
+    def _arrived(self) -> str:
+        with self._arriving:
+            coming, self._coming = self._coming, []
+        return "".join(coming)
 
     def _show(self, settled: list[str], open_lines: list[str]) -> None:
         if self._redraws:
             self._region.draw(settled, open_lines)
         elif settled:
-            self._write("".join(line + "\n" for line in settled))
-
-    def _write(self, text: str) -> None:
-        if self._broken:
-            return
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except OSError:  # the terminal has gone; the run finds out by itself
-            self._broken = True
+            self._writer.write("".join(line + "\n" for line in settled))
 
 
 def size_of(stream: TextIO) -> Size:
@@ -340,7 +350,9 @@ def stderr_above(live: LiveText) -> Iterator[None]:
         yield
         return
     above = Above(real, live)
-    with redirect_stderr(above):
-        yield
-    if rest := above.rest():
-        real.write(rest)
+    try:
+        with redirect_stderr(above):
+            yield
+    finally:
+        if rest := above.rest():
+            real.write(rest)

@@ -6,7 +6,10 @@ import random
 import re
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -273,3 +276,46 @@ def test_log_lines_of_other_threads_tear_nothing() -> None:
     lines = sheet.terminal.lines()
     assert [line for line in lines if line.startswith("line")] == [f"line {number}" for number in range(100)]
     assert [line for line in lines if not line.startswith("line")] == rendered(text, 60)
+
+
+def test_no_piece_gets_lost_between_two_threads() -> None:
+    """One adds, another draws and gives way after each instruction."""
+    sheet = Sheet(60, 3_000)
+    shown = live(sheet, colour=False, redraws=False)
+    over = threading.Event()
+
+    def give_way(frame: FrameType, _what: str, _about: object) -> Callable[..., object] | None:
+        if frame.f_code.co_name not in ("draw", "_arrived"):
+            return None
+        frame.f_trace_opcodes = True
+        time.sleep(0.0001)
+        return give_way
+
+    def draw_always() -> None:
+        sys.settrace(give_way)
+        while not over.is_set():
+            shown.draw()
+
+    thread = threading.Thread(target=draw_always)
+    thread.start()
+    for number in range(2_000):
+        shown.add(f"{number}\n")
+        time.sleep(0.0001)
+    over.set()
+    thread.join()
+    shown.end()
+    assert sheet.terminal.lines() == [str(number) for number in range(2_000)]
+
+
+def test_the_rest_of_a_line_for_stderr_is_written_when_the_block_fails_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    sheet = Sheet(60, 10)
+    monkeypatch.setattr(sys, "stderr", sheet)
+
+    def fail() -> None:
+        with stderr_above(live(sheet)):
+            sys.stderr.write("half a line")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert sheet.terminal.lines() == ["half a line"]
