@@ -88,7 +88,7 @@ async def test_an_agents_tools_get_the_secret_and_its_model_does_not(
     (home / "tools.sh").write_text(TELL)
     stage.models.script(Reply(calls=[("tell", {})]), "done")
     await stage.run("go", target="clerk")
-    assert "it is ada-the-secret" in stage.models.requests[-1].results[0]
+    assert "it is [redacted]" in stage.models.requests[-1].results[0]  # said by the tool, and hidden from the model
     assert stage.models.requests[0].system.startswith("for {{MY_USERNAME}}")
 
 
