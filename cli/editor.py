@@ -10,6 +10,22 @@ from pathlib import Path
 from ..protocol.errors import UsageError
 
 
+def edit_new(file: Path, configured: str | None = None) -> bool:
+    """Open a file that was just begun for the user; False if it stays as it was begun, and so is removed again.
+
+    Raises:
+        UsageError: there is no such editor, or it has failed. A file that it has not changed is removed, too.
+    """
+    before = file.read_bytes()
+    try:
+        edit_file(file, configured)
+    finally:
+        unchanged = file.exists() and file.read_bytes() == before
+        if unchanged:
+            file.unlink()
+    return not unchanged
+
+
 def edit_file(file: Path, configured: str | None = None) -> None:
     """Open the file and wait until the editor is closed.
 
@@ -21,6 +37,6 @@ def edit_file(file: Path, configured: str | None = None) -> None:
         code = subprocess.run([*shlex.split(chosen), str(file)], check=False).returncode
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"the editor '{chosen}' can't be started: {why}; set $EDITOR, or edit {file}") from error
+        raise UsageError(f"the editor '{chosen}' can't be started: {why}; set $EDITOR, or write {file}") from error
     if code:
-        raise UsageError(f"the editor '{chosen}' ended with exit code {code}; {file} is as it has left it")
+        raise UsageError(f"the editor '{chosen}' ended with exit code {code}; what it has written to {file} stays")

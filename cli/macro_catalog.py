@@ -18,7 +18,7 @@ from ..actors.io.settings import load_settings
 from ..actors.work.macros.files import FILES, load
 from ..protocol.errors import CallboardError, NotFound
 from ..protocol.macro import Macro
-from .editor import edit_file
+from .editor import edit_file, edit_new
 from .render.text import columns, json_object, one_line, safe
 
 _NEW = """\
@@ -87,13 +87,13 @@ def edit_macro(name: str, config_dir: str | None) -> str:
     base = _base(config_dir)
     place = FILES.place_for(name, base)
     new = not place.file.exists()
+    editor = str(load_settings(base)[0].other.get("editor") or "")
     if new:
         FILES.write(place, _beginning(name, base), replace=False)
-    before = place.file.read_bytes()
-    edit_file(place.file, str(load_settings(base)[0].other.get("editor") or ""))
-    if new and place.file.exists() and place.file.read_bytes() == before:
-        place.file.unlink()
-        return f"nothing was written, so there is no macro '{name}' of yours\n"
+        if not edit_new(place.file, editor):
+            return f"nothing was written, so there is no macro '{name}' of yours\n"
+    else:
+        edit_file(place.file, editor)
     macro = load(place)
     warnings = "".join(f"{safe(str(problem))}\n" for problem in macro.problems)
     return f"{warnings}{'wrote' if new else 'edited'} {place.file}\n\ncallboard macro {safe(macro.usage)}\n"

@@ -19,7 +19,7 @@ from ..actors.work.roles.files import FILES, find, load, locate, save
 from ..protocol.errors import CallboardError, Conflict, InvalidFile, UsageError
 from ..protocol.problems import errors_in
 from ..protocol.role import Role, RoleFile
-from .editor import edit_file
+from .editor import edit_file, edit_new
 from .render.text import columns, counted, json_object, one_line, safe
 
 _OF_TEXT = ("name", "description", "prompt", "use_tools")
@@ -96,13 +96,13 @@ def edit_role(name: str, config_dir: str | None) -> str:
     base = _base(config_dir)
     file = FILES.place_for(name, base).file
     new = not file.exists()
+    editor = str(load_settings(base)[0].other.get("editor") or "")
     if new:
         save(name, _beginning(name, base), base)
-    before = file.read_bytes()
-    edit_file(file, str(load_settings(base)[0].other.get("editor") or ""))
-    if new and file.exists() and file.read_bytes() == before:
-        file.unlink()
-        return f"nothing was written, so there is no role '{name}' of yours\n"
+        if not edit_new(file, editor):
+            return f"nothing was written, so there is no role '{name}' of yours\n"
+    else:
+        edit_file(file, editor)
     role = load(Place(name=name, file=file, built_in=False))
     warnings = "".join(f"{safe(str(problem))}\n" for problem in role.problems)
     done = f"{'wrote' if new else 'edited'} {file}\n{_hides(name, new)}"

@@ -20,6 +20,7 @@ from .whole_file import write_whole
 MOST_BYTES = 4_000_000
 """A file that is longer is refused before it is read."""
 
+_MOST_BYTES_OF_NAME = 200
 _NAME = re.compile(r"[^\W_][\w. +:@-]{0,99}")
 
 
@@ -32,8 +33,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_name(name: str) -> bool:
-    """Whether a file can have this name: a letter or a digit, then letters, digits, blanks and `_ . + : @ -`."""
-    return _NAME.fullmatch(name) is not None and not name.endswith((".", " "))
+    """Whether a file can have this name: a letter or a digit, then letters, digits, blanks and `_ . + : @ -`.
+
+    A file system counts bytes, of which a letter may have four, and what a file is written through has a longer name.
+    """
+    fits = _NAME.fullmatch(name) is not None and len(name.encode()) <= _MOST_BYTES_OF_NAME
+    return fits and not name.endswith((".", " "))
 
 
 class NamedFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +112,7 @@ class NamedFiles(msgspec.Struct, frozen=True, kw_only=True):
         if not is_name(name):
             raise UsageError(
                 f"'{name[:100]}' can't be a {self.kind}'s name: it takes letters, digits, blanks and _ . + : @ -, and"
-                " begins with a letter or a digit"
+                f" begins with a letter or a digit; at most 100 of them, and {_MOST_BYTES_OF_NAME} bytes"
             )
         return Place(name=name, file=self.directory(base) / f"{name}{self.suffix}", built_in=False)
 

@@ -213,6 +213,8 @@ def test_a_role_is_edited(callboard: Callboard, home: Path, monkeypatch: pytest.
     assert "`top_p` is the text 'x'" in err
     monkeypatch.setenv("EDITOR", "no-such-editor-at-all")
     assert "can't be started" in callboard("roles", "edit", "new")[2]
+    assert "can't be started" in callboard("roles", "edit", "code")[2]
+    assert not (home / "roles" / "code.md").exists()
     assert "can't be a role's name" in callboard("roles", "edit", "../x")[2]
 
 

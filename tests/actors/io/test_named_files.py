@@ -45,3 +45,8 @@ def test_names_that_people_give(name: str) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", ".a", "a/b", "a\\b", "a\0", "a.", "a ", "-a", "a\nb", "a" * 101])
 def test_names_that_lead_elsewhere(name: str) -> None:
     assert not is_name(name)
+
+
+def test_a_name_has_a_bound_in_bytes() -> None:
+    assert is_name("語" * 66)
+    assert not is_name("語" * 67)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from urllib.parse import quote
 
+import msgspec
 import trio
 from starlette.responses import Response
 
-from .....protocol.errors import CallboardError, NotFound, UsageError
+from .....protocol.errors import CallboardError, InvalidFile, NotFound, NotKept, UsageError
 from .....protocol.role import Role
 from ....io.named_files import Place
 from ....work.roles.files import FILES, load, locate, save
@@ -35,13 +41,15 @@ async def one(call: Call) -> Response:
 async def write(call: Call, body: RoleBody) -> Response:
     """Write a role, a new one (201) or in the place of what is there."""
     made, new = await trio.to_thread.run_sync(_write, call, body)
-    return reply(made, 201 if new else 200, {"location": f"/v1/roles/{made.name}"} if new else None)
+    return reply(made, 201 if new else 200, {"location": f"/v1/roles/{quote(made.name)}"} if new else None)
 
 
 @_route("DELETE", "/v1/roles/{name}", DELETE_ROLE, status=204, errors=(404,))
 async def remove(call: Call) -> Response:
     """Remove a role. One that comes with Callboard stays."""
-    await trio.to_thread.run_sync(FILES.delete, call.path("name"), call.api.root.config_dir)
+    base = call.api.root.config_dir
+    with _without_directories(base):
+        await trio.to_thread.run_sync(FILES.delete, call.path("name"), base)
     return Response(status_code=204)
 
 
@@ -54,7 +62,8 @@ async def check_role(call: Call, name: str | None, model: str | None = None) -> 
     if name is None:
         return
     try:
-        await trio.to_thread.run_sync(partial(check_file, call.caller, name, call.api.root, model=model))
+        with _without_directories(call.api.root.config_dir):
+            await trio.to_thread.run_sync(partial(check_file, call.caller, name, call.api.root, model=model))
     except NotFound:
         raise UsageError(f"there is no role '{name[:60]}'; GET /v1/roles lists those there are") from None
 
@@ -65,15 +74,17 @@ def _all(call: Call) -> list[RoleTold]:
 
 def _one(call: Call) -> RoleDetail:
     place = locate(call.path("name"), call.api.root.config_dir)
-    text = FILES.text_of(place.file)
-    return _detail(place, load(place), text)
+    with _without_directories(call.api.root.config_dir):
+        text = FILES.text_of(place.file)
+        return _detail(place, load(place), text)
 
 
 def _write(call: Call, body: RoleBody) -> tuple[RoleDetail, bool]:
-    name = call.path("name")
-    role, new = save(name, body.text, call.api.root.config_dir)
-    place = locate(name, call.api.root.config_dir)
-    return _detail(place, role, FILES.text_of(place.file)), new
+    name, base = call.path("name"), call.api.root.config_dir
+    with _without_directories(base):
+        role, new = save(name, body.text, base)
+        place = locate(name, base)
+        return _detail(place, role, FILES.text_of(place.file)), new
 
 
 def _told(place: Place) -> RoleTold:
@@ -108,3 +119,22 @@ def _detail(place: Place, role: Role, text: str) -> RoleDetail:
 def _without_path(text: str, place: Place) -> str:
     """What is said of a file, without where on this machine it lies."""
     return text.replace(str(place.file), place.file.name)
+
+
+@contextmanager
+def _without_directories(base: Path) -> Iterator[None]:
+    """Errors of the block name files of roles without their directory, which is nothing for callers."""
+    homes = [f"{home}{os.sep}" for home in (FILES.directory(base), FILES.ours)]
+
+    def shown(text: str) -> str:
+        for home in homes:
+            text = text.replace(home, "")
+        return text
+
+    try:
+        yield
+    except InvalidFile as error:
+        problems = [msgspec.structs.replace(each, file=shown(each.file)) for each in error.problems]
+        raise InvalidFile(shown(str(error)), problems) from None
+    except NotKept as error:
+        raise NotKept(shown(str(error))) from error

@@ -149,3 +149,27 @@ async def test_what_a_role_makes_of_a_prompt_has_a_bound(house: House) -> None:
     house.stage.models.script("ok")
     await house.post(f"/v1/sessions/{made['id']}/completions", {"prompt": "hi"})
     assert sent(house) == [("user", "hi")]
+
+
+async def test_errors_of_roles_tell_no_directory_of_the_server(house: House) -> None:
+    put(house, "broken", "---\ntop_p: x\n---\n")
+    (house.stage.config_dir / "roles" / "latin.md").write_bytes(b"\xe9")
+    client = house.client
+    replies = [
+        await client.get("/v1/roles/broken"),
+        await client.get("/v1/roles/latin"),
+        await client.put("/v1/roles/other", json={"text": "---\ntop_p: x\n---\n"}),
+        await client.post("/v1/completions", json={"prompt": "hi", "role": "broken"}),
+        await client.post("/v1/sessions", json={"role": "latin"}),
+    ]
+    for reply in replies:
+        assert reply.status_code == 400
+        assert str(house.stage.config_dir) not in reply.text
+        assert ".md" in reply.text
+
+
+async def test_a_name_is_bounded_in_bytes(house: House) -> None:
+    made = await house.client.put(f"/v1/roles/{'語' * 66}", json={"text": "x"})
+    assert made.status_code == 201
+    assert (await house.get(made.headers["location"]))["name"] == "語" * 66
+    assert (await house.client.put(f"/v1/roles/{'語' * 90}", json={"text": "x"})).status_code == 400
