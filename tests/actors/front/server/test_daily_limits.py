@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,10 @@ from trio_websocket import open_websocket_url
 
 from callboard.actors.work.spending.book import Book
 from callboard.actors.work.spending.daily import DayReading
+from callboard.actors.work.spending.days import Days
 from callboard.protocol.control.errors import RUN_FAILED
+from callboard.protocol.settings.api import ApiSettings
+from callboard.supervisors import Root
 
 SCOPES = (
     "run:agents",
@@ -66,6 +70,20 @@ class Callers:
         agent.mkdir(parents=True, exist_ok=True)
         (agent / "config.yaml").write_text(AGENT)
         return await house.client.post(path, json=body, headers={"authorization": f"Bearer {key}"})
+
+
+@pytest.fixture(autouse=True)
+def noon(monkeypatch: pytest.MonkeyPatch) -> datetime:
+    """Days begin to count at noon, so no test is about two of them, whatever the hour."""
+    noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+    ahead = noon.timestamp() - time.time()
+    made = Days.__init__
+
+    def at_noon(self: Days, root: Root, path: Path, settings: ApiSettings, *, now: Callable[[], float]) -> None:
+        made(self, root, path, settings, now=lambda: now() + ahead)
+
+    monkeypatch.setattr(Days, "__init__", at_noon)
+    return noon
 
 
 @pytest.fixture
@@ -126,14 +144,14 @@ async def test_a_websocket_is_told_the_same(callers: Callers) -> None:
         assert 0 < answer["error"]["data"]["retry_after"] <= 86_400
 
 
-async def test_how_far_it_is_used_is_told_to_its_subject_and_to_operators(callers: Callers) -> None:
+async def test_how_far_it_is_used_is_told_to_its_subject_and_to_operators(callers: Callers, noon: datetime) -> None:
     async with callers.serve({"max_cost": 1, "max_tokens": 1000}, per_subject_daily={"max_tokens": 50}) as house:
         assert (await callers.ask(house, callers.alice)).status_code == 200
         told = {}
         for name, key in (("alice", callers.alice), ("bob", callers.bob), ("local", house.token)):
             report = await house.get("/v1/usage?by=key", headers={"authorization": f"Bearer {key}"})
             told[name] = {each["subject"]: each for each in report["daily"]}
-        today = datetime.now(UTC).date().isoformat()
+        today = noon.date().isoformat()
         of_alice = told["alice"]["alice"]
         assert of_alice.pop("cost") == pytest.approx(COST)
         assert of_alice == {
