@@ -297,10 +297,14 @@ class Blocks:
 
     def _grown(self, leaf: Paragraph, more: int) -> None:
         leaf.size += more
-        if self.growing or leaf.size <= STEP:
+        if self.growing:
             return
-        if leaf.size > LONG or (not (leaf.lines and "|" in leaf.lines[-1]) and is_final("\n".join(leaf.lines))):
+        if leaf.size > LONG:
             self._settle(leaf, all_of_it=False)
+        elif leaf.size > leaf.tried + STEP and not (leaf.lines and "|" in leaf.lines[-1]):
+            leaf.tried = leaf.size  # it reads the whole paragraph, so not for every line
+            if is_final("\n".join(leaf.lines)):
+                self._settle(leaf, all_of_it=False)
 
     def _settle(self, leaf: Paragraph, *, all_of_it: bool) -> None:
         """Paints the paragraph. If its last line goes on, the row that has room for more of it is kept."""
@@ -320,7 +324,7 @@ class Blocks:
             leaf.carry = []
         for row in rows:
             self.painter.row(row)
-        leaf.lines, leaf.size = [], 0
+        leaf.lines, leaf.size, leaf.tried = [], 0, 0
 
     def _underlined(self, leaf: Paragraph, rest: str) -> bool:
         """The line makes of what stands above it a heading, or the header of a table."""

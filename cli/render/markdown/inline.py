@@ -30,7 +30,7 @@ class Span(NamedTuple):
 _PUNCTUATION = r"""!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~"""
 _TOKEN = re.compile(
     rf"""
-      (?P<math>\$\$[^$]+\$\$|\\\((?:[^\\]|\\(?!\)))+\\\)|\\\[(?:[^\\]|\\(?!\]))+\\\]|\$(?=[^\s$])[^$\n]*[^\s$\\]\$(?![\d\w]))
+      (?P<math>\$\$[^$]+\$\$|\$(?=[^\s$])[^$\n]*[^\s$\\]\$(?![\d\w]))
     | \\(?P<escape>[{_PUNCTUATION}])
     | (?P<ticks>`+)
     | <(?P<auto>[a-zA-Z][a-zA-Z0-9+.\-]{{1,31}}:[^\s<>]*|[\w.+\-]{{1,64}}@[\w\-]{{1,64}}(?:\.[\w\-]{{1,64}}){{1,8}})>
@@ -98,6 +98,7 @@ class _Reader:
         self._pieces: list[_Piece] = []
         self._brackets: list[int] = []
         self._unpaired = False
+        self._missing: set[str] = set()
         self._fences: dict[int, list[int]] | None = None
 
     @property
@@ -119,8 +120,9 @@ class _Reader:
         kind, whole, end = found.lastgroup, found.group(), found.end()
         match kind:
             case "escape":
+                if found["escape"] in "([":
+                    return self._mathematics(found)
                 self._pieces.append(_Piece(found["escape"]))
-                self._unpaired |= found["escape"] in "(["
             case "ticks":
                 return self._code(found)
             case "math":
@@ -167,6 +169,19 @@ class _Reader:
             inner = inner[1:-1]
         self._pieces.append(_Piece(inner, CODE))
         return close + length if ends else close
+
+    def _mathematics(self, found: re.Match[str]) -> int:
+        """`\\(x\\)`, `\\[x\\]`; that an end comes nowhere any more is found out once."""
+        begin, inside, end = found.start(), found.end(), _MATH_PAIRS[found.group()]
+        close = -1 if end in self._missing else self._text.find(end, inside)
+        if close > inside:
+            self._pieces.append(_Piece(self._text[begin : close + len(end)], MATH))
+            return close + len(end)
+        if close < 0:
+            self._missing.add(end)
+        self._unpaired = True
+        self._pieces.append(_Piece(found["escape"]))
+        return inside
 
     def _run(self, found: re.Match[str]) -> None:
         text, run = self._text, found.group()

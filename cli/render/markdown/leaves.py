@@ -26,10 +26,18 @@ class Container:
 
 @dataclass
 class Paragraph:
-    """Lines of text; `carry` is the begin of its first line, which is laid out, `mid` says that a line goes on."""
+    """Lines of text.
+
+    Attributes:
+        size: characters that have come since it was settled last.
+        tried: how many they were when it was last looked whether it can be settled.
+        carry: the begin of its first line, which is laid out.
+        mid: its last line goes on.
+    """
 
     lines: list[str] = field(default_factory=list)
     size: int = 0
+    tried: int = 0
     carry: Row = field(default_factory=list)
     mid: bool = False
 

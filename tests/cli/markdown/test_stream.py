@@ -240,6 +240,22 @@ def test_no_paragraph_takes_long(piece: str) -> None:
     assert time.process_time() - began < 0.5
 
 
+@pytest.mark.parametrize("piece", ["\\(\n", "\\[\n", "\\(a ", "\\[a\n", "`\n", "[\n", "*a\n", "$a\n"])
+def test_what_is_opened_on_every_line_and_never_closed_takes_no_long(piece: str) -> None:
+    stream = MarkdownStream(80)
+    began = time.process_time()
+    for _ in range(1_200):
+        stream.feed(piece)
+    stream.end()
+    assert time.process_time() - began < 1.5
+
+
+def test_mathematics_stays_as_it_was_written() -> None:
+    assert plain("a \\(x_1*y_2*\\) b \\[\\frac*1*\\\\2\\] \\(\\) \\(*c*\n") == [
+        "a \\(x_1*y_2*\\) b \\[\\frac*1*\\\\2\\] () (c"
+    ]
+
+
 def test_code_keeps_its_colours_over_lines() -> None:
     lines = whole('```python\nx = """a\nb\n"""\n# c\n```\n')
     assert lines[2].startswith("\x1b[")  # still in the string
