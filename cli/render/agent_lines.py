@@ -31,6 +31,9 @@ PASSED_OVER = timedelta(seconds=60)
 THINKING = 1_000
 """Requests of which it is known since when their model thinks."""
 
+WORTH_TELLING = timedelta(seconds=1)
+"""How long a model thinks at least for a line to say so."""
+
 _INTERRUPTED = "interrupted"
 _STOPS = {
     "todo_limit": "todos are still open, and it was told to go on as often as max_auto_continues says",
@@ -254,8 +257,11 @@ class AgentTeller(Teller):
         since = self._thinking.pop((event.actor, event.id), None)
         who = paths.child(event.actor)
         if since is not None and self._told(event) and (self._verbose or not who):
-            took = duration((event.ts - since).total_seconds())
-            yield self._timed(event, f"{who}: thought for {took}" if who else f"thought for {took}")
+            took = event.ts - since
+            if took < WORTH_TELLING:
+                return
+            text = f"thought for {duration(took.total_seconds())}"
+            yield self._timed(event, f"{who}: {text}" if who else text) if self._verbose else self._line(text)
 
     def _llm_response(self, data: ev.LlmResponse, event: Event) -> Iterator[Line]:
         yield from self._thought(event)

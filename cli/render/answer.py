@@ -126,9 +126,14 @@ class Answer(Progress):
         self._inner.__exit__(*exc)
 
     def on_event(self, event: Event) -> None:
+        """What the other display says of an answer's first piece (how long was thought) stands before the answer."""
+        begins = type(event.data) is ev.LlmDelta and self._live is not None and not self._live.under_way
+        if begins:
+            self._inner.on_event(event)
         if self._live is not None:
             self._hear(event, self._live)
-        self._inner.on_event(event)
+        if not begins:
+            self._inner.on_event(event)
 
     def note(self, text: str) -> None:
         self._inner.note(text)

@@ -217,11 +217,19 @@ ANSWERS = [ev.LlmDelta(text="It "), ev.LlmDelta(text="is."), ev.LlmResponse(mode
 def test_how_long_a_model_thinks_is_told_once_at_a_terminal(
     ends: list[ev.EventData], event: MakeEvent, terminal: io.StringIO
 ) -> None:
-    for stream, lines in ((terminal, ["> 12:00:03 thought for 3.50s"]), (io.StringIO(), [])):
+    for stream, lines in ((terminal, ["> thought for 3.50s"]), (io.StringIO(), [])):
         shown = PlainLines(stream)
         for each in thoughtful(event, BOSS, *ends):
             shown.on_event(each)
         assert [line.replace("▸", ">") for line in stream.getvalue().splitlines()] == lines
+
+
+def test_thinking_below_a_second_is_not_told(event: MakeEvent) -> None:
+    for verbose in (False, True):
+        narrator = Narrator(verbose=verbose, thoughts=True)
+        made = [event(data, BOSS, id="llm-1") for data in (ev.LlmReasoning(text="hm"), *ANSWERS)]
+        late = [made[0], *(msgspec.structs.replace(each, ts=each.ts + timedelta(seconds=0.9)) for each in made[1:])]
+        assert not any("thought" in line.text for each in late for line in narrator.lines(each))
 
 
 def test_the_thinking_of_children_is_told_only_in_detail(event: MakeEvent) -> None:

@@ -102,7 +102,7 @@ def test_what_the_agent_says_is_drawn_and_not_printed_again(
 ) -> None:
     hear(answer, event, started(), agent(), ev.LlmDelta(text="Some "), ev.LlmDelta(text="*words*"), response())
     assert shown(out) == "Some words\n"
-    assert beside.told[2:6] == ["(aside", "llm.delta", "llm.delta", "aside)"]
+    assert beside.told[2:6] == ["llm.delta", "(aside", "llm.delta", "aside)"]
     AnswerResult(out, answer).finish(ended("Some *words*"))
     assert shown(out) == "Some words\n"
 
