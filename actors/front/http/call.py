@@ -109,7 +109,7 @@ class Route:
         tag: under which the document lists it.
         query, body: structs that are decoded and checked before the handler is called; `optional_body` may be missing.
         gives: type of the JSON reply; None for another kind, or none at all.
-        status: of a success.
+        status: of a success; `made`: of one that has made something new, where that is another.
         media: kinds of reply beside JSON.
         errors: statuses of its own; those that any route may have are added to them.
         resumes: whether `Last-Event-ID` is heeded.
@@ -126,6 +126,7 @@ class Route:
     optional_body: bool = False
     gives: Any = None
     status: int = 200
+    made: int | None = None
     media: tuple[str, ...] = ()
     errors: tuple[int, ...] = ()
     resumes: bool = False

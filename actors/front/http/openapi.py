@@ -110,7 +110,8 @@ def _responses(route: Route, by_type: dict[Any, Json], error: Json) -> Json:
     success: dict[str, Json] = {"description": "Done"}
     if content:
         success["content"] = content
-    return {str(route.status): success, **answers}
+    made = {} if route.made is None else {str(route.made): {**success, "description": "Made"}}
+    return {str(route.status): success, **made, **answers}
 
 
 def _path_parameters(route: Route) -> list[Json]:

@@ -37,7 +37,7 @@ async def one(call: Call) -> Response:
     return reply(await trio.to_thread.run_sync(_one, call))
 
 
-@_route("PUT", "/v1/roles/{name}", WRITE_ROLE, gives=RoleDetail)
+@_route("PUT", "/v1/roles/{name}", WRITE_ROLE, gives=RoleDetail, made=201)
 async def write(call: Call, body: RoleBody) -> Response:
     """Write a role, a new one (201) or in the place of what is there."""
     made, new = await trio.to_thread.run_sync(_write, call, body)

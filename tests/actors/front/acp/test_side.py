@@ -171,8 +171,7 @@ async def test_a_request_that_is_cancelled_is_answered_with_its_number_and_ends_
     session = await editor.new()
     fake_model.answer_with(lambda _: Reply(hold=trio.Event()))
     prompt = await editor.begin("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "go"}])
-    while not hub.under_way:
-        await trio.sleep(0.005)
+    await fake_model.arrived(1)
     await editor.tell("$/cancel_request", requestId=prompt)
     assert (await editor.end(prompt))["error"]["code"] == -32800
     while hub.under_way:
