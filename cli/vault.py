@@ -130,10 +130,11 @@ def rotate(leave_out: bool, no_input: bool, config_dir: str | None) -> int:
     """Encrypts the vault anew, for a fresh identity, or by a new passphrase that is asked for.
 
     Former identities stay in their file, so that backups and other vaults can still be opened; what is written from now
-    on needs the fresh one. The values are the same: whoever had the former identity and the file knows them, so change
+    on needs the fresh one. The values are the same: who had the former identity and the file knows them, so change
     them where they are good for something.
 
-    Those who share the vault put your fresh public key, which is told, in the place of the former one in `recipients`.
+    Those who share the vault put your fresh public key, which is printed, in the place of the former one
+    in `recipients`.
     """
     from .vault_file import renew
 

@@ -1,4 +1,4 @@
-"""What the vault has handed out in this process, and how it is taken out of all that is told.
+"""What the vault has handed out in this process, and how it is taken out of all output.
 
 Of events before anybody hears them, of what tools return to models, of outcomes, of errors, and of all that the command
 line prints and logs; `redact`, which knows other secrets as well, asks here too. The process remembers it for good,

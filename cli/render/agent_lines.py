@@ -242,7 +242,7 @@ class AgentTeller(Teller):
         """What is thought does not show; how long it took does, once the model goes on."""
         if self._thoughts:
             self._thinking.setdefault((event.actor, event.id), event.ts)
-            if len(self._thinking) > THINKING:  # of requests that were interrupted no end is told
+            if len(self._thinking) > THINKING:  # an interrupted request has no event for its end
                 del self._thinking[next(iter(self._thinking))]
         return iter(())
 

@@ -109,7 +109,7 @@ class Answer(Progress):
 
     def shown(self, output: str) -> bool:
         """Whether this is what was drawn: all that the agent has said, or the last of it. Not if a part of
-        it could not be written: then it is written again, or fails where failing is told."""
+        it could not be written: then it is written again, or the error is raised there."""
         if self._live is not None and self._live.broken:
             return False
         words = output.split()

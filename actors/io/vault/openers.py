@@ -206,7 +206,7 @@ class Passphrase:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody has to be asked before this can be used."""
+        """Whether a person has to type it before this can be used."""
         return self._file is None and self._known is None
 
     def tell(self, passphrase: str | None) -> None:

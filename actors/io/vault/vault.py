@@ -161,7 +161,7 @@ class Vault:
     # --- inside -------------------------------------------------------------------------------------------
 
     def _hide(self) -> None:
-        """From now on nobody hears of what was handed out."""
+        """From now on what was handed out is taken out of all events."""
         self.told = True
         if self._kernel is not None:
             self._kernel.bus.rewrite = without_secrets

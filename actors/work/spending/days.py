@@ -341,7 +341,7 @@ class Days:
             except Unwritten as error:
                 hold.release()
                 raise self._broken(error) from None
-            except BaseException:
+            except BaseException:  # cancelled, too: nothing stays reserved
                 hold.release()
                 raise
             written = _Written(hold, self.ledger, id)

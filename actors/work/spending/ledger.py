@@ -358,7 +358,7 @@ class _File:
             db.execute(_HELD)
             if (stamp := _stamp(self._path)) != self._stamp:  # another file than before has nothing of ours
                 self._day, self._own, self._stamp = "", {}, stamp
-        except BaseException:
+        except BaseException:  # whatever it was, the file must not stay open
             db.close()
             raise
         self._db = db

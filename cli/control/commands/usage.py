@@ -52,7 +52,7 @@ def show_usage(groups: Sequence[UsageGroup], *, days: int, as_json: bool, config
 def _limits(path: Path, now: float, config_dir: str | None) -> list[DayReading]:
     try:
         settings, _ = load_settings(configured(config_dir, os.environ)[0])
-    except ConfigError as error:  # what was spent is told all the same
+    except ConfigError as error:  # what was spent is shown without the limits
         sys.stderr.write(f"callboard: daily limits are not told: {one_line(str(error), 1000)}\n")
         return []
     return readings(path, settings.api, today_of(int(now // DAY), now))
