@@ -31,8 +31,8 @@ demo-research: $(VENV)/.embed  ## questions looked up in docs/, with models that
 	@$(BIN)/callboard models pull wordllama > /dev/null
 	@bash examples/demo-research.sh $(BIN)/callboard
 
-test: $(VENV)/.dev  ## every test but the long repetitions
-	$(BIN)/pytest -m "not soak" -n $(JOBS) --dist loadfile
+test: $(VENV)/.dev .types/callboard  ## every test but the long repetitions
+	$(BIN)/pytest -m "not soak" -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 soak: $(VENV)/.dev  ## the long repetitions
 	$(BIN)/pytest -m soak --timeout 1800 -o faulthandler_timeout=900
@@ -60,6 +60,9 @@ dev: $(VENV)/.dev  ## the environment for working on callboard
 docs: $(VENV)/.dev  ## rewrite the generated parts of docs/
 	$(BIN)/python tests/packaging/events_table.py
 	$(BIN)/python tests/packaging/corpus_table.py
+	$(BIN)/python tests/qa/table.py
+	$(BIN)/python tests/packaging/chat_tables.py
+	$(BIN)/python tests/packaging/chat_pictures.py > /dev/null
 
 prices: $(VENV)/.dev  ## make the table of prices of genai-prices' file (FROM=data_slim.json COMMIT=its commit DAY=of which day)
 	$(BIN)/python -m callboard.actors.work.models.prices.vendor $(FROM) \

@@ -93,7 +93,16 @@ def server(place: Path, runs: int) -> Iterator[str]:
     home.mkdir(parents=True)
     (home / "graph.yaml").write_text(GRAPH)
     script = Path(__file__).parent / "contenders" / "_control.py"
-    command = [sys.executable, str(script), str(place / "config"), str(place / "state"), str(runs), TOKEN]
+    command = [
+        sys.executable,
+        "-X",
+        "faulthandler",
+        str(script),
+        str(place / "config"),
+        str(place / "state"),
+        str(runs),
+        TOKEN,
+    ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -21,9 +21,8 @@ from ..actors.io.oauth.server import is_on_loopback
 from ..actors.io.settings import load_settings
 from ..actors.work.models.filled import filled
 from ..actors.work.models.providers import signs_in
-from ..actors.work.models.signed_in import auth_server_of, remedy_of, token_file_of
-from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError, UsageError
-from ..protocol.problems import did_you_mean
+from ..actors.work.models.signed_in import auth_server_of, client_to_sign_in, remedy_of, token_file_of
+from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError
 from .browser import has_browser, open_browser
 from .control.figures import age
 from .frame import act, person_at_terminal
@@ -51,7 +50,7 @@ def sign_in_to(
         UpstreamError: the authorization server can't be reached.
     """
     settings = _settings(config_dir)
-    client = _whole(_client(name, settings), settings, config_dir)
+    client = _whole(client_to_sign_in(name, settings), settings, config_dir)
     signing_in = _SigningIn(client, settings.file, scopes, person_at_terminal(no_input=no_input))
 
     async def by_hand(me: Actor, _root: Root) -> str:
@@ -100,7 +99,7 @@ class _SigningIn:
                 text = "Paste the code that the page shows, or the address that it ends at:"
                 if redirect is not None:
                     text = f"Waiting for the browser at {redirect.uri}; if it runs elsewhere, paste where it ended:"
-                code = await code_from(me, request, redirect, text)
+                code = await code_from(me.ask_person, request, redirect, text)
             return await self._endpoint.exchange(request, code)
 
     async def elsewhere(self, *, asked: bool) -> Token:
@@ -124,7 +123,9 @@ def rows(names: tuple[str, ...], config_dir: str | None) -> list[dict[str, Any]]
         ConfigError: it is not one that people sign in for.
     """
     settings = _settings(config_dir)
-    wanted = [_client(name, settings) for name in names] or [each for each in settings.clients if signs_in(each)]
+    wanted = [client_to_sign_in(name, settings) for name in names] or [
+        each for each in settings.clients if signs_in(each)
+    ]
     return [_row(client, settings, config_dir) for client in wanted]
 
 
@@ -158,7 +159,7 @@ def sign_out_of(name: str, config_dir: str | None) -> str:
     settings, file = _settings(config_dir), token_file_of(name, os.environ)
     client = next((each for each in settings.clients if each.name == name), None)
     if (client is None or not signs_in(client)) and not file.path.is_symlink() and not file.path.exists():
-        _client(name, settings)
+        client_to_sign_in(name, settings)
     who = f"client '{safe(name)}'"
     if client is not None and signs_in(client):
         with suppress(ConfigError):  # a token can be forgotten all the same
@@ -200,23 +201,6 @@ def _settings(config_dir: str | None) -> Settings:
 def _whole(client: ClientSettings, settings: Settings, config_dir: str | None) -> ClientSettings:
     """With the secrets that it names."""
     return filled(client, vault_of(config_dir), settings.file)
-
-
-def _client(name: str | None, settings: Settings) -> ClientSettings:
-    """The client of that name, or the only one that people sign in for."""
-    can = [client for client in settings.clients if signs_in(client)]
-    there_are = f"there are: {', '.join(client.name for client in can)}" if can else f"{settings.file} has none"
-    if name is None:
-        if len(can) == 1:
-            return can[0]
-        raise UsageError(f"name the client to sign in to (`auth: oauth`); {there_are}")
-    client = next((each for each in settings.clients if each.name == name), None)
-    if client is None:
-        hint = did_you_mean(name, [each.name for each in can]) or f"of those that people sign in for, {there_are}"
-        raise UsageError(f"there is no client '{name}' in {settings.file}; {hint}")
-    if not signs_in(client):
-        raise ConfigError(f"client '{name}' in {settings.file} has no `auth: oauth`: it is asked with a key")
-    return client
 
 
 def _row(client: ClientSettings, settings: Settings, config_dir: str | None) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def sign_in_to(*, name: str, no_browser: bool, scopes: tuple[str, ...], no_input
             if not person_here:
                 return await redirect.answer(request)
             text = f"Waiting for the browser at {redirect.uri}; if it runs elsewhere, paste where it ended:"
-            return await code_from(me, request, redirect, text)
+            return await code_from(me.ask_person, request, redirect, text)
 
         token = await sign_in(server, _store(server), os.environ, person, scopes=_spelled(scopes))
         return f"signed in to MCP server '{safe(server.name)}'{_for(token.scopes)}\n"

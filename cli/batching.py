@@ -13,10 +13,11 @@ from ..actors.runs.batch.batch import Target, run_batch
 from ..actors.runs.batch.decider import GivenUp
 from ..actors.runs.batch.journal import Journal
 from ..actors.runs.batch.tasks import read_tasks
+from ..actors.runs.loading import Hooks
 from ..protocol.errors import ConfigError
 from ..protocol.requests import RunRequest
 from ..supervisors import Actor
-from .frame import act
+from .frame import act, keeping
 from .render.batch import BatchProgress, choose_for_batch
 from .render.text import counted, json_object, safe, with_node
 
@@ -44,25 +45,27 @@ def run_tasks(
 
     async def batch(me: Actor, root: Root) -> GivenUp | None:
         rows = await read_tasks(file)
-        target = Target(request, root)
-        name = await target.check(file, rows)
-        for problem in (*root.problems, *target.warnings):
-            progress.note(str(problem))
-        with journal:
-            left = journal.left(rows, name)
-            journal.begin()
-            progress.begin(len(rows), len(rows) - len(left))
-            return await run_batch(
-                me,
-                left,
-                target.perform,
-                journal,
-                target=name,
-                max_parallel=max_parallel,
-                max_failures=max_failures,
-                on_begin=progress.began,
-                on_end=progress.ended,
-            )
+        async with keeping(root, root.settings.keep_requests is True, progress.note) as recorder:
+            target = Target(request, root, Hooks(recorder=recorder))
+            name = await target.check(file, rows)
+            for problem in (*root.problems, *target.warnings):
+                progress.note(str(problem))
+            with journal:
+                left = journal.left(rows, name)
+                journal.begin()
+                progress.begin(len(rows), len(rows) - len(left))
+                return await run_batch(
+                    me,
+                    left,
+                    target.perform,
+                    journal,
+                    target=name,
+                    max_parallel=max_parallel,
+                    max_failures=max_failures,
+                    on_begin=progress.began,
+                    on_end=progress.ended,
+                )
+        raise AssertionError("unreachable: nothing swallows errors")
 
     journal = Journal(path)
     try:

@@ -17,12 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from ..actors.io.directories import config_dir as configured
+from ..actors.io.directories import config_file
 from ..actors.runs.finding import own_agents
+from ..protocol.decoding import convert
 from ..protocol.errors import CallboardError
 from ..protocol.mcp.config import split
 from ..protocol.problems import Problem, errors_in
 from ..protocol.references import SECRET
 from ..protocol.settings import Settings, read_settings, without_effect
+from . import environment_report
+from .environment_report import examine_environment
+from .leftovers import leftovers
 from .render.text import counted, safe
 
 Found = dict[str, Any]
@@ -42,7 +47,7 @@ def examine(config_dir: str | None, *, with_models: bool = False) -> Found:
         with_models: look at every model of config.yaml, too.
     """
     home, named_by = configured(config_dir, os.environ)
-    settings, health = _read_settings(home / "config.yaml")
+    settings, health = _read_settings(config_file(home))
     return {
         "callboard": _version("callboard"),
         "python": {"version": platform.python_version(), "executable": sys.executable},
@@ -55,9 +60,11 @@ def examine(config_dir: str | None, *, with_models: bool = False) -> Found:
             "settings": health,
             "agents": own_agents(home),
             "without_effect": [problem.key or "" for problem in without_effect(settings)],
+            "not_taken_over": leftovers(home, os.environ),
         },
         "keys": _keys(settings),
         "vault": _vault(home, settings),
+        "environment": examine_environment(home),
         "addresses": {name: os.environ[name] for name in _ADDRESSES if os.environ.get(name)},
         "interpreters": {name: {"for": what, "path": shutil.which(name)} for name, what in _INTERPRETERS.items()},
         "tsx": shutil.which("tsx"),
@@ -66,7 +73,7 @@ def examine(config_dir: str | None, *, with_models: bool = False) -> Found:
         "mcp": _mcp(home, settings),
         "local": _local(),
         "model": _default_model(settings),
-        **({"models": _models(settings)} if with_models else {}),
+        **({"models": _models(settings, home)} if with_models else {}),
     }
 
 
@@ -85,11 +92,15 @@ def as_text(found: Found) -> str:
         f"  config.yaml: {config['settings']}",
         *(f"  `{key}`: accepted for Loki's sake, no effect yet" for key in config["without_effect"]),
         f"  agents: {', '.join(config['agents']) or 'none'}",
+        *(f"  not taken over from Loki: {line}" for line in config["not_taken_over"]),
         "",
         "keys",
         *(f"  {name:<20} {_KEY_TOLD.get(there, there)}" for name, there in found["keys"].items()),
         *(f"  {name:<20} {value}" for name, value in found["addresses"].items()),
         f"  vault: {_told_of_vault(found['vault'])}",
+        "",
+        "environment",
+        *environment_report.told(found["environment"]),
         "",
         "interpreters for scripts and tools",
         *(
@@ -284,21 +295,20 @@ def _local() -> Found:
     return {"engine": _version("xllamacpp"), "weights": known | here}
 
 
-def _models(settings: Settings) -> list[Any]:
+def _models(settings: Settings, home: Path) -> list[Any]:
     import msgspec
 
     from .model_checks import checked
 
-    return [msgspec.to_builtins(each) for each in checked((), settings)]
+    return [msgspec.to_builtins(each) for each in checked((), settings, home)]
 
 
 def _told_of_model(found: Found) -> str:
-    import msgspec
 
     from ..actors.runs.model_checks import Checked
     from .model_checks import as_text
 
-    return as_text(msgspec.convert(found, Checked))
+    return as_text(convert(found, Checked))
 
 
 def _default_model(settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""Opens a file in the user's editor: `$VISUAL`, else `$EDITOR`, else `editor` of config.yaml, else vi."""
+"""Opens a file in the user's editor: `editor` of config.yaml, else `$VISUAL`, else `$EDITOR`, else vi."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def edit_file(file: Path, configured: str | None = None) -> None:
     Raises:
         UsageError: there is no such editor, or it has failed.
     """
-    chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR") or configured or "vi"
+    chosen = configured or os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
         code = subprocess.run([*shlex.split(chosen), str(file)], check=False).returncode
     except (OSError, ValueError) as error:

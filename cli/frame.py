@@ -12,7 +12,7 @@ import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -25,6 +25,7 @@ from .render.text import redrawable
 
 if TYPE_CHECKING:
     from .. import Root
+    from ..actors.work.models.recorder import Recorder
     from ..supervisors import Actor, End
 
 T = TypeVar("T")
@@ -59,6 +60,17 @@ def play(body: Callable[[Root], Awaitable[T]], progress: Progress, **options: An
     return end[0]
 
 
+def keeping(
+    root: Root, wanted: bool, note: Callable[[str], None], *, logged: bool = True
+) -> AbstractAsyncContextManager[Callable[[str], Recorder] | None]:
+    """Keeps the runs of the block, with what their models see and say, if that is wanted; see `kept_run.keep_runs`."""
+    if not wanted:
+        return nullcontext()
+    from ..actors.front.control.kept_run import keep_runs
+
+    return keep_runs(root, note, logged=logged)
+
+
 def exit_code_of(root: Root) -> int:
     """The exit code of a server that has ended: 0, or that of the signal that has ended it."""
     return 0 if root.kernel.signal is None else 128 + root.kernel.signal
@@ -73,12 +85,14 @@ async def open_frame(
     serving: bool = False,
     traced: bool = True,
     dry_run: bool = False,
+    own_screen: bool = False,
 ) -> AsyncIterator[Root]:
     """The root to work under.
 
     Args:
         person: whether the terminal can ask its user.
         serving: whether we are here for long.
+        own_screen: whether questions and signals are shown by a screen that the caller has.
         dry_run: whether no request may go to a model.
         traced: whether there may be runs; OpenTelemetry traces them if the environment says so.
 
@@ -92,11 +106,11 @@ async def open_frame(
     root = Root(
         config_dir=config_dir,
         signals=True,
-        on_signal=_tell_signal,
+        on_signal=None if own_screen else _tell_signal,
         serving=serving,
         keeps_usage=True,
         dry_run=dry_run,
-        ask_passphrase=asking(progress.aside) if person and has_terminal() else None,
+        ask_passphrase=asking(progress.aside) if (person or own_screen) and has_terminal() else None,
     )
     async with exporting(root, os.environ if traced else {}), root, trio.open_nursery() as nursery:
         with progress, ExitStack() as stack:

@@ -34,9 +34,9 @@ def macro(name: str, arguments: tuple[str, ...], **given: Any) -> int:
     callboard macro --yes review main
     """
     options.check_loudness(given)
-    from .macro_steps import play
+    from .macro_playing import play_macro
 
-    return play(name, arguments, given)
+    return play_macro(name, arguments, given)
 
 
 @click.group("macros", cls=options.ListByDefault, short_help="List, show and edit macros.")

@@ -15,7 +15,7 @@ import msgspec
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.named_files import Place
 from ..actors.io.settings import load_settings
-from ..actors.work.macros.files import FILES, load
+from ..actors.work.macros.files import FILES
 from ..protocol.errors import CallboardError, NotFound
 from ..protocol.macro import Macro
 from .editor import edit_file, edit_new
@@ -53,7 +53,7 @@ def show_macro(name: str, config_dir: str | None, *, as_json: bool) -> str:
         CallboardError: there is none, or its file has errors.
     """
     place = FILES.locate(name, _base(config_dir))
-    macro = load(place)
+    macro = FILES.load(place)
     if as_json:
         return json_object(
             **_told(place, macro),
@@ -94,7 +94,7 @@ def edit_macro(name: str, config_dir: str | None) -> str:
             return f"nothing was written, so there is no macro '{name}' of yours\n"
     else:
         edit_file(place.file, editor)
-    macro = load(place)
+    macro = FILES.load(place)
     warnings = "".join(f"{safe(str(problem))}\n" for problem in macro.problems)
     return f"{warnings}{'wrote' if new else 'edited'} {place.file}\n\ncallboard macro {safe(macro.usage)}\n"
 
@@ -123,7 +123,7 @@ def _base(config_dir: str | None) -> Path:
 
 def _listed(place: Place) -> dict[str, Any]:
     try:
-        return _told(place, load(place))
+        return _told(place, FILES.load(place))
     except CallboardError as failed:
         told = f"{one_line(str(failed).splitlines()[0], 200)} (callboard macros show {shlex.quote(place.name)})"
         return _told(place, None, told)

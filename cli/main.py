@@ -14,9 +14,14 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
+
+from .loki.routing import before_command, is_prompt, nearest
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 BROKEN_PIPE = 141
 """Exit code when the reader of our output went away: 128 + SIGPIPE, as for any Unix filter."""
@@ -25,24 +30,40 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """How a write to stdout fails through no fault of ours."""
 
 COMMANDS = {
+    "setup": "setting_up",
+    "chat": "chat.command",
     **dict.fromkeys(("run", "ask", "batch"), "run"),
     **dict.fromkeys(("macro", "macros"), "macro"),
-    **{name: name for name in ("agents", "roles", "tools", "mcp", "auth", "vault", "kb", "sessions")},
+    **{name: name for name in ("agents", "roles", "tools", "mcp", "auth", "vault", "kb", "sessions", "install")},
     **dict.fromkeys(("serve", "acp", "keys"), "serve"),
     **dict.fromkeys(("ps", "top", "attach", "answer", "stop", "logs"), "remote"),
-    **{name: name for name in ("runs", "usage")},
+    **{name: name for name in ("runs", "show", "usage")},
     **dict.fromkeys(("validate", "graph", "convert", "schema"), "files"),
     **{name: name for name in ("init", "demo")},
     **dict.fromkeys(("models", "doctor"), "models"),
+    "loki": "loki.flags",
+    **dict.fromkeys(("completion", "shell-init"), "shells.commands"),
 }
 """Command name to module of this package, in the order `--help` shows them.
 
 A module with one command calls it `command`; those with several call each by its name.
 """
 
+_ONE_PROMPT = f"{__name__}.one_prompt"
+"""What a context remembers of a command line that is one prompt."""
+
 
 class _Commands(click.Group):
-    """Imports a command's module when the command is asked for, not before."""
+    """Imports a command's module when the command is asked for, not before. What names no command is one prompt."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        home, args = before_command(args, COMMANDS)
+        if home is not None:
+            _set_for_context(ctx, "CALLBOARD_CONFIG_DIR", home)
+        if is_prompt(args, COMMANDS) and (args or not ctx.resilient_parsing):
+            ctx.meta[_ONE_PROMPT] = True
+            args = ["--", *(args or ["--"])]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -51,39 +72,82 @@ class _Commands(click.Group):
         if name not in COMMANDS:
             return None
         module = import_module(f".{COMMANDS[name]}", __package__)
-        command = module.command if hasattr(module, "command") else getattr(module, name)
+        command = module.command if hasattr(module, "command") else getattr(module, name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if _ONE_PROMPT in ctx.meta:
+            return "", _one_prompt(), args
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            raise click.UsageError(_unknown(name), ctx)
-        return super().resolve_command(ctx, args)
+            raise click.UsageError(_unknown(args), ctx)
+        found = super().resolve_command(ctx, args)
+        if found[1] is not None and not ctx.resilient_parsing and _takes_no_directory(found[1]):
+            from .settings_warnings import load_env
+
+            load_env(None)
+        return found
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = super().shell_complete(ctx, incomplete)
+        if incomplete.startswith("-"):
+            found += _one_prompt().shell_complete(click.Context(_one_prompt()), incomplete)
+        return found
 
 
-def _unknown(name: str) -> str:
-    from difflib import get_close_matches
+def _takes_no_directory(command: click.Command) -> bool:
+    """Whether a command has no `--config-dir`, which else says whose `.env` is read, as the flag is."""
+    return not isinstance(command, click.Group) and all(each.name != "config_dir" for each in command.params)
 
-    near = get_close_matches(name, COMMANDS, n=1, cutoff=0.75)
-    if near:
-        return f"There is no command '{name}'; did you mean '{near[0]}'?"
-    return f"There is no command '{name}'. To run an agent or a file: callboard run {name}"
+
+def _one_prompt() -> click.Command:
+    command = import_module(".loki.flags", __package__).one_prompt
+    assert isinstance(command, click.Command)
+    return command
+
+
+def _set_for_context(ctx: click.Context, name: str, value: str) -> None:
+    """Set a variable of the environment until the context ends."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+
+    def restore() -> None:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+    ctx.call_on_close(restore)
+
+
+def _unknown(arguments: Sequence[str]) -> str:
+    name = arguments[0]
+    near = nearest(name, COMMANDS)
+    if near is None:
+        hint = f"To run an agent or a file: callboard run {name}; as a prompt: callboard -- {name}"
+        return f"There is no command '{name}'. {hint}"
+    question = f"There is no command '{name}'; did you mean '{near}'?"
+    return f"{question} As a prompt: callboard -- {name} ..." if len(arguments) > 1 else question
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(None, "--version", package_name="callboard", message="callboard %(version)s")
+@click.version_option(None, "-V", "--version", package_name="callboard", message="callboard %(version)s")
 def cli() -> None:
     """Runs many LLM agents, written in YAML, in one supervised process.
+
+    What names no command is one prompt, Loki's way: callboard [FLAGS] TEXT (callboard loki --help has the flags).
 
     \b
     To begin with:
       callboard demo
-      callboard ask "Say hello"
+      callboard "Say hello"
       callboard agents new my-agent
       callboard run my-agent "How many words has this sentence?"
+
+    Without a command it begins a conversation at the terminal (callboard chat).
     """
 
 
@@ -102,6 +166,7 @@ def run(arguments: Sequence[str]) -> int:
     _write_all_or_fail()
     _tolerate_any_text()
     if "_CALLBOARD_COMPLETE" in os.environ:
+        import_module(".shells.completing", __package__).register()
         cli.main(list(arguments), prog_name="callboard")
     try:
         with cli.make_context("callboard", list(arguments)) as context:

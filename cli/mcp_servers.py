@@ -23,6 +23,8 @@ import trio
 
 from .. import Root
 from ..actors.io.directories import config_dir as configured
+from ..actors.io.directories import user_folder
+from ..actors.io.handed_out import hide_in
 from ..actors.work.mcp.client.client import McpClient
 from ..actors.work.mcp.pool.catalog import Catalog
 from ..actors.work.mcp.pool.scope import Scope
@@ -305,6 +307,7 @@ async def _probe(me: Actor, scope: Scope, server: Server) -> Probe:
             seconds = trio.current_time() - began
             facts = await _in_time(server, _facts(client, await scope.catalog(server.name, me)))
     except CallboardError as failed:
+        hide_in(failed)
         error = failed
         seconds = trio.current_time() - began
     return Probe(entry=server, seconds=seconds, facts=facts, error=error)
@@ -419,7 +422,7 @@ def make_mcp_json(config_dir: str | None, *, force: bool) -> str:
         UsageError: there is one already, and `force` is not given; or it can't be written.
     """
     base, _ = configured(config_dir, os.environ)
-    file, loki = base / "mcp.json", base / "functions" / "mcp.json"
+    file, loki = base / "mcp.json", user_folder("functions", base) / "mcp.json"
     for there in (file, loki):
         if there.exists() and not force:
             hint = "--force writes a new one over it" if there == file else f"--force writes {file}, which is used then"

@@ -11,6 +11,7 @@ import trio
 
 from ..actors.io.directories import cache_dir
 from ..actors.work.mcp.pool.status import Counters, ask_all, socket_dir
+from ..protocol.decoding import convert
 from ..protocol.mcp.status import ServerStatus
 from .control.figures import age
 from .render.text import columns, counted, json_object, one_line, safe
@@ -65,13 +66,12 @@ def _ask(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _process(answer: dict[str, Any]) -> str:
-    import msgspec
 
     head = f"process {answer['pid']}{_command(answer['pid'])}\n"
     if "error" in answer:
         return f"{head}  {_error(answer)}\n"
-    servers = msgspec.convert(answer["servers"], list[ServerStatus])
-    count = msgspec.convert(answer["counters"], Counters)
+    servers = convert(answer["servers"], list[ServerStatus])
+    count = convert(answer["counters"], Counters)
     rows = columns([_row(server) for server in servers if server.state != "cold" or server.calls])
     lines = [*rows, *_errors(servers), f"  {_sum(count)}"]
     return head + "".join(safe(line) + "\n" for line in lines)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
+from ..actors.io.directories import config_dir as configured
 from ..actors.io.vault.lookups import ForChecks
 from ..actors.io.vault.vault import Vault
 from ..actors.runs.model_checks import AT_ONCE, Checked, all_models, ask, check, exit_code
@@ -36,7 +37,7 @@ def check_models(names: Sequence[str], settings: Settings, config_dir: str | Non
     Raises:
         ConfigError: there is no such client or model.
     """
-    found = checked(names, settings)
+    found = checked(names, settings, configured(config_dir, os.environ)[0])
     if live:
         found = _asked(found, config_dir, shown=not as_json)
     elif not as_json:
@@ -46,9 +47,9 @@ def check_models(names: Sequence[str], settings: Settings, config_dir: str | Non
     return exit_code(found)
 
 
-def checked(names: Sequence[str], settings: Settings) -> list[Checked]:
+def checked(names: Sequence[str], settings: Settings, home: Path) -> list[Checked]:
     """What is known of them without a request."""
-    vault = Vault(settings, Path(settings.file).parent, os.environ)
+    vault = Vault(settings, home, os.environ)
     catalog = Catalog(settings, os.environ, vault=ForChecks(vault))
     meant = (catalog.full(each) for name in names for each in models_of(name))
     wanted = list(dict.fromkeys(meant)) or all_models(settings, catalog)

@@ -1,19 +1,18 @@
-"""The clients that can be used, with their models: for lists, and to complete names."""
+"""The clients that can be used, with their models, for lists."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..actors.work.models.catalog import Catalog
-from ..actors.work.models.providers import BUILT_IN, KEYLESS, READY_MADE, base_of, has_credentials, signs_in
+from ..actors.work.models.providers import KEYLESS, has_credentials, signs_in
+from ..actors.work.models.usable import usable_clients
 from ..protocol.model_names import models_of
-from ..protocol.settings import ClientSettings
 from .model_prices import in_short
 
 if TYPE_CHECKING:
-    from ..protocol.settings import Settings
+    from ..protocol.settings import ClientSettings, Settings
 
 
 def usable(settings: Settings) -> list[dict[str, Any]]:
@@ -36,19 +35,8 @@ def usable(settings: Settings) -> list[dict[str, Any]]:
             "signed_in": _signed_in(client, settings) if signs_in(client) else None,
             "default": default if default.partition(":")[0] == client.name else None,
         }
-        for client in usable_clients(settings)
+        for client in usable_clients(settings, os.environ)
     ]
-
-
-def usable_clients(settings: Settings) -> list[ClientSettings]:
-    """The clients that `config.yaml` has and those that the environment has a key or credentials for."""
-    known = [*settings.clients]
-    names = {client.name for client in known}
-    for name, kind in {**BUILT_IN, **dict.fromkeys(READY_MADE, "openai-compatible")}.items():
-        client = ClientSettings(type=kind, name=name)
-        if name not in names and has_credentials(client, os.environ, settings.file):
-            known.append(client)
-    return known
 
 
 def _signed_in(client: ClientSettings, settings: Settings) -> bool:
@@ -61,17 +49,3 @@ def _has_key(client: ClientSettings, file: str) -> bool | None:
     if client.type in KEYLESS or signs_in(client):
         return None
     return has_credentials(client, os.environ, file)
-
-
-def model_names(settings: Settings) -> Iterator[str]:
-    """Models that can be named, as far as they are known: those that `config.yaml` lists, else those with a price."""
-    catalog = Catalog(settings, os.environ)
-    for client in usable_clients(settings):
-        if client.models:
-            yield from (f"{client.name}:{model.name}" for model in client.models if model.type == "chat")
-        else:
-            yield from (
-                f"{client.name}:{name}"
-                for name in catalog.prices.finder.known(client, base_of(client, os.environ))
-                if not name.startswith("regional.")  # the table's word for the regions of Bedrock
-            )

@@ -11,15 +11,16 @@ from typing import Any
 import click
 
 from ..actors.io.directories import config_dir as configured
-from ..actors.io.directories import state_dir
+from ..actors.io.directories import state_dir, user_folder
 from ..actors.work.library import AGENTS, MACROS, ROLES
-from .settings_warnings import print_at_the_end
+from .settings_warnings import begin_with
 
 strict = click.option("--strict", is_flag=True, help="Unknown keys in files are errors, not warnings.")
 config_dir = click.option(
     "--config-dir",
     metavar="DIR",
-    callback=print_at_the_end,
+    callback=begin_with,
+    is_eager=True,  # other values are completed and checked by what the settings say
     help="Where agents and config.yaml live [default: $CALLBOARD_CONFIG_DIR or ~/.config/callboard].",
 )
 text_or_json = click.option(
@@ -74,16 +75,19 @@ output_and_config = several(text_or_json, config_dir)
 
 def complete_model(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Models of the clients that can be used, as far as they are known; after a comma, the next of a list."""
-    from ..actors.io.settings import load_settings
-    from ..protocol.errors import ConfigError
-    from .model_clients import model_names
+    from .shells.known_models import known_models
 
-    try:
-        settings, _ = load_settings(configured(ctx.params.get("config_dir"), os.environ)[0])
-    except ConfigError:
-        return []  # the command itself says so
+    names = known_models(configured(ctx.params.get("config_dir"), os.environ)[0], os.environ)
     before, comma, begun = incomplete.rpartition(",")
-    return sorted(f"{before}{comma}{name}" for name in model_names(settings) if name.startswith(begun))
+    return [f"{before}{comma}{name}" for name in names if name.startswith(begun)]
+
+
+def complete_kind(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """What bundles hold; after a comma, the next of a list."""
+    from ..actors.work.bundles.layout import KINDS
+
+    before, comma, begun = incomplete.rpartition(",")
+    return [f"{before}{comma}{kind}" for kind in KINDS if kind.startswith(begun)]
 
 
 model = click.option(
@@ -137,6 +141,12 @@ permissions = several(
 )
 dry_run = click.option("--dry-run", is_flag=True, help="Sends nothing to a model; its reply is what would be sent.")
 no_stream = click.option("-S", "--no-stream", is_flag=True, help="At a terminal: shows the answer once it is whole.")
+keep_requests = click.option(
+    "--keep-requests/--no-keep-requests",
+    default=None,
+    help="Keeps what models see and say, for callboard show, or not [default: keep_requests of config.yaml, or where"
+    " stderr is a terminal].",
+)
 result_form = click.option(
     "-o",
     "--output",
@@ -231,13 +241,17 @@ def complete_agent(ctx: click.Context, _parameter: click.Parameter, incomplete: 
 
 def complete_base_name(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Knowledge bases with names of their own, and `.kb` directories of the current directory."""
-    home, _ = configured(ctx.params.get("config_dir"), os.environ)
-    places = (home / "knowledge", home / "rags")
-    names = {path.stem for place in places for path in _entries(place) if path.suffix == ".yaml"}
+    names = base_names(configured(ctx.params.get("config_dir"), os.environ)[0])
     folder, slash, _start = incomplete.rpartition("/")
     here = _entries(Path(folder or ("/" if slash else ".")))
     names |= {f"{folder}{slash}{path.name}" for path in here if path.suffix == ".kb" and path.is_dir()}
     return sorted(name for name in names if name.startswith(incomplete))
+
+
+def base_names(home: Path) -> set[str]:
+    """Names of knowledge bases in a configuration directory, as far as its files tell."""
+    places = (home / "knowledge", user_folder("rags", home))
+    return {path.stem for place in places for path in _entries(place) if path.suffix == ".yaml"}
 
 
 knowledge = several(
@@ -263,13 +277,15 @@ knowledge = several(
 
 
 def complete_session(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Sessions of the target, or of no agent."""
+    """Sessions of the target, or of no agent; those of older programs, too."""
     from ..actors.runs.sessions.disk.places import scope_of
 
     home, _ = configured(ctx.params.get("config_dir"), os.environ)
     target = ctx.params.get("target")
     scope = scope_of(home, target if isinstance(target, str) and "/" not in target else None)
-    return sorted(path.name for path in scope.pointers() if path.name.startswith(incomplete))
+    names = {path.name for path in scope.pointers()}
+    names |= {path.stem for path in _entries(scope.home) if path.suffix == ".yaml"}
+    return sorted(name for name in names if name.startswith(incomplete) and not name.startswith("."))
 
 
 session = several(

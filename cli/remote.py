@@ -132,7 +132,7 @@ def logs(**given: Any) -> int:
     """Tells the story of RUN (its id, or the beginning of it) on stdout: from the state directory, for which no server
     is needed, or from the server at --url.
 
-    Exit code 2 if there is no such run; with -f 3 if no server runs.
+    Exit code 2 if there is no such run; with -f 3 if there is no log of it here, and no server runs.
     """
     from .control.commands.following import show_log
 

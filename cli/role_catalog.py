@@ -15,7 +15,7 @@ import msgspec
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.named_files import Place
 from ..actors.io.settings import load_settings
-from ..actors.work.roles.files import FILES, find, load, locate, save
+from ..actors.work.roles.files import FILES, find, locate, save
 from ..protocol.errors import CallboardError, Conflict, InvalidFile, UsageError
 from ..protocol.problems import errors_in
 from ..protocol.role import Role, RoleFile
@@ -47,7 +47,7 @@ def show_role(name: str, config_dir: str | None, *, as_json: bool) -> str:
     """
     base = _base(config_dir)
     place = locate(name, base)
-    role = find(name, base) if "#" in name else load(place)
+    role = find(name, base) if "#" in name else FILES.load(place)
     if as_json:
         return json_object(
             **_told(place, role),
@@ -103,7 +103,7 @@ def edit_role(name: str, config_dir: str | None) -> str:
             return f"nothing was written, so there is no role '{name}' of yours\n"
     else:
         edit_file(file, editor)
-    role = load(Place(name=name, file=file, built_in=False))
+    role = FILES.load(Place(name=name, file=file, built_in=False))
     warnings = "".join(f"{safe(str(problem))}\n" for problem in role.problems)
     done = f"{'wrote' if new else 'edited'} {file}\n{_hides(name, new)}"
     return f"{warnings}{done}\ncallboard ask -r {shlex.quote(_usage(role))} PROMPT\n"
@@ -146,7 +146,7 @@ def _base(config_dir: str | None) -> Path:
 
 def _listed(place: Place) -> dict[str, Any]:
     try:
-        return _told(place, load(place))
+        return _told(place, FILES.load(place))
     except CallboardError as failed:
         return _told(place, None, error=_why_not(failed, place.name))
 

@@ -32,6 +32,7 @@ from . import options
 )
 @options.dry_run
 @options.no_stream
+@options.keep_requests
 @options.result_form
 @options.compat
 @options.limits
@@ -77,6 +78,7 @@ def run(**given: Any) -> int:
 @options.no_input
 @options.dry_run
 @options.no_stream
+@options.keep_requests
 @options.result_form
 @options.limits
 @options.loudness

@@ -36,7 +36,7 @@ from ..protocol.requests import RunRequest
 from ..protocol.settings import Settings
 from ..protocol.settings.prelude import Prelude, prelude_of
 from . import logging
-from .frame import person_at_terminal, play
+from .frame import keeping, person_at_terminal, play
 from .render.answer import Answer, AnswerResult, look_of
 from .render.plain import choose
 from .render.progress import Progress
@@ -147,6 +147,7 @@ class RunFlags:
     output: str
     dry_run: bool = False
     no_stream: bool = False
+    keep_requests: bool | None = None
     session: str | None = None
     save_session: bool | None = None
     preludes: bool = True
@@ -156,22 +157,25 @@ class RunFlags:
     config_dir: str | None
 
 
-def play_run(request: RunRequest, flags: RunFlags) -> int:
+def play_run(request: RunRequest, flags: RunFlags, result: Result | None = None) -> int:
     """Runs the request; returns the exit code.
+
+    Args:
+        result: takes the outcome in place of what writes it as the flags say, and then nothing is drawn on stdout.
 
     Raises:
         CallboardError: the run could not start (usage, invalid file, configuration).
         BrokenPipeError: the reader of stdout has gone.
     """
     logging.configure()  # what a target is read with may log
-    result = for_format(flags.output, sys.stdout)
-    answer: Answer | None = None
     person = person_at_terminal(no_input=flags.no_input)
     shared = flags.output == "stream-json" and sys.stdout.isatty()
     progress = choose(sys.stderr, quiet=flags.quiet, verbose=flags.verbose, prompting=person, shared=shared)
-    if flags.output == "text" and sys.stdout.isatty() and not flags.dry_run:
+    if result is None and flags.output == "text" and sys.stdout.isatty() and not flags.dry_run:
         progress = answer = Answer(progress, sys.stdout, streams=not flags.no_stream)
         result = AnswerResult(sys.stdout, answer)
+    elif result is None:
+        result = for_format(flags.output, sys.stdout)
     driver = partial(_drive, _completed(request, flags, person), flags, progress, result, person)
     outcome = play(driver, progress, config_dir=flags.config_dir, person=person, dry_run=flags.dry_run)
     _keep(outcome)
@@ -191,7 +195,7 @@ def _completed(request: RunRequest, flags: RunFlags, person: bool) -> RunRequest
     elif person:
         from .variables import asked_for
 
-        return asked_for(request, flags.config_dir)
+        return asked_for(request, flags.config_dir, flags.session)
     return request
 
 
@@ -234,11 +238,18 @@ async def _drive(
                 choice = SessionChoice(
                     flags.session, save=flags.save_session, person=person, note=progress.note, preludes=flags.preludes
                 )
-                return await run_in_session(root, request, Hooks(on_event=on_event), choice)
+                async with keeping(root, _keeps(root, flags), progress.note, logged=not flags.ui) as recorder:
+                    return await run_in_session(root, request, Hooks(on_event=on_event, recorder=recorder), choice)
         except ShuttingDown:  # a signal came before the run began
             signal = root.kernel.signal
             return Outcome(run_id="", status="cancelled", exit_code=INTERRUPTED if signal is None else 128 + signal)
     raise AssertionError("unreachable: nothing swallows errors")
+
+
+def _keeps(root: Root, flags: RunFlags) -> bool:
+    """Whether what the models see and say is wanted later."""
+    wanted = root.settings.keep_requests if flags.keep_requests is None else flags.keep_requests
+    return not flags.dry_run and (sys.stderr.isatty() if wanted is None else wanted)
 
 
 def _keep(outcome: Outcome) -> None:

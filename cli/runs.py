@@ -11,7 +11,8 @@ _STATUS = ("running", "waiting", "done", "failed", "cancelled", "lost")
 
 @click.group("runs", cls=options.ListByDefault, short_help="List and delete the records of runs.")
 def command() -> None:
-    """The records of runs that a server has played lie in the state directory; these commands need no server.
+    """The records of runs at a terminal, and of those that a server has played, lie in the state directory; these
+    commands need no server. So with what the file tools of all runs have changed.
 
     Without a command: list.
     """
@@ -38,6 +39,32 @@ def show(run: str, as_json: bool) -> str:
     from .control.commands.kept import show_kept
 
     return show_kept(run, as_json=as_json)
+
+
+@command.command("diff", short_help="Show what a run has changed in files.")
+@click.argument("run", required=False, shell_complete=options.complete_run)
+@options.text_or_json
+def diff(run: str | None, as_json: bool) -> str:
+    """Shows as a diff what the file tools (fs_write, fs_patch, fs_mkdir, fs_rm) have changed in RUN; without one, in
+    the last run that has changed files, of a server or not. What commands did to files is not known.
+    """
+    from .control.commands.changed import show_changes
+
+    return show_changes(run, as_json=as_json)
+
+
+@command.command("restore", short_help="Put the files back that a run has changed.")
+@click.argument("run", shell_complete=options.complete_run)
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@options.no_input
+@options.text_or_json
+def restore(run: str, yes: bool, no_input: bool, as_json: bool) -> int:
+    """Puts the files back that the file tools of RUN have changed, after a question. What another program or a later
+    run has changed since is left as it is, and named; the exit code is 1 then.
+    """
+    from .control.commands.changed import restore_changes
+
+    return restore_changes(run, yes=yes, no_input=no_input, as_json=as_json)
 
 
 @command.command("delete", short_help="Delete the records of runs.")

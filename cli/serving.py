@@ -169,7 +169,7 @@ def _log_of(root: Root) -> ServerLog | None:
 
     A terminal shows warnings, and not each request: the page's address must not scroll away.
     """
-    if os.environ.get("CALLBOARD_LOG"):
+    if logging.wanted_by(os.environ).text:
         return None
     settings, person = root.settings.api, sys.stderr.isatty()
     redactor = Redactor(secrets_of(root.settings, os.environ))

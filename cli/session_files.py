@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,11 +17,14 @@ from ..actors.io.directories import config_dir as configured
 from ..actors.runs.sessions.export import Form, exported
 from ..actors.runs.sessions.live import forget_all
 from ..actors.runs.sessions.store import SessionMeta, SessionStore, Stored
-from ..protocol.errors import UsageError
+from ..protocol.errors import NotFound, UsageError
 from . import logging
 from .frame import play
 from .render.progress import Progress
 from .render.text import columns, fitted, one_line, safe
+
+if TYPE_CHECKING:
+    from ..actors.runs.target import Loaded
 
 
 def _store(config_dir: str | None) -> SessionStore:
@@ -39,6 +43,16 @@ def _held(store: SessionStore, stored: Stored) -> Iterator[None]:
         raise store.in_use(stored)
     with lock:
         yield
+
+
+def variables_kept(session: str, agent: Loaded, config_dir: str | None) -> dict[str, str]:
+    """The values of an agent's variables that its session keeps; none where there is no such session yet."""
+    from ..actors.runs.in_session import agent_of
+
+    try:
+        return {**_found(_store(config_dir), session, agent_of(agent)).session.agent_variables}
+    except NotFound:
+        return {}
 
 
 def list_sessions(agent: str | None, *, as_json: bool, config_dir: str | None) -> str:

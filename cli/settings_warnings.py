@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from ..protocol.errors import CallboardError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +25,25 @@ MOST = 5
 """Oddities that are printed; a file with more was hardly written for us."""
 
 _TOLD = f"{__name__}.told"
+
+
+def begin_with(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A callback for `--config-dir`: what the `.env` of that directory sets holds for all that follows."""
+    with suppress(CallboardError) if ctx.resilient_parsing else nullcontext():  # completion has nowhere to say it
+        load_env(value)
+    return print_at_the_end(ctx, parameter, value)
+
+
+def load_env(config_dir: str | None) -> None:
+    """Put the `.env` of the configuration directory into our environment.
+
+    Raises:
+        ConfigError: it can't be read or understood.
+    """
+    from ..actors.io.directories import config_dir as configured
+    from ..actors.io.env_file import load_env_file
+
+    load_env_file(configured(config_dir, os.environ)[0], os.environ)
 
 
 def print_at_the_end(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -57,9 +79,10 @@ def _tell(given: dict[str, Any], config_dir: str | None) -> None:
     if given.get("quiet") or (context is not None and context.meta.get(_TOLD)):
         return
     from ..actors.io.directories import config_dir as configured
+    from ..actors.io.directories import config_file
 
     home, _ = configured(config_dir, os.environ)
-    if not (home / "config.yaml").is_file():
+    if not config_file(home).is_file():
         return
     from ..actors.io.settings import load_settings
     from ..protocol.errors import ConfigError

@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import GraphAgent, LoopAgent
 from ..actors.io.directories import config_dir as configured
+from ..actors.io.directories import user_folder
 from ..actors.io.settings import load_settings
 from ..actors.runs.file_checks import KnownServers
 from ..actors.runs.target import load_agent
@@ -32,6 +33,7 @@ _EFFECTS = {
     "read": "reads files or the network",
     "write": "changes files",
     "execute": "runs programs",
+    "send": "sends to others, or changes what is theirs",
 }
 
 
@@ -173,7 +175,7 @@ class Toolbox:
     def _source(self, tool: Tool) -> str:
         if tool.origin != "file":
             return BUILT_IN
-        folder = self.base / "functions" / "tools"
+        folder = user_folder("functions", self.base) / "tools"
         paths = (folder / f"{tool.name}{ending}" for ending in ENDINGS)
         return str(next((path for path in paths if path.is_file()), folder))
 
@@ -203,7 +205,7 @@ def list_tools(agent_name: str | None, config_dir: str | None, *, as_json: bool)
         found = [tool.to_wire() for tool in (*own, *tools)]
         text = json_object(tools=found)
     else:
-        text = _listed(agent_name, own, tools, str(box.base / "functions" / "tools"))
+        text = _listed(agent_name, own, tools, str(user_folder("functions", box.base) / "tools"))
     for problem in problems:
         sys.stderr.write(safe(str(problem)) + "\n")
     return text, any(problem.severity == "error" for problem in problems)
@@ -233,7 +235,7 @@ def _listed(agent: str | None, own: list[ToolInfo], tools: list[ToolInfo], folde
     if agent is not None:
         lines += [f"of {safe(agent)}" + (f" ({safe(own[0].source)})" if own else ""), *(_rows(own) or ["  none"])]
     lines += [f"yours ({safe(folder)})", *(_rows(yours) or ["  none yet (one .sh, .py or .ts file per tool)"])]
-    lines += ["built in", *(_rows(ours) or ["  none (each name is taken by one of yours)"])]
+    lines += ["built in", *(_rows(ours) or ["  none (`visible_tools` leaves them out, or yours have their names)"])]
     return "\n".join(lines) + "\n"
 
 

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from ..protocol.graph.model import Graph, Variable
 
 
-def asked_for(request: RunRequest, config_dir: str | None) -> RunRequest:
+def asked_for(request: RunRequest, config_dir: str | None, session: str | None = None) -> RunRequest:
     """The request with what a person at the terminal gives for its missing variables, and for its missing task.
+
+    Args:
+        session: whose values of variables are there already.
 
     Raises:
         CallboardError: the target can't be read, as the run would say it.
@@ -38,7 +41,10 @@ def asked_for(request: RunRequest, config_dir: str | None) -> RunRequest:
         config_dir=config_dir,
     )
     if not isinstance(target, WorkflowAgent):  # one of those was read with them, and nothing was missing
-        values = with_missing(target, request.variables, config_dir)
+        from .session_files import variables_kept
+
+        kept = variables_kept(session, target, config_dir) if session else {}
+        values = with_missing(target, {**kept, **request.variables}, config_dir)
         return msgspec.structs.replace(request, variables=values)
     if request.prompt.strip() or request.attach:
         return request

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from ..actors.io.handed_out import SHORTEST
-from ..actors.io.vault.file import VaultFile
+from ..actors.io.vault.file import VaultFile, unusable
 from ..actors.io.vault.openers import Passphrase
 from ..actors.io.vault.vault import LOKIS_FILE, Vault
 from ..protocol.errors import NobodyToAsk, NotFound, UsageError
@@ -21,9 +21,6 @@ from .frame import person_at_terminal
 from .render.text import counted, json_object, safe
 from .stdin import piped_text
 from .vault_opening import has_terminal, hidden_line, vault_of
-
-MOST = 64 * 1024
-"""Characters of a value."""
 
 
 def put(name: str, *, new: bool, no_input: bool, config_dir: str | None) -> int:
@@ -82,7 +79,7 @@ def remove(names: tuple[str, ...], *, yes: bool, no_input: bool, config_dir: str
         _check_presence(name, file.read(), file, new=False)
     if not yes:
         if not person_at_terminal(no_input=no_input):
-            raise NobodyToAsk("nobody is here to ask whether to delete them: repeat it with --yes")
+            raise NobodyToAsk("no person is here to ask whether to delete them: repeat it with --yes")
         if not click.confirm(f"Delete {', '.join(names)} from {file.path} for good?", err=True):
             _tell("nothing was deleted")
             return 1
@@ -187,10 +184,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_value(name: str, value: str) -> None:
-    why = "is empty" if not value.strip() else "has a NUL character in it" if "\0" in value else ""
-    if len(value) > MOST:
-        why = f"is longer than {MOST} characters"
-    if why:
+    if why := unusable(value):
         raise UsageError(f"the value of {name} {why}; nothing was kept")
 
 

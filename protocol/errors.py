@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from .kernel.errors import *  # noqa: F403 - what the kernel names is public here as well
 from .kernel.errors import CallboardError, LimitReached, RunFailed, Saturated
@@ -27,10 +27,22 @@ if TYPE_CHECKING:
 
 
 class UsageError(CallboardError):
-    """The call itself is wrong: an unknown target, contradicting flags, a value of the wrong type."""
+    """The call itself is wrong: an unknown target, contradicting flags, a value of the wrong type.
+
+    Attributes:
+        needs: the scope that a caller needs to read the text, which names what there is; "" for none.
+        plain: what callers without it are told.
+    """
 
     code = "usage"
     exit_code = 2
+    needs = ""
+    plain = ""
+
+    def for_readers(self, needs: str, plain: str) -> Self:
+        """Callers without the scope `needs` are told `plain`; returns self."""
+        self.needs, self.plain = needs, plain
+        return self
 
 
 class NotFound(UsageError):

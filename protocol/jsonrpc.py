@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from .decoding import json_decoder
+
 UNREADABLE = (ValueError, RecursionError)
 """What decoding a stranger's JSON raises. Of what is kept as `Raw`, not even the UTF-8 was looked at."""
 
@@ -79,8 +81,8 @@ class _Any(msgspec.Struct, frozen=True):
     error: ErrorData | None = None
 
 
-_ONE = msgspec.json.Decoder(_Any)
-_MANY = msgspec.json.Decoder(list[_Any])
+_ONE = json_decoder(_Any)
+_MANY = json_decoder(list[_Any])
 _ENCODER = msgspec.json.Encoder()
 
 

@@ -4,7 +4,7 @@
 these. Callbacks, Python functions and other live objects go beside it (`actors.runs.loading`).
 
     request = RunRequest(target="researcher", prompt="What is a callboard?", limits=Limits(max_turns=20))
-    again = msgspec.json.decode(msgspec.json.encode(request), type=RunRequest)
+    again = decode_json(msgspec.json.encode(request), RunRequest)
 
 Integers beyond 64 bits are JSON, and no msgpack.
 """

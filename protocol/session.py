@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from .chat import ReasoningEffort, ThinkingBudget
+from .decoding import convert
 from .errors import InvalidFile
 from .messages import Todos
 from .session_yaml import read_yaml, write_yaml
@@ -112,7 +113,7 @@ def read_session(text: str, file: str) -> Session:
         raise InvalidFile(f"{file}: a session is a mapping with text for keys")
     known = {key: value for key, value in found.items() if key in _FIELDS and not _is_gap(key, value)}
     try:
-        session = msgspec.convert(known, Session, strict=True)
+        session = convert(known, Session, strict=True)
     except msgspec.ValidationError as error:
         raise InvalidFile(f"{file} is no session: {error}") from None
     session.other = {key: value for key, value in found.items() if key not in _FIELDS}

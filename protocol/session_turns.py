@@ -7,7 +7,7 @@
 
 A `tool` message holds the calls of a model's turn together with their results; `text` is what the model said beside
 them. With `sequence` they were made one after another. Our own keys (`error`, `signature`, `malformed`, `thought`, and
-parts of type `file`) stand beside Loki's.
+parts of type `file`) stand beside Loki's; so does `within` at what came in the user's name after an exchange had begun.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from .chat import (
     UserTurn,
 )
 from .chat import text_of as content_text
+from .decoding import convert
 from .session import Session
 
 Json = Any
@@ -131,7 +132,7 @@ def _calls(content: Message, index: int) -> Iterator[Turn]:
 def _thought(told: Json) -> Thought | None:
     """What the model had thought; None for nothing, and for what was written by hand and makes no sense."""
     try:
-        return None if told is None else msgspec.convert(told, Thought)
+        return None if told is None else convert(told, Thought)
     except msgspec.ValidationError:
         return None
 

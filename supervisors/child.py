@@ -102,6 +102,7 @@ class Child:
         stdin, stdout: our ends of its pipes, if it has them.
         tail: of its stderr.
         token: its own, in its cookie.
+        stop: how patiently it is ended.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Child:
         self._processes = processes
         self._popen = popen
         self.token = token
-        self._stop = stop
+        self.stop = stop
         self._strays: dict[int, int] = {}
         self._swept: set[int] = set()
         self._at_first: int | None = None  # how many there were when its end began
@@ -147,7 +148,7 @@ class Child:
                 nursery.start_soon(self.pump)
                 if is_dead(self.pid):
                     await self._within(LINGER, self._writers_gone)
-                    await self._sweep(min(SWEEP_GRACE, self._stop.term))
+                    await self._sweep(min(SWEEP_GRACE, self.stop.term))
                 else:
                     if self.stdout is not None:
                         nursery.start_soon(self.stdout.drain)
@@ -201,13 +202,13 @@ class Child:
         await self._within(LOOK_WITHIN, self._look)
         if self.stdin is not None:
             self.stdin.end()
-            if await self._within(self._stop.eof, self.exited):
-                return min(SWEEP_GRACE, self._stop.term)
+            if await self._within(self.stop.eof, self.exited):
+                return min(SWEEP_GRACE, self.stop.term)
         if not self._out_of_hand.is_set():
             self.signal_group(signal.SIGTERM)
             self.signal_group(signal.SIGCONT)
-            until = trio.current_time() + self._stop.term
-            if await self._within(self._stop.term, self.exited):
+            until = trio.current_time() + self.stop.term
+            if await self._within(self.stop.term, self.exited):
                 return until - trio.current_time()
         self.signal_group(signal.SIGKILL)
         return 0.0

@@ -76,6 +76,8 @@ class Process:
         self.stdout = child.stdout
         self.ref = ref
         self._tail = child.tail
+        self._child = child
+        self._stop = child.stop
         self._end: ProcessEnd | None = None
         self._over = trio.Event()
 
@@ -91,6 +93,11 @@ class Process:
     def ended(self) -> ProcessEnd | None:
         """How it ended; None while it runs."""
         return self._end
+
+    def stop_as(self, stop: ProcessStop) -> None:
+        """From now on it is ended as patiently as this, but never more so than it was started with."""
+        first = self._stop
+        self._child.stop = ProcessStop(eof=min(stop.eof, first.eof), term=min(stop.term, first.term))
 
     async def wait(self) -> ProcessEnd:
         """Wait until it has ended by itself or was ended, with all it left behind (but see `ProcessEnd.unswept`).

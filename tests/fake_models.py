@@ -10,7 +10,8 @@ Real sockets on loopback, in the test's own nursery: nothing of the product is r
 
 Scripted replies are used in the order in which requests arrive; afterwards, and always when `answer_with` was
 given a function, that function decides (by default it answers "ok"). Which format is spoken depends on the
-path alone, without its query: it ends with `/chat/completions`, `/responses`, `/messages` or `/api/chat`.
+path alone, without its query: it ends with `/chat/completions`, `/responses`, `/messages`, `/api/chat` or Gemini's
+`:generateContent` and `:streamGenerateContent` (`gemini_wire`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import gemini_wire
 import httptools
 import trio
 
@@ -42,6 +44,8 @@ class Reply:
         drop: close the connection `at once`, after the `headers`, or in the `middle` of the body.
         hold: nothing is sent before this event is set.
         gap: seconds between the pieces of a stream.
+        stall: where a stream stops for good: after so many pieces (0: headers alone), before the last (-1), or behind
+            the first one in which these bytes are; what comes as a whole stops in its middle. `stalled` is set then.
         raw: this body is sent in place of the provider's format.
     """
 
@@ -61,6 +65,15 @@ class Reply:
     output_tokens: int = 5
     stop: str = ""
     raw: bytes | None = None
+    stall: int | bytes | None = None
+    stalled: trio.Event = field(default_factory=trio.Event)
+
+    def sent_of(self, chunks: list[bytes]) -> list[bytes]:
+        """What is sent of a stream that stalls."""
+        if isinstance(self.stall, bytes):
+            at = next(index for index, chunk in enumerate(chunks) if self.stall in chunk)
+            return chunks[: at + 1]
+        return chunks[: self.stall]
 
 
 @dataclass
@@ -119,7 +132,7 @@ class Request:
 
 class FakeModels:
     """The server. Attributes: `requests` so far, `open` connections, `accepted` connections, `cut`: requests
-    whose client hung up before the answer was complete."""
+    whose client hung up before the answer was complete; `models` to list, which are no `requests`."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -130,6 +143,7 @@ class FakeModels:
         self.open = 0
         self.accepted = 0
         self.cut = 0
+        self.models: list[str] = []
         self._script: deque[Reply] = deque()
         self._answer: Callable[[Request], Reply | str] = lambda request: "ok"
         self._changed = trio.lowlevel.ParkingLot()
@@ -193,11 +207,21 @@ class FakeModels:
     async def _requests_of(self, stream: trio.SocketStream) -> None:
         incoming = Incoming(stream)
         while (request := await incoming.next()) is not None:
+            if request.method == "GET" and request.path.endswith(("/models", "/api/tags")):
+                await self._answered(stream, request, self._listed(request))
+                continue
             self.requests.append(request)
             reply = self._script.popleft() if self._script else _reply(self._answer(request))
             self._changed.unpark_all()
             if not await self._answered(stream, request, reply):
                 return
+
+    def _listed(self, request: Request) -> Reply:
+        """Which models it has, `models`; a server without that interface has none."""
+        if not self.models:
+            return Reply(status=404, error="not found")
+        key, name = ("models", "name") if request.path.endswith("/api/tags") else ("data", "id")
+        return Reply(raw=json.dumps({key: [{name: model, "object": "model"} for model in self.models]}).encode())
 
     async def _answered(self, stream: trio.SocketStream, request: Request, reply: Reply) -> bool:
         """Send the reply; False when the connection ends with it."""
@@ -210,6 +234,13 @@ class FakeModels:
         streamed = len(chunks) > 1 or _wants_stream(request)
         await stream.send_all(_head(reply, None if streamed else sum(map(len, chunks)), request))
         if reply.drop == "headers":
+            return False
+        if reply.stall is not None:
+            half = [chunks[0][: len(chunks[0]) // 2]]
+            await stream.send_all(b"".join(map(_chunked, reply.sent_of(chunks)) if streamed else half))
+            reply.stalled.set()
+            await stream.receive_some(1)  # until the client hangs up
+            self.cut += 1
             return False
         if reply.drop == "middle":
             chunks = [chunks[0][: len(chunks[0]) // 2]] if len(chunks) == 1 else chunks[: len(chunks) // 2]
@@ -294,6 +325,8 @@ def _reply(reply: Reply | str) -> Reply:
 
 
 def _wants_stream(request: Request) -> bool:
+    if ":streamGenerateContent" in request.path:
+        return True
     try:
         stream = request.json.get("stream")
     except ValueError:
@@ -333,6 +366,8 @@ def body_of(request: Request, reply: Reply) -> Iterator[bytes]:
         yield from _anthropic_stream(request, reply) if _wants_stream(request) else [_anthropic(request, reply)]
     elif path.endswith("/api/chat"):
         yield from _ollama(request, reply, streamed=_wants_stream(request))
+    elif path.endswith((":generateContent", ":streamGenerateContent")):
+        yield from gemini_wire.body_of(request.path, reply)
     else:
         yield b'{"error": {"message": "no such path"}}'
 

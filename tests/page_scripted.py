@@ -98,7 +98,7 @@ class Scripted:
                 head += more
             if not self.away:
                 await self._answer(head, stream)
-        with trio.CancelScope(shield=True):
+        with trio.move_on_after(5, shield=True):
             await trio.aclose_forcefully(stream)
 
     async def _answer(self, head: bytes, stream: trio.SocketStream) -> None:

@@ -7,6 +7,7 @@ import pty
 import re
 import termios
 
+import pyte
 import trio
 
 
@@ -25,10 +26,18 @@ class Screen:
         return int(termios.tcgetattr(self.slave)[3]) & (termios.ICANON | termios.ECHO | termios.ISIG)
 
     async def shows(self, pattern: str) -> None:
-        with trio.fail_after(20):
+        with trio.move_on_after(20):
             while not re.search(pattern, self.text):
                 await trio.lowlevel.wait_readable(self.master)
                 self.text += os.read(self.master, 65536).decode()
+            return
+        raise AssertionError(f"{pattern!r} is not shown, but {self.text[-2000:]!r}")
+
+    def display(self) -> list[str]:
+        """What a terminal of 80 columns and 24 rows shows of it."""
+        shown = pyte.Screen(80, 24)
+        pyte.Stream(shown).feed(self.text)
+        return [line.rstrip() for line in shown.display]
 
     def press(self, keys: str) -> None:
         os.write(self.master, keys.encode())

@@ -3,7 +3,8 @@
 The tests use keys, tokens and passwords that can be recognised, by their text or their form. After each test are looked
 at: its captured stderr and log records (with those of processes that share its stderr), what a `callboard serve` of its
 own has said, and the audit logs, server logs, records of runs, vaults and histories that lie in its `tmp_path`. One
-that holds a secret makes the test fail, and so the suite, in whatever process the test ran.
+that holds a secret makes the test fail, and so the suite, in whatever process the test ran. So does a content of a
+file, kept from before a run changed it, that others than its owner may read.
 
 Not looked at is where secrets belong: configuration, `servers/<port>.json`, sessions, and the line with the page's
 address that `--ui` asks for. Nor what a test takes for itself, with `capsys` or from the pipe of any other program.
@@ -29,7 +30,8 @@ FORMS = re.compile(
     r"|\$argon2id?\$v="  # hashes of keys
 )
 _PAGE = re.compile(r"^(callboard: the page: )?https?://\S+/#token=\S+$", re.MULTILINE)
-_FILES = re.compile(r"\.log$|audit.*\.jsonl(\.\d+)?$|^events\.jsonl$|^run\.json$|^vault\.age|history")
+_FILES = re.compile(r"\.log$|audit.*\.jsonl(\.\d+)?$|^(?:events|requests\..*)\.jsonl$|^run\.json$|^vault\.age|history")
+_KEPT = re.compile(r"/changes/(?:blobs|runs)/[^/]+$")
 _SKIPPED = frozenset({".venv", "node_modules", ".git", "site-packages"})
 MOST_ENTRIES = 5_000
 """Of a test's directory that are looked at."""
@@ -70,19 +72,22 @@ def leaks(sections: Iterable[tuple[str, str]], directory: Path | None) -> list[s
     TOLD.clear()
     found = [f"{where}: {secret}" for where, text in texts for secret in secrets_in(_PAGE.sub("", text))]
     for path in () if directory is None else _written(directory):
-        found += [f"{path}: {secret}" for secret in secrets_in(_read(path))]
+        if _KEPT.search(str(path)):
+            found += [f"{path}: others may read it"] if path.stat().st_mode & 0o077 else []
+        else:
+            found += [f"{path}: {secret}" for secret in secrets_in(_read(path))]
     return found
 
 
 def _written(directory: Path) -> Iterator[Path]:
-    """Logs below a test's directory."""
+    """Logs below a test's directory, and what is kept of files from before they were changed."""
     left = MOST_ENTRIES
     for here, folders, files in os.walk(directory):
         folders[:] = [name for name in folders if name not in _SKIPPED]
         left -= len(folders) + len(files)
         if left < 0:
             return
-        yield from (Path(here, name) for name in files if _FILES.search(name))
+        yield from (Path(here, name) for name in files if _FILES.search(name) or _KEPT.search(f"{here}/{name}"))
 
 
 def _read(path: Path) -> str:

@@ -66,6 +66,13 @@ class Tmux:
     def press(self, *keys: str) -> None:
         self._command("send-keys", *keys)
 
+    def paste(self, text: str) -> None:
+        """Pastes it, bracketed where the program has asked for that."""
+        file = self._done.with_suffix(".paste")
+        file.write_text(text)
+        self._command("load-buffer", str(file))
+        self._command("paste-buffer", "-p", "-d")
+
     def resize(self, columns: int, rows: int) -> None:
         self._command("resize-window", "-x", str(columns), "-y", str(rows))
 

@@ -5,22 +5,39 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
+
+from ...protocol.environment import said
+
+Kind = Literal["roles", "macros", "sessions", "rags", "functions"]
+"""What has a directory of its own in the configuration directory, which a variable may name elsewhere."""
 
 
 def config_dir(given: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> tuple[Path, str]:
     """The configuration directory, and where that came from.
 
-    `given` (the flag), else `$CALLBOARD_CONFIG_DIR`, else `$XDG_CONFIG_HOME/callboard`, else
+    `given` (the flag), else `$CALLBOARD_CONFIG_DIR`, else `$LOKI_CONFIG_DIR`, else `$XDG_CONFIG_HOME/callboard`, else
     `~/.config/callboard`. An empty variable counts as unset. The directory need not exist.
     """
     if given is not None and os.fspath(given):
         return Path(given).expanduser().absolute(), "--config-dir"
-    if own := environ.get("CALLBOARD_CONFIG_DIR"):
-        return Path(own).expanduser().absolute(), "CALLBOARD_CONFIG_DIR"
+    variable, named = said("config_dir", environ)
+    if variable:
+        return Path(named).expanduser().absolute(), variable
     if xdg := environ.get("XDG_CONFIG_HOME"):
         return Path(xdg).expanduser().absolute() / "callboard", "XDG_CONFIG_HOME"
     home = Path(environ.get("HOME") or Path.home())
     return home / ".config" / "callboard", "default"
+
+
+def config_file(config_dir: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """The settings: `$CALLBOARD_CONFIG_FILE` or `$LOKI_CONFIG_FILE`, else `config.yaml` in the directory."""
+    return _named("config_file", environ) or config_dir / "config.yaml"
+
+
+def user_folder(kind: Kind, config_dir: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the user's own are: `$CALLBOARD_<KIND>_DIR` or `$LOKI_<KIND>_DIR`, else that folder in the directory."""
+    return _named(f"{kind}_dir", environ) or config_dir / kind
 
 
 def cache_dir(environ: Mapping[str, str]) -> Path:
@@ -47,6 +64,11 @@ def data_dir(environ: Mapping[str, str]) -> Path:
     return _of_standard("XDG_DATA_HOME", ".local/share", environ)
 
 
+def _named(key: str, environ: Mapping[str, str]) -> Path | None:
+    text = said(key, environ)[1]
+    return Path(text).expanduser().absolute() if text else None
+
+
 def _of_standard(variable: str, default: str, environ: Mapping[str, str]) -> Path:
     given = environ.get(variable) or ""
     if os.path.isabs(given):  # noqa: PTH117 - a text is at hand
@@ -66,3 +88,18 @@ def root_dir(config: Path, agent: Path | None) -> Path:
     if agents.name == "agents" and agents != config / "agents" and (agents / ".shared").is_dir():
         return agents.parent
     return config
+
+
+def private_directory(folder: Path) -> None:
+    """Make a directory if it is not there, for its owner alone, and so those above it (`mkdir` asks the umask).
+
+    Raises:
+        OSError: it can't be made, or is none.
+    """
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        if folder.parent == folder:
+            raise
+        private_directory(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)

@@ -7,12 +7,13 @@ since a client may quote its key at any time; it is the one thing here that no r
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
-from urllib.parse import quote
+from typing import Any, TypeVar, final
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
@@ -36,6 +37,7 @@ class Known:
     def __init__(self) -> None:
         self.texts: tuple[str, ...] = ()
         self.bytes: tuple[bytes, ...] = ()
+        self.by_first: dict[str, list[str]] = {}
         self._added: set[str] = set()
         self._adding = threading.Lock()
 
@@ -50,17 +52,31 @@ class Known:
             return
         with self._adding:
             fresh = wanted - self._added
-            in_json = {json.dumps(each, ensure_ascii=only)[1:-1] for each in fresh for only in (True, False)}
+            in_json = {form for each in fresh for form in _in_json(each)}
             self.texts = tuple(sorted({*self.texts, *fresh, *in_json}, key=len, reverse=True))
             self.bytes = tuple(secret.encode("utf-8", "surrogatepass") for secret in self.texts)
+            self.by_first = {}
+            for text in self.texts:
+                self.by_first.setdefault(text[0], []).append(text)
             self._added |= fresh
 
     def hidden(self, text: str) -> str:
         """The text without them."""
+        if len(text) < SHORTEST:  # as most names are
+            return text
         for secret in self.texts:
             if secret in text:
                 text = text.replace(secret, PUT)
         return text
+
+    def begun_at(self, text: str) -> int:
+        """From where on a text may be the beginning of one of them; its length if its end is none."""
+        if not self.texts:
+            return len(text)
+        for at in range(max(0, len(text) - len(self.texts[0]) + 1), len(text)):
+            if any(known.startswith(text[at:]) for known in self.by_first.get(text[at], ())):
+                return at
+        return len(text)
 
     def hidden_bytes(self, data: bytes) -> bytes:
         """The data without them. Costs a search for each."""
@@ -76,8 +92,9 @@ _HANDED = Known()
 def handed_out(*values: str) -> None:
     """The vault has given these to something in this process. Those below `SHORTEST` can't be told from other words."""
     for value in values:
-        if not _HANDED.has(value):
-            _HANDED.add((quote(value, safe=""), *_telling_lines(value)))
+        if len(value) >= SHORTEST and not _HANDED.has(value):
+            _HANDED.add((quote(value, safe=""), quote(value), quote_plus(value), *_telling_lines(value)))
+            _HANDED.add(_in_base64(value))
             _HANDED.add((value,))
 
 
@@ -96,6 +113,26 @@ def hidden_bytes(data: bytes) -> bytes:
     return _HANDED.hidden_bytes(data)
 
 
+@final
+class Streamed:
+    """Takes them out of a text that comes in pieces: what may be the beginning of one waits for the next piece."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def next(self, piece: str) -> str:
+        """What may be told by now."""
+        text = _HANDED.hidden(self._held + piece)
+        at = _HANDED.begun_at(text)
+        self._held = text[at:]
+        return text[:at]
+
+    def rest(self) -> str:
+        """What was held back, where no further piece comes."""
+        held, self._held = self._held, ""
+        return held
+
+
 def without_secrets(value: T) -> T:
     """The value without what the vault has handed out, however deep it stands: in texts of structs, mappings and lists.
 
@@ -112,6 +149,37 @@ def hide_in(error: BaseException) -> None:
     for name, value in list(vars(error).items()):  # notes of it (`__notes__`) as well
         if isinstance(value, str | list | tuple | dict) and (told := _without(value)) is not value:
             setattr(error, name, told)
+
+
+IN_JSON = 3
+"""How deep JSON stands in JSON: a line of a log, a body in it, the arguments of a call in that."""
+
+
+def _in_json(value: str) -> Iterator[str]:
+    """Also as Python shows texts in errors and tracebacks, which is another way to escape."""
+    for escaped in (_ascii, _letters, repr):
+        text = value
+        for _ in range(IN_JSON):
+            text = escaped(text)[1:-1]
+            yield text
+
+
+def _ascii(text: str) -> str:
+    return json.dumps(text)
+
+
+def _letters(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _in_base64(value: str) -> Iterator[str]:
+    """In both alphabets, wherever it stands in what was encoded: but for the letters that depend on what is around."""
+    data = value.encode("utf-8", "surrogatepass")
+    for before in range(3):
+        letters = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
+        alone = letters[(before * 8 + 5) // 6 : len(letters) - ((before + len(data)) % 3 > 0)]
+        yield alone
+        yield alone.replace("+", "-").replace("/", "_")
 
 
 def _telling_lines(value: str) -> Iterator[str]:

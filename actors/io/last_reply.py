@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from .directories import cache_dir
+from .directories import cache_dir, private_directory
+from .handed_out import hidden
 from .whole_file import write_whole
 
 LIMIT = 10 * 1024 * 1024
@@ -23,11 +24,11 @@ def keep_reply(text: str, environ: Mapping[str, str]) -> None:
     Raises:
         OSError: it can't be written.
     """
-    data = text.encode("utf-8", "replace")
+    data = hidden(text).encode("utf-8", "replace")
     if len(data) > LIMIT:
         return
     file = last_reply_file(environ)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    private_directory(file.parent)
     write_whole(file, data, private=True)
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Protocol, TextIO, final
 
+from .directories import private_directory
+
 MOST = 64 * 1024 * 1024
 """Bytes of a result that may wait to be written."""
 
@@ -215,7 +217,7 @@ class FileSink:
             os.close(file)
 
     def _open(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_directory(self._path.parent)
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._file).st_size
 

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
 from ...protocol.errors import Conflict, InvalidFile, NotFound, NotKept, UsageError
 from ...protocol.problems import Problem, did_you_mean, errors_in
+from .directories import Kind, user_folder
 from .whole_file import write_whole
+
+T = TypeVar("T")
 
 MOST_BYTES = 4_000_000
 """A file that is longer is refused before it is read."""
@@ -41,24 +46,28 @@ def is_name(name: str) -> bool:
     return fits and not name.endswith((".", " "))
 
 
-class NamedFiles(msgspec.Struct, frozen=True, kw_only=True):
+class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """The files of one kind.
 
     Attributes:
         kind: what messages call one: `role`.
+        scope: what a caller needs to read their names.
         folder: the directory below the configuration directory.
         suffix: the ending of the files.
         ours: the directory of those that come with Callboard.
+        read: makes of a text, its file and its name what it says, None if it has errors, and its problems.
     """
 
     kind: str
-    folder: str
+    scope: str
+    folder: Kind
     suffix: str
     ours: Path
+    read: Callable[[str, str, str], tuple[T | None, list[Problem]]]
 
     def directory(self, base: Path) -> Path:
         """Where those of the configuration directory `base` are."""
-        return base / self.folder
+        return user_folder(self.folder, base)
 
     def places(self, base: Path) -> list[Place]:
         """Every one that can be named, by name; one of the user's hides the built-in one of its name."""
@@ -81,7 +90,8 @@ class NamedFiles(msgspec.Struct, frozen=True, kw_only=True):
                         return Place(name=name, file=file, built_in=built_in)
         known = [place.name for place in self.places(base)]
         hint = did_you_mean(name, known) or (f"there are: {', '.join(known)}" if known else "there are none")
-        raise NotFound(f"Unknown {self.kind} `{name[:100]}`; {hint}")
+        plain = f"Unknown {self.kind} `{name[:100]}`"
+        raise NotFound(f"{plain}; {hint}").for_readers(self.scope, plain)
 
     def text_of(self, file: Path) -> str:
         """The text of a file.
@@ -103,6 +113,26 @@ class NamedFiles(msgspec.Struct, frozen=True, kw_only=True):
         except OSError as error:
             raise InvalidFile(f"{file} can't be read: {error.strerror or error}") from error
 
+    def load(self, place: Place) -> T:
+        """What the file at a place says.
+
+        Raises:
+            InvalidFile: it has errors, or is no text.
+        """
+        return self._read(self.text_of(place.file), place)
+
+    def save(self, name: str, text: str, base: Path, *, replace: bool = True) -> tuple[T, bool]:
+        """Keep the text as the user's file of this name; what it says, and whether the file is new.
+
+        Raises:
+            UsageError: no file can have this name.
+            Conflict: there is one, and it is not to be replaced.
+            InvalidFile: the text has errors; nothing is written.
+            NotKept: the disk refuses.
+        """
+        place = self.place_for(name, base)
+        return self._read(text, place), self.write(place, text, replace=replace)
+
     def place_for(self, name: str, base: Path) -> Place:
         """Where the user's file of this name is to be.
 
@@ -111,7 +141,7 @@ class NamedFiles(msgspec.Struct, frozen=True, kw_only=True):
         """
         if not is_name(name):
             raise UsageError(
-                f"'{name[:100]}' can't be a {self.kind}'s name: it takes letters, digits, blanks and _ . + : @ -, and"
+                f"{name[:100]!r} can't be a {self.kind}'s name: it takes letters, digits, blanks and _ . + : @ -, and"
                 f" begins with a letter or a digit; at most 100 of them, and {_MOST_BYTES_OF_NAME} bytes"
             )
         return Place(name=name, file=self.directory(base) / f"{name}{self.suffix}", built_in=False)
@@ -157,9 +187,11 @@ class NamedFiles(msgspec.Struct, frozen=True, kw_only=True):
             return []
         return [(path.stem, path) for path in entries if is_name(path.stem)]
 
-
-def invalid(problems: list[Problem], file: Path) -> InvalidFile:
-    """The error of a file with errors."""
-    errors = errors_in(problems)
-    count = f"{len(errors)} error{'' if len(errors) == 1 else 's'}"
-    return InvalidFile("\n".join([f"{count} in {file}:", *(f"  {error}" for error in errors)]), problems)
+    def _read(self, text: str, place: Place) -> T:
+        found, problems = self.read(text, str(place.file), place.name)
+        if found is None:
+            errors = errors_in(problems)
+            count = f"{len(errors)} error{'' if len(errors) == 1 else 's'}"
+            told = "\n".join([f"{count} in {place.file}:", *(f"  {error}" for error in errors)])
+            raise InvalidFile(told, problems)
+        return found

@@ -30,6 +30,7 @@ import trio
 
 from ...protocol import jsonrpc
 from ...protocol.control.errors import REQUEST_CANCELLED, SATURATED, Refused, error_data
+from ...protocol.decoding import decode_json
 from ...protocol.errors import CallboardError, ShuttingDown
 from ...supervisors import Actor, Ref
 from .handed_out import without_secrets
@@ -210,7 +211,7 @@ class Peer:
             self.notified(message)
             return
         try:
-            id = msgspec.json.decode(message.params, type=_CancelRequest).request_id
+            id = decode_json(message.params, _CancelRequest).request_id
         except jsonrpc.UNREADABLE:
             return
         ref = self._under_way.pop(id, None)
@@ -343,7 +344,7 @@ class _Ided(msgspec.Struct):
 def _ided(frame: bytes) -> _Ided:
     """The id of what is no message; nothing, if not even that can be read."""
     try:
-        return msgspec.json.decode(frame, type=_Ided)
+        return decode_json(frame, _Ided)
     except jsonrpc.UNREADABLE:
         return _Ided()
 

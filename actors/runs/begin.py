@@ -38,6 +38,7 @@ from .root import Root
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
+    from ...protocol.settings import Settings
     from ..work.knowledge.of_run import RunKnowledge
     from ..work.knowledge.recipe import Recipe
 
@@ -86,19 +87,20 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         from .in_role import in_role
 
         request, hooks = in_role(request, hooks, root)
-    agent = root.loader.loaded(request, hooks)
+    agent = _as_settings_allow(root.loader.loaded(request, hooks), hooks.settings)
     allow = root.registry.spelled_out(request.allow) if request.allow else []
     context = _context(request, hooks, root, allow)
-    _check_input(request, agent, root)
+    _check_input(request, agent, hooks.settings or root.settings)
     prepared = Prepared(agent, request.variables, request.compat, context)
     id = _id_of(request, root)
     context.make_results = partial(_results, hooks.results, id)
+    context.recorder = None if hooks.recorder is None else hooks.recorder(id)
     model, why = _default_model(root, prepared, context)
     for name in prepared.models | ({model} if model is not None else set()):
         root.gateway.check(name)
         if context.account is not None and context.account.asks_for_prices:
             root.gateway.check_price(name, context.account)
-    input = _input(request, root)
+    input = _input(request, root, hooks.settings)
     saved = None if request.save is None else Saved(Path(request.save) / id)
     return Execution(
         id,
@@ -129,10 +131,10 @@ def new_id() -> str:
 def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]) -> RunContext:
     children = Children(root.config_dir, request.compat, root.loader)
     here = _directory(request.cwd)
-    settings = root.settings
+    settings = hooks.settings or root.settings
     rules = root.registry.permissions(settings.permissions) if settings.permissions else {}
     return RunContext(
-        gateway=root.gateway,
+        gateway=root.gateway if settings is root.settings else root.gateway.under(settings),
         limits=request.limits,
         allow_unpriced=request.allow_unpriced,
         owner=hooks.owner,
@@ -188,17 +190,17 @@ def _absolute(roots: Iterable[str]) -> tuple[Path, ...]:
     return tuple(Path(path).expanduser().absolute() for path in roots)
 
 
-def _check_input(request: RunRequest, agent: Loaded, root: Root) -> None:
+def _check_input(request: RunRequest, agent: Loaded, settings: Settings) -> None:
     """Raise for what this kind of agent can't make use of, and for what the settings turn off."""
     if (request.servers or request.parts) and not isinstance(agent, LoopAgent):
         what = "MCP servers (`servers`)" if request.servers else "images and files (`parts`)"
         raise UsageError(f"'{agent.name}' is no LLM agent: a run of it can't be given {what}")
-    if request.servers and not root.settings.mcp_server_support:
+    if request.servers and not settings.mcp_server_support:
         raise ConfigError(
             f"MCP support is disabled, so a run can't be given servers; set `mcp_server_support: true` in "
-            f"{root.settings.file}"
+            f"{settings.file}"
         )
-    if isinstance(agent, LoopAgent) and not root.settings.calls_functions:
+    if isinstance(agent, LoopAgent) and not settings.calls_functions and _needs_tools(agent):
         raise ConfigError("Please enable function calling support before using the agent.")
     if request.state and not isinstance(agent, GraphAgent):
         raise UsageError(f"'{agent.name}' is not a graph, so it has no state to set")
@@ -208,13 +210,38 @@ def _check_input(request: RunRequest, agent: Loaded, root: Root) -> None:
         raise UsageError(f"'{agent.name}' is an LLM agent: it needs a prompt to answer")
 
 
+def _as_settings_allow(agent: Loaded, settings: Settings | None) -> Loaded:
+    """Without tools, where a chat's own settings turn them off for a model that is no agent."""
+    if settings is None or settings.calls_functions or not isinstance(agent, LoopAgent) or agent.directory is not None:
+        return agent
+    bare = msgspec.structs.replace(
+        agent.agent, global_tools=(), mcp_servers=(), can_ask_user=False, auto_continue=False, can_spawn_agents=False
+    )
+    return msgspec.structs.replace(agent, agent=bare)
+
+
+def _needs_tools(agent: LoopAgent) -> bool:
+    """Whether it is an agent in Loki's sense, or one that a program or a chat has made with tools."""
+    return agent.directory is not None or bool(agent.agent.global_tools or agent.agent.mcp_servers)
+
+
+def _looked_up(recipe: Recipe, settings: Settings | None, root: Root) -> Recipe:
+    """The recipe as this run's own settings have it looked up in, where they differ from the root's."""
+    if settings is None:
+        return recipe
+    keys = {"rag_top_k": "top_k", "rag_reranker_model": "reranker_model"}
+    values = {key: (getattr(settings, key), getattr(root.settings, key)) for key in keys}
+    own = {keys[key]: now for key, (now, usual) in values.items() if now != usual}
+    return msgspec.structs.replace(recipe, **own) if own else recipe
+
+
 def _id_of(request: RunRequest, root: Root) -> str:
     if request.id is not None and root.bus.is_open(request.id):
         raise UsageError(f"there is a run '{request.id}' already")
     return request.id or new_id()
 
 
-def _input(request: RunRequest, root: Root) -> Input:
+def _input(request: RunRequest, root: Root, settings: Settings | None) -> Input:
     """What the run begins with.
 
     Raises:
@@ -228,7 +255,7 @@ def _input(request: RunRequest, root: Root) -> Input:
     if request.knowledge:
         from ..work.knowledge.registry import named
 
-        recipes = tuple(named(name, root.config_dir) for name in request.knowledge)
+        recipes = tuple(_looked_up(named(name, root.config_dir), settings, root) for name in request.knowledge)
     return Input(
         prompt=request.prompt,
         state=request.state,
@@ -268,4 +295,12 @@ def _default_model(root: Root, prepared: Prepared, context: RunContext) -> tuple
     if named:
         return named, ""
     choice = root.gateway.choice()
+    if choice.is_last_resort:
+        try:
+            root.gateway.catalog.target(choice.model)
+        except ConfigError as error:
+            raise ConfigError(
+                "no model is configured: run `callboard setup`, or set OPENAI_API_KEY or the key of another provider"
+                f"\n    (a very small model could run on this machine; {error})"
+            ) from error
     return choice.model, choice.why

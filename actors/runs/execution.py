@@ -116,6 +116,8 @@ class Execution:
                 return self._close(actor, end)
         finally:
             self.root.end_run(self.id)
+            if self.context.recorder is not None:
+                self.context.recorder.end()
             bus.close(stream)
             for results in self.context.kept:
                 with self.root.kernel.shield(REMOVE_WITHIN):

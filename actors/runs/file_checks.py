@@ -114,7 +114,8 @@ def check_listed(
                 server = servers.behind(name)
                 if server is not None:
                     hint = f"for the tools of MCP server '{server}': `mcp_servers: [{server}]`"
-                text = f"`global_tools` lists '{name}', and there is no such tool"
+                lists = "`global_tools` lists" if agent.source.file else "its list of tools has"
+                text = f"{lists} '{name}', and there is no such tool"
                 problems.append(
                     agent.source.problem("warning", "unknown_tool", text, ("global_tools", number), hint=hint)
                 )

@@ -81,6 +81,28 @@ def _part(path: Path) -> Part:
     return FilePart(name=path.name, data=data, media_type=kind)
 
 
+def images_in(paths: Sequence[str]) -> tuple[tuple[str, ...], tuple[ImagePart, ...]]:
+    """Those of the paths that are no image files, and the others as images. Blocks.
+
+    Raises:
+        UsageError: an image can't be read, or is too large.
+    """
+    left: list[str] = []
+    images: list[ImagePart] = []
+    for text in paths:
+        path = Path(text).expanduser()
+        kind = mimetypes.guess_type(path.name)[0] or ""
+        part = _part(path) if kind in _SHOWN and path.is_file() else None
+        if isinstance(part, ImagePart):
+            images.append(part)
+        else:
+            left.append(text)
+    return tuple(left), tuple(images)
+
+
+_SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
 def _too_large(path: str | os.PathLike[str]) -> UsageError:
     return UsageError(f"{path} is larger than the {LARGEST // 1024 // 1024} MiB that an attachment may have")
 

@@ -1,12 +1,13 @@
 """Targets: what the user names, and the agent that is found there.
 
 A target is the name of an agent in the configuration directory (`agents/<name>/`) or of a built-in one, an agent's
-directory, or a YAML file. A directory holds either a `graph.yaml` or a `config.yaml`. In a file of another name
-the content decides: a mapping with `nodes` is a graph, one with a mapping `graph` is a DevAll workflow.
+directory, or a YAML file. A directory holds either a `graph.yaml` or a `config.yaml`, or aichat's `index.yaml`. In a
+file of another name the content decides: a mapping with `nodes` is a graph, one with a mapping `graph` is a DevAll
+workflow.
 
 A bare name means those agents first, and a file of the working directory only if there is none: `coder` is the same
 agent in every directory, also inside of a foreign repository that has a `coder/`. A path is never a name: `./coder`,
-`coder.yaml`, a `Path`.
+`coder.yaml`, a `Path`. `CODER_CONFIG_FILE` in the environment names another file for the agent `coder`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from ..engine.graph.findings import AgentSeen, agents_in
 from ..engine.graph.validate import failure_text
 from ..io.directories import config_dir as configured
 from ..io.stamps import look
+from ..work.agent.aichat import INDEX
 from ..work.library import AGENTS
+from ..work.variables import named_file_of
 
 Dialect = Literal["graph", "agent", "workflow"]
 _BY_NAME: dict[str, Dialect] = {"config.yaml": "agent", "graph.yaml": "graph"}
@@ -65,15 +68,21 @@ def find(
     base, _ = configured(config_dir, os.environ if environ is None else environ)
     if not name:
         raise UsageError("the target is empty; name an agent, an agent's directory or a YAML file")
-    home = _home(name, base) if isinstance(target, str) else None
-    if home is not None:
-        return _in_directory(home, name)
-    path = Path(name).expanduser()
-    if look(path).is_file():
+    try:
+        if "\0" in name:
+            raise ValueError
+        home = _home(name, base) if isinstance(target, str) else None
+        path = Path(name).expanduser() if home is None else home
+        is_file, is_directory = home is None and look(path).is_file(), path.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, no such home, a zero byte
+        why = getattr(error, "strerror", None) or "it is no path"
+        raise UsageError(f"no such target: {name[:60]!r} names nothing ({why})") from None
+    if is_file:
         return _in_file(path, str(path))
-    if path.is_dir():
-        return _in_directory(path, name)
-    raise UsageError(_not_found(name, base))
+    if is_directory:
+        own = None if home is None else named_file_of(name, os.environ if environ is None else environ)
+        return _in_directory(path, name) if own is None else _elsewhere(own, path)
+    raise UsageError(_not_found(name, base)).for_readers("read:agents", f"there is no agent {name[:60]!r}")
 
 
 def is_installed(name: str, base: Path) -> bool:
@@ -136,6 +145,11 @@ def _in_file(path: Path, shown: str) -> Found:
     return Found(dialect=dialect, file=shown, directory=path.absolute().parent, text=text)
 
 
+def _elsewhere(named: str, directory: Path) -> Found:
+    """The agent in `directory` with another file in the place of its own."""
+    return msgspec.structs.replace(_in_file(Path(named).expanduser(), named), directory=directory.absolute())
+
+
 def _dialect(root: YamlMapping) -> Dialect:
     keys = root.entries
     if "nodes" in keys or "start" in keys:
@@ -158,7 +172,8 @@ def _in_directory(path: Path, name: str) -> Found:
 
 
 def _agent_files(path: Path) -> list[Path]:
-    return [path / name for name in _BY_NAME if look(path / name).is_file()]
+    found = [path / name for name in _BY_NAME if look(path / name).is_file()]
+    return found or [path / name for name in (INDEX,) if look(path / name).is_file()]
 
 
 def _text(path: Path, shown: str) -> str:
@@ -177,7 +192,7 @@ def _not_found(name: str, base: Path) -> str:
     known = own_agents(base)
     known += [each for each in built_in_agents() if each not in known]
     near = did_you_mean(name, known)
-    text = f"no such target: '{name}' is neither a YAML file, nor an agent's directory, nor an agent in {agents}"
+    text = f"no such target: {name!r} is neither a YAML file, nor an agent's directory, nor an agent in {agents}"
     if near:
         return f"{text}; {near}"
     return f"{text} (there are: {', '.join(known)})" if known else text

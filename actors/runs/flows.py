@@ -18,7 +18,7 @@ from ...protocol.workflow.dialect import DIALECTS, Mode
 from ..engine.workflow.edges.files import functions_in
 from ..engine.workflow.nodes.custom import node_types
 from ..engine.workflow.places import functions_directory, module_name
-from ..work.tools.files.environment import read_dotenv
+from ..io.env_file import read_dotenv
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...protocol.agent import Agent
-from ...protocol.errors import ConfigError, UsageError
+from ...protocol.errors import UsageError
+from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ...protocol.role import Role, role_of_prompt
 from ..work.roles.cast import cast, examples, said
@@ -23,6 +24,7 @@ from .loading import Hooks
 from .target import LoopAgent
 
 if TYPE_CHECKING:
+    from ...protocol.settings import Settings
     from .root import Root
 
 
@@ -33,19 +35,17 @@ def in_role(request: RunRequest, hooks: Hooks, root: Root) -> tuple[RunRequest, 
         NotFound, InvalidFile, UsageError: there is no such role; its file has errors; its arguments don't fit.
         UsageError: the request names an agent, a graph or a workflow; the role's prompt is too long, or becomes so with
             what is said.
-        ConfigError: the role wants MCP servers, and MCP is turned off.
         Denied: the caller may not have the model that the role names.
     """
+    settings = hooks.settings or root.settings
     role, agent = role_of(request, root.config_dir), _agent(request, hooks)
     own_tools = not request.default_tools and bool(agent.global_tools or agent.mcp_servers)
     if hooks.check_model is not None and role.model and not request.model and agent.model is None:
         hooks.check_model(role.model)  # of the file as it is played, which may be another than when the request came
-    agent = cast(agent, role, model=request.model, own_tools=own_tools, settings=root.settings.other)
-    if agent.mcp_servers and not root.settings.mcp_server_support:
-        raise ConfigError(
-            f"role '{role.called}' wants MCP servers, and MCP is turned off; set `mcp_server_support: true` in"
-            f" {root.settings.file}"
-        )
+    agent = cast(agent, role, model=request.model, own_tools=own_tools, settings=settings.other)
+    unserved = None if own_tools else without_servers(role, settings)
+    if unserved is not None:
+        agent = msgspec.structs.replace(agent, mcp_servers=())
     cwd = None if request.cwd is None else Path(request.cwd).absolute()
     functions = tuple(tool.name for tool in hooks.tools)
     made = LoopAgent.of(agent, check_listed(agent, functions, root.registry))
@@ -59,6 +59,9 @@ def in_role(request: RunRequest, hooks: Hooks, root: Root) -> tuple[RunRequest, 
         prompt=request.prompt if request.says_nothing else said(role, request.prompt, os.environ, cwd),
         history=request.history or examples(role, os.environ, cwd),
     )
+    if unserved is not None:
+        hint = f"set `mcp_server_support: true` in {settings.file}"
+        problems.append(Problem(severity="warning", code="mcp_off", message=unserved, file=shown, hint=hint))
     loaded = msgspec.structs.replace(made, problems=(*role.problems, *problems))
     return playing, msgspec.structs.replace(hooks, loaded=loaded)
 
@@ -68,6 +71,13 @@ def role_of(request: RunRequest, config_dir: Path) -> Role:
     if request.role is not None:
         return find(request.role, config_dir)
     return role_of_prompt(request.role_prompt or "")
+
+
+def without_servers(role: Role, settings: Settings) -> str | None:
+    """Why the role answers without the MCP servers that it names; None if it names none, or they are used."""
+    if not role.servers or settings.mcp_server_support:
+        return None
+    return f"role '{role.called}' wants MCP servers, and MCP is turned off: it answers without them"
 
 
 def _agent(request: RunRequest, hooks: Hooks) -> Agent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,8 +21,10 @@ from ...protocol.role import role_of_prompt
 from ...protocol.session import Session
 from ...protocol.session_turns import messages_of, system_of
 from ..work.roles.files import find
+from ..work.variables import session_of
 from .begin import perform
 from .loading import NO_HOOKS, Hooks
+from .sessions.access import new_meta
 from .sessions.names import as_id
 from .sessions.roles import change_role, is_empty, name_of, prompt_of
 from .sessions.summary import WITHOUT_AGENT, automatic_alias, compressed, first_words, threshold_of, titled, too_long
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...protocol.control.caller import Caller
+    from ...protocol.settings import Settings
     from .root import Root
     from .sessions.store import Stored
 
@@ -126,14 +130,11 @@ async def on_stage(
     before = conversation.get()
     try:
         async with root.sessions.turn(caller, stored.id, agent=stored.agent, wait=wait, on_wait=on_wait) as turn:
-            turn.keeps = _keeps(turn.session, root, keep)
-            request = await _with_role(root, turn, request, hooks, new_role)
-            target = await _target(root, turn, request, hooks)
-            if request.model:
-                turn.session.model = request.model
+            turn.keeps = _keeps(turn.session, hooks.settings or root.settings, keep)
+            act = await _acted(root, turn, request, hooks, new_role)
             conversation.set(stored.id)
             beside = root.sessions.store.path(stored.id, stored.agent).parent
-            yield _act(turn, target, request, hooks, beside / "results" if turn.keeps else None)
+            yield _with_results(act, beside / "results") if turn.keeps else act
     finally:
         conversation.set(before)
         if made and (turn is None or not turn.keeps or not turn.session.messages):
@@ -141,7 +142,27 @@ async def on_stage(
                 await _forget(root, stored)
 
 
-def _act(turn: Turn, target: Loaded | Agent, request: RunRequest, hooks: Hooks, results: Path | None) -> Act:
+@asynccontextmanager
+async def in_memory(root: Root, stored: Stored, request: RunRequest, hooks: Hooks = NO_HOOKS) -> AsyncIterator[Act]:
+    """As `on_stage`, in a session that has no file: what its turn brings stays in `stored.session`."""
+    turn = Turn(stored)
+    turn.keeps = False
+    yield await _acted(root, turn, request, hooks, None)
+
+
+async def _acted(root: Root, turn: Turn, request: RunRequest, hooks: Hooks, new_role: str | None) -> Act:
+    request = await _with_role(root, turn, request, hooks, new_role)
+    target = await _target(root, turn, request, hooks)
+    if request.model:
+        turn.session.model = request.model
+    return _act(turn, target, request, hooks)
+
+
+def _with_results(act: Act, results: Path) -> Act:
+    return msgspec.structs.replace(act, hooks=msgspec.structs.replace(act.hooks, results=results))
+
+
+def _act(turn: Turn, target: Loaded | Agent, request: RunRequest, hooks: Hooks) -> Act:
     named, found = (target, None) if isinstance(target, Agent) else (target.file, target)
     return Act(
         turn=turn,
@@ -153,7 +174,7 @@ def _act(turn: Turn, target: Loaded | Agent, request: RunRequest, hooks: Hooks, 
             history=turn.history,
             default_tools=request.default_tools and not _names_tools(turn.session),
         ),
-        hooks=msgspec.structs.replace(hooks, loaded=found, on_history=turn.keep, todos=turn.todos, results=results),
+        hooks=msgspec.structs.replace(hooks, loaded=found, on_history=turn.keep, todos=turn.todos),
     )
 
 
@@ -179,11 +200,11 @@ async def round_off(root: Root, act: Act, *, compress: bool = True) -> RoundedOf
         return RoundedOff()
     named = None
     if turn.session.title is None:
-        if turn.stored.alias is None and _wish(turn.session, root) is True:
+        if turn.stored.alias is None and _wish(turn.session, act.hooks.settings or root.settings) is True:
             named = await _name(root, turn)
         else:
             turn.session.title = first_words(act.request.prompt) or None
-    return RoundedOff(compressed=compress and await _shorten(root, turn, act.agent), autonamed=named)
+    return RoundedOff(compressed=compress and await shorten(root, turn, act.agent, act.hooks.settings), autonamed=named)
 
 
 async def _name(root: Root, turn: Turn) -> str | None:
@@ -205,9 +226,17 @@ async def keep_temporary(
     """Keep what was said in a session without a name; a model finds one."""
     session = Session(model=model, messages=messages_of(turns))
     change_role(session, role, role_prompt)
+    return await keep_unnamed(root, session, agent=agent, model=model)
+
+
+async def keep_unnamed(
+    root: Root, session: Session, *, agent: str | None, model: str | None, caller: Caller | None = None
+) -> Stored:
+    """Keep a session that has neither file nor name: `model` finds a title for it, whose words are its name."""
+    session.meta = new_meta(caller)
     session.title = await titled(root, session, agent, model)
     alias = automatic_alias(session.title)
-    return await trio.to_thread.run_sync(root.sessions.store.create, agent, alias, session)
+    return await trio.to_thread.run_sync(partial(root.sessions.store.create, agent, alias, session, caller=caller))
 
 
 def agent_of(target: Loaded | Agent) -> str | None:
@@ -218,12 +247,9 @@ def agent_of(target: Loaded | Agent) -> str | None:
 
 
 async def session_of_agent(root: Root, request: RunRequest) -> str | None:
-    """The session that an LLM agent is always run in: its file's `agent_session`, else the one of the settings."""
+    """The session that an LLM agent is always run in; see `session_of`."""
     found = await root.loader.load(request, NO_HOOKS)
-    if not isinstance(found, LoopAgent):
-        return None
-    named = (root.settings.other.get(key) for key in ("agent_session", "agent_prelude"))
-    return found.agent.agent_session or next((str(name) for name in named if name), None)
+    return session_of(found.agent, root.settings.other, os.environ) if isinstance(found, LoopAgent) else None
 
 
 async def _stored(root: Root, caller: Caller | None, name: str, agent: str | None) -> tuple[Stored, bool]:
@@ -255,8 +281,10 @@ async def _target(root: Root, turn: Turn, request: RunRequest, hooks: Hooks) -> 
     if hooks.loaded is None and isinstance(wanted, Agent):
         if not wanted.instructions:
             wanted = msgspec.structs.replace(wanted, instructions=system_of(session))
-        settings = {} if request.in_role else root.settings.other  # a role goes before them
-        return with_session(wanted, session, settings, root, default_tools=request.default_tools)
+        settings = hooks.settings or root.settings
+        going_on = {} if request.in_role else settings.other  # a role goes before them
+        served = settings.mcp_server_support
+        return with_session(wanted, session, going_on, mcp=served, default_tools=request.default_tools)
     loaded = await root.loader.load(msgspec.structs.replace(request, target=wanted or ""), hooks)
     if isinstance(loaded, LoopAgent):
         return msgspec.structs.replace(loaded, agent=sampled(loaded.agent, session))
@@ -272,11 +300,12 @@ def sampled(agent: Agent, session: Session) -> Agent:
 
 
 def with_session(
-    agent: Agent, session: Session, settings: Mapping[str, Any], root: Root, *, default_tools: bool = False
+    agent: Agent, session: Session, settings: Mapping[str, Any], *, mcp: bool, default_tools: bool = False
 ) -> Agent:
     """An agent without a file: what it may call, and whether it goes on by itself; `settings` say the latter, too.
 
     Args:
+        mcp: whether MCP servers are used at all.
         default_tools: the agent's tools are those of the settings, and give way to those that the session names.
     """
     chosen: dict[str, Any] = {}
@@ -288,7 +317,7 @@ def with_session(
     if session.enabled_tools is not None and (default_tools or not agent.global_tools):
         chosen["global_tools"] = tuple(split(session.enabled_tools))
     if session.enabled_mcp_servers is not None and (default_tools or not agent.mcp_servers):
-        chosen["mcp_servers"] = tuple(split(session.enabled_mcp_servers)) if root.settings.mcp_server_support else ()
+        chosen["mcp_servers"] = tuple(split(session.enabled_mcp_servers)) if mcp else ()
     return sampled(msgspec.structs.replace(agent, **chosen), session)
 
 
@@ -339,18 +368,20 @@ def variables_of(target: Loaded | Agent, turn: Turn, given: Mapping[str, str]) -
     return {name: value for name, value in values.items() if name in names or name in given}
 
 
-def _keeps(session: Session, root: Root, wanted: bool | None) -> bool:
+def _keeps(session: Session, settings: Settings, wanted: bool | None) -> bool:
     """Whether the turn is kept: a named session's is, unless an option says no."""
-    return (wanted if wanted is not None else _wish(session, root)) is not False
+    return (wanted if wanted is not None else _wish(session, settings)) is not False
 
 
-def _wish(session: Session, root: Root) -> object:
+def _wish(session: Session, settings: Settings) -> object:
     """`save_session` of the session, else of the settings; None where neither says anything."""
-    return session.save_session if session.save_session is not None else root.settings.other.get("save_session")
+    return session.save_session if session.save_session is not None else settings.other.get("save_session")
 
 
-async def _shorten(root: Root, turn: Turn, agent: Agent | None) -> bool:
-    threshold = threshold_of(turn.session, None if agent is None else agent.compression_threshold, root.settings)
+async def shorten(root: Root, turn: Turn, agent: Agent | None, settings: Settings | None = None) -> bool:
+    """Put a summary in the place of what was said, if that has become long; whether it has."""
+    of_agent = None if agent is None else agent.compression_threshold
+    threshold = threshold_of(turn.session, of_agent, settings or root.settings)
     if not too_long(turn.session, threshold):
         return False
     try:

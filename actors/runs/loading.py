@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 import msgspec
 import trio
@@ -29,6 +29,10 @@ from ..work.tools.tool import Tool
 from .file_checks import check_listed
 from .finding import find
 from .target import Loaded, LoopAgent, WorkflowAgent, read
+
+if TYPE_CHECKING:
+    from ...protocol.settings import Settings
+    from ..work.models.recorder import Recorder
 
 MOST = 512
 """Targets that are kept."""
@@ -50,6 +54,8 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         results: the directory for whole results of tools that a conversation cuts; None for one that goes with the run.
         owner: the subject whose run it is.
         todos: the todo list that an agent with `auto_continue` goes on with; the run changes it.
+        recorder: makes what keeps the requests of the run of this id and their replies; None to keep none.
+        settings: what goes in the place of the root's settings for this run alone; None for those.
         check_model: raises `Denied` if the caller may not have this model, which a role names; None: all are allowed.
     """
 
@@ -60,7 +66,9 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     todos: TodoList | None = None
     results: Path | None = None
     owner: str = LOCAL.subject
+    recorder: Callable[[str], Recorder] | None = None
     check_model: Callable[[str], None] | None = None
+    settings: Settings | None = None
 
 
 NO_HOOKS = Hooks()

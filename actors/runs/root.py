@@ -20,15 +20,15 @@ from contextlib import AsyncExitStack
 from contextvars import ContextVar, Token
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 import msgspec
 import trio
 
 from ...protocol.control.caller import LOCAL
-from ...protocol.errors import UsageError
+from ...protocol.errors import ShuttingDown, UsageError
 from ...protocol.requests import Limits
-from ...supervisors import Actor, Bus, Desk
+from ...supervisors import Actor, Bus, Desk, End
 from ...supervisors import Root as Kernel
 from ..io.directories import cache_dir, state_dir
 from ..io.directories import config_dir as configured
@@ -40,6 +40,8 @@ from ..work.tools.registry import ToolRegistry
 from .loading import Loader
 
 if TYPE_CHECKING:
+    from ..work.knowledge.base.model import BuildReport
+    from ..work.knowledge.recipe import Recipe
     from ..work.knowledge.service import Knowledge
     from ..work.mcp.pool.servers import McpServers
     from ..work.spending.book import Book
@@ -51,11 +53,30 @@ current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
 """The root of the block we are in."""
 
 END_WITHIN = 2.0
-"""Seconds for a server to end in when its task is cancelled."""
+"""Seconds for an actor to end in when the task that waits for it is cancelled."""
+
+T = TypeVar("T")
 
 
 async def played(root: Root, body: Callable[[Actor], Awaitable[None]], *, name: str) -> None:
     """Run the actor of a server to its end; its crash is raised."""
+    await _ended(root, body, name)
+
+
+async def result_of(root: Root, body: Callable[[Actor], Awaitable[T]], *, name: str) -> T:
+    """Run an actor beside all runs, and return what its body returns; its crash is raised. It ends with its caller.
+
+    Raises:
+        ShuttingDown: the root is stopping, and has ended it.
+    """
+    end = await _ended(root, body, name)
+    if end.reason != "normal":
+        raise ShuttingDown(f"callboard is stopping, and {name} has not ended")
+    result: T = end.value
+    return result
+
+
+async def _ended(root: Root, body: Callable[[Actor], Awaitable[object]], name: str) -> End:
     ref = root.kernel.spawn(body, name=name, link=False, stop_within=root.kernel.stop_within)
     try:
         end = await ref.wait()
@@ -66,6 +87,7 @@ async def played(root: Root, body: Callable[[Actor], Awaitable[None]], *, name: 
         raise
     if end.error is not None:
         raise end.error
+    return end
 
 
 def need_trio(what: str) -> None:
@@ -262,6 +284,21 @@ class Root:
 
             self._knowledge = Knowledge(self.kernel, self.settings, os.environ, self.gateway.gates, self.vault)
         return self._knowledge
+
+    async def build_knowledge(self, recipe: Recipe, owner: str, *, rebuild: bool = False) -> BuildReport:
+        """Build a knowledge base for a subject, which pays for it, as an actor that ends with the caller.
+
+        Raises:
+            CallboardError: the subject may spend no more today; or see `Knowledge.build`.
+        """
+        if self.days is not None:
+            await self.days.check(owner)
+
+        async def build(me: Actor) -> BuildReport:
+            with self.knowledge.charges.on(self.meter(owner)):
+                return await self.knowledge.build(me, recipe, rebuild=rebuild)
+
+        return await result_of(self, build, name="rag")
 
     def meter(self, owner: str = LOCAL.subject) -> Meter:
         """Counts what is done for a subject beside its runs."""

@@ -20,6 +20,8 @@ from ..engine.graph.compat import MODES
 from ..engine.graph.findings import Surroundings
 from ..engine.graph.validate import check_draft, failure_text
 from ..io.directories import config_dir as configured
+from ..io.directories import config_file
+from ..work.agent.aichat import INDEX, with_listed
 from ..work.tools.registry import ToolRegistry
 from .file_checks import KnownModels, KnownServers, check_documents, check_listed, check_models, own_tools, registry_of
 from .finding import Found, agents_near, find, text_of_problems
@@ -160,7 +162,7 @@ def validate(
             return list(error.problems)
         raise
     base, _ = configured(config_dir, os.environ if environ is None else environ)
-    if found.dialect == "agent" and (found.directory, Path(found.file).name) == (base.absolute(), "config.yaml"):
+    if found.dialect == "agent" and found.directory / Path(found.file).name == config_file(base.absolute()):
         return _problems_of_settings(found, strict=strict)
     return list(_check(found, base, strict=strict, compat=compat, variables=variables, models=True)[1])
 
@@ -242,7 +244,7 @@ def _check(
     known = KnownModels(registry.settings) if models else None
     thing: Agent | Graph | None
     if found.dialect == "agent":
-        thing, problems = draft_agent(found.text, found.file, strict=strict)
+        thing, problems = _drafted(found, strict=strict)
     else:
         near = agents_near(found.directory, base)
         around = Surroundings(
@@ -266,3 +268,10 @@ def _check(
     elsewhere = [problem for problem in everything if problem.file != found.file]
     problems = [*in_file_order(here, strict=strict), *in_file_order(elsewhere, strict=strict)]
     return (None if errors_in(problems) else thing), problems
+
+
+def _drafted(found: Found, *, strict: bool) -> tuple[Agent | None, list[Problem]]:
+    agent, problems = draft_agent(found.text, found.file, strict=strict)
+    if agent is not None and Path(found.file).name == INDEX:
+        agent = with_listed(agent, found.directory)
+    return agent, problems

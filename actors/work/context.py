@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .letters import Seat
     from .mcp.pool.servers import McpServers
     from .models.gateway import Gateway
+    from .models.recorder import Recorder
     from .spending.book import Book
     from .tools.kept_results import KeptResults
     from .tools.registry import ToolOptions, ToolRegistry
@@ -112,6 +113,7 @@ class RunContext:
         settings: what `config.yaml` says.
         mcp: the MCP servers; they are made when this is first called. None in a run that has none.
         servers: those that the run's own agent has beside the ones it names.
+        recorder: keeps what the run's models see and say; None where nothing is kept.
     """
 
     gateway: Gateway
@@ -141,6 +143,7 @@ class RunContext:
     make_knowledge: Callable[[Meter], RunKnowledge] | None = None
     servers: tuple[Server, ...] = ()
     make_results: Callable[[], KeptResults] | None = None
+    recorder: Recorder | None = None
 
     def __post_init__(self, limits: Limits, owner: str, book: Book | None, day: Account | None) -> None:
         self.meter = Meter(limits, allow_unpriced=self.allow_unpriced, owner=owner, book=book, day=day)
@@ -236,6 +239,7 @@ class RunContext:
             need_text=need_text,
             may_wait=self.may_wait,
             account=self.account,
+            recorder=self.recorder,
         )
 
 

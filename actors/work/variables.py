@@ -15,6 +15,7 @@ import msgspec
 
 from ...protocol.agent import Agent
 from ...protocol.chat import ReasoningEffort
+from ...protocol.decoding import decode_json
 from ...protocol.errors import ConfigError, UsageError
 from ...protocol.graph.model import Graph, Variable
 from ...protocol.mcp.config import split
@@ -156,8 +157,9 @@ A = TypeVar("A", Graph, Agent)
 def overridden(agent: A, environ: Mapping[str, str]) -> A:
     """The agent as the environment wants it.
 
-    `<AGENT>_MODEL`, `<AGENT>_TEMPERATURE`, `<AGENT>_TOP_P`, `<AGENT>_REASONING_EFFORT`, and `<AGENT>_GLOBAL_TOOLS` and
-    `<AGENT>_MCP_SERVERS`, which are JSON lists, or names with commas between them.
+    `<AGENT>_MODEL`, `<AGENT>_TEMPERATURE`, `<AGENT>_TOP_P`, `<AGENT>_REASONING_EFFORT`, `<AGENT>_INSTRUCTIONS` (unless
+    they are dynamic), and `<AGENT>_GLOBAL_TOOLS` and `<AGENT>_MCP_SERVERS`, which are JSON lists, or names with commas
+    between them.
 
     Raises:
         ConfigError: one of them is no number, no level, or no list of texts.
@@ -169,8 +171,29 @@ def overridden(agent: A, environ: Mapping[str, str]) -> A:
         "global_tools": _texts(agent.name, "GLOBAL_TOOLS", environ),
         "mcp_servers": _texts(agent.name, "MCP_SERVERS", environ),
     }
+    if not getattr(agent, "dynamic_instructions", True):  # graphs have no instructions
+        said["instructions"] = _override(agent.name, "INSTRUCTIONS", environ)
     changes = {key: value for key, value in said.items() if value is not None} | _thinking(agent.name, environ)
     return msgspec.structs.replace(agent, **changes) if changes else agent
+
+
+def session_of(agent: Agent, settings: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
+    """The session that an LLM agent is always run in: `<AGENT>_AGENT_SESSION`, its file's `agent_session`, else the
+    one of the settings; None for none.
+    """
+    named = _override(agent.name, "AGENT_SESSION", environ) or agent.agent_session
+    return named or next((str(name) for key in _SESSION_KEYS if (name := settings.get(key))), None)
+
+
+_SESSION_KEYS = ("agent_session", "agent_prelude")
+
+
+def named_file_of(agent: str, environ: Mapping[str, str]) -> str | None:
+    """The file that `<AGENT>_CONFIG_FILE` names in the place of an agent's own, if it is YAML: programs have variables
+    of such names, too (`AWS_CONFIG_FILE`).
+    """
+    named = _override(agent, "CONFIG_FILE", environ)
+    return named if named is not None and named.endswith((".yaml", ".yml")) else None
 
 
 def _thinking(agent: str, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -190,7 +213,7 @@ def _texts(agent: str, what: str, environ: Mapping[str, str]) -> tuple[str, ...]
     if not text.lstrip().startswith(("[", "{", '"')):
         return tuple(split(text))
     try:
-        return msgspec.json.decode(text, type=tuple[str, ...])
+        return decode_json(text, tuple[str, ...])
     except msgspec.DecodeError as error:
         raise ConfigError(
             f"{_variable(agent, what)} in the environment must be names such as a,b or a JSON list of texts such as "
@@ -223,8 +246,14 @@ def _from_environ(agent: str, environ: Mapping[str, str]) -> dict[str, str]:
     if text is None:
         return {}
     try:
-        return msgspec.json.decode(text, type=dict[str, str])
+        found = decode_json(text, dict[str, str] | list[dict[str, str]])
     except msgspec.DecodeError as error:
         raise UsageError(
             f"{_variable(agent, 'VARIABLES')} in the environment must be a JSON object of texts: {error}"
         ) from error
+    if isinstance(found, dict):
+        return found
+    values: dict[str, str] = {}  # as Loki's pages have it: [{"name": "a", "value": "b"}], or [{"a": "b"}]
+    for each in found:
+        values |= {each["name"]: each["value"]} if each.keys() == {"name", "value"} else each
+    return values

@@ -13,6 +13,7 @@ import msgspec
 from ... import Root
 from ...actors.work.knowledge.base.base import Changes
 from ...actors.work.knowledge.base.model import BuildReport
+from ...actors.work.knowledge.overview import BaseInfo, base_info
 from ...actors.work.knowledge.recipe import Recipe
 from ...actors.work.knowledge.service import Mode
 from ...protocol.errors import KnowledgeError, KnowledgeMissing, UsageError
@@ -23,7 +24,7 @@ from ..frame import act, person_at_terminal
 from ..render.lines import duration
 from ..render.plain import choose
 from ..render.text import columns, counted, json_object, one_line, redrawable, safe
-from .targets import BaseInfo, base_info, bytes_in_words, recipes
+from .targets import age_of, bytes_in_words, recipes, state_of
 
 _UNREADABLE = 20
 """At most so many unreadable files are named; `status` has more."""
@@ -135,7 +136,7 @@ def _agreed(there: Sequence[BaseInfo]) -> bool:
         raise UsageError("no person can be asked whether to remove it; --yes agrees beforehand")
     from ..render.dialog import Dialog
 
-    rows = [f"  {seen.recipe.directory} ({seen.state}, {bytes_in_words(seen.size)})" for seen in there]
+    rows = [f"  {seen.recipe.directory} ({state_of(seen)}, {bytes_in_words(seen.size)})" for seen in there]
     text = "\n".join(["Remove what is built here? Sources and recipes stay.", *rows])
     question = Question(id="", actor="", kind="confirm", text=text, default="no")
     try:
@@ -190,7 +191,7 @@ def _status_text(seen: BaseInfo, changes: Changes | str | None) -> str:
     if meta is not None:
         kept = meta.settings
         facts += [
-            ["built", f"{seen.age}, generation {meta.generation}"],
+            ["built", f"{age_of(seen)}, generation {meta.generation}"],
             ["model", f"{meta.model}, {meta.dimension} numbers a vector" if meta.dimension else meta.model],
             ["holds", f"{counted(meta.chunks, 'chunk')} of {counted(meta.sources, 'source')}"],
             ["chunks of", f"{kept.chunk_size:,} characters, overlap {seen.overlap}"],
@@ -302,7 +303,7 @@ def _built(target: str, config_dir: str | None) -> list[Recipe]:
         seen = base_info(recipe)
         if seen.meta is None and seen.error is None:
             raise KnowledgeMissing(
-                f"{recipe.what} is {seen.state}; run: callboard kb build {shlex.quote(recipe.target)}"
+                f"{recipe.what} is {state_of(seen)}; run: callboard kb build {shlex.quote(recipe.target)}"
             )
     return found
 

@@ -1,7 +1,6 @@
-"""Knowledge bases by name: which ones a TARGET of `callboard kb` means, what can be seen of them, new ones, a list.
+"""Knowledge bases by name: which ones a TARGET of `callboard kb` means, new ones, a list.
 
-A TARGET is the name of a base, an agent, one node of an agent, or a directory. What can be seen of a base without
-opening it: whether it is built, when, of how much, with which model.
+A TARGET is the name of a base, an agent, one node of an agent, or a directory.
 """
 
 from __future__ import annotations
@@ -9,9 +8,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +17,12 @@ from ...actors.io.settings import load_settings
 from ...actors.runs.finding import built_in_agents, own_agents
 from ...actors.runs.target import load_agent
 from ...actors.work.knowledge import registry
-from ...actors.work.knowledge.base.layout import ENDING, Layout
-from ...actors.work.knowledge.base.model import Meta
+from ...actors.work.knowledge.base.layout import ENDING
 from ...actors.work.knowledge.embed import local
+from ...actors.work.knowledge.overview import BaseInfo, base_info
 from ...actors.work.knowledge.recipe import Recipe, recipes_of
-from ...actors.work.knowledge.split.split import OVERLAP
 from ...actors.work.models import weights
-from ...protocol.errors import CallboardError, KnowledgeError, UsageError
-from ...protocol.knowledge import Unreadable
+from ...protocol.errors import CallboardError, UsageError
 from ...protocol.problems import did_you_mean
 from ..render.lines import ago
 from ..render.text import columns, counted, json_object, one_line, safe
@@ -110,99 +104,18 @@ def _one(agent: GraphAgent | LoopAgent, node: str, base: Path) -> Recipe:
     return found[node]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BaseInfo:
-    """One base.
-
-    Attributes:
-        meta: what the current generation says of itself; None if there is none.
-        size: bytes on disk.
-        building: whether there is an unfinished build.
-        builder: the building process, in words; "" after an interruption, which a build resumes.
-        unreadable: what could not be read the last time.
-        error: why it can't be used.
-    """
-
-    recipe: Recipe
-    meta: Meta | None = None
-    size: int = 0
-    building: bool = False
-    builder: str = ""
-    unreadable: Sequence[Unreadable] = ()
-    error: str | None = None
-
-    @property
-    def state(self) -> str:
-        """In a word or two."""
-        if self.error is not None:
-            return "can't be used"
-        if self.meta is None:
-            return "being built" if self.builder else "unfinished" if self.building else "not built"
-        return counted(self.meta.chunks, "chunk")
-
-    @property
-    def age(self) -> str:
-        """When it was built; "" if it was not."""
-        return "" if self.meta is None else ago(self.meta.built)
-
-    @property
-    def overlap(self) -> int | None:
-        """Characters that neighbours may share."""
-        if self.meta is None:
-            return None
-        settings = self.meta.settings
-        return settings.chunk_size // OVERLAP if settings.chunk_overlap is None else settings.chunk_overlap
-
-    def to_wire(self) -> dict[str, Any]:
-        """As JSON shows it."""
-        meta = self.meta
-        about: dict[str, Any] = {
-            "target": self.recipe.target,
-            "what": self.recipe.what,
-            "directory": str(self.recipe.directory),
-            "documents": list(self.recipe.documents),
-            "built": None,
-            "bytes": self.size,
-            "error": self.error,
-        }
-        if meta is not None:
-            about |= {
-                "built": datetime.fromtimestamp(meta.built, UTC).isoformat(timespec="seconds"),
-                "generation": meta.generation,
-                "chunks": meta.chunks,
-                "sources": meta.sources,
-                "model": meta.model,
-                "dimension": meta.dimension,
-                "chunk_size": meta.settings.chunk_size,
-                "chunk_overlap": self.overlap,
-                "language": meta.settings.language,
-                "unreadable": [{"source": each.source, "reason": each.reason} for each in self.unreadable],
-            }
-        return about
+def state_of(seen: BaseInfo) -> str:
+    """What there is of a base, in a word or two."""
+    if seen.error is not None:
+        return "can't be used"
+    if seen.meta is None:
+        return "being built" if seen.builder else "unfinished" if seen.building else "not built"
+    return counted(seen.meta.chunks, "chunk")
 
 
-def base_info(recipe: Recipe) -> BaseInfo:
-    """What there is now. Takes no lock, so a builder may be at work meanwhile."""
-    layout = Layout(recipe.directory)
-    size, building = _size(layout), layout.building.is_dir()
-    builder = layout.builder() if building else ""
-    try:
-        number = layout.number()
-        meta = layout.meta(number) if number else None
-        unreadable = layout.lost().told
-    except (KnowledgeError, OSError) as error:
-        return BaseInfo(recipe=recipe, size=size, building=building, builder=builder, error=str(error))
-    return BaseInfo(recipe=recipe, meta=meta, size=size, building=building, builder=builder, unreadable=unreadable)
-
-
-def _size(layout: Layout) -> int:
-    total = 0
-    for path in layout.directory.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # a generation that was removed meanwhile
-            continue
-    return total
+def age_of(seen: BaseInfo) -> str:
+    """When it was built; "" if it was not."""
+    return "" if seen.meta is None else ago(seen.meta.built)
 
 
 def bytes_in_words(size: int) -> str:
@@ -270,4 +183,4 @@ def _of_agents(base: Path) -> list[Recipe]:
 def _row(seen: BaseInfo) -> list[str]:
     recipe = seen.recipe
     made_of = ", ".join(recipe.documents) or str(recipe.upstream or "")
-    return [safe(recipe.target), seen.state, seen.age, one_line(made_of, _SOURCES)]
+    return [safe(recipe.target), state_of(seen), age_of(seen), one_line(made_of, _SOURCES)]

@@ -23,6 +23,7 @@ import trio
 
 from ...protocol.control import own
 from ...protocol.control.things import RunInfo
+from ...protocol.decoding import decode_json
 from ...protocol.errors import CallboardError, NoServer, NotFound, Saturated, ServerLost, UsageError
 from ..render.text import safe
 from .connection import Connection, Feed, open_connection
@@ -34,7 +35,7 @@ PATIENCE = 30.0
 _LOOKS = ("get", "list", "tree", "inspect", "events", "graph", "info", "status")
 """How the methods end that change nothing."""
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.1, 2.0
+FIRST_WAIT, LONGEST_WAIT = 0.1, 2.0
 
 
 class Client:
@@ -80,7 +81,7 @@ class Client:
 
     def _read(self, result: msgspec.Raw, type: type[T]) -> T:
         try:
-            return msgspec.json.decode(result, type=type)
+            return decode_json(result, type)
         except msgspec.MsgspecError as error:
             raise ServerLost(f"the server at {self.server.url} says what this callboard can't read: {error}") from None
 
@@ -95,7 +96,7 @@ class Client:
 
     async def _again(self) -> Connection:
         """Raises `ServerLost` when the server is known to be gone, or has not answered for so long."""
-        told, wait = False, _FIRST_WAIT
+        told, wait = False, FIRST_WAIT
         last = trio.current_time() + PATIENCE
         while True:
             if self.server.gone:
@@ -113,7 +114,7 @@ class Client:
                 told = True
                 self.tell(f"the connection to {self.server.url} is lost; trying again for {PATIENCE:g} s")
             await trio.sleep(wait)
-            wait = min(2 * wait, _LONGEST_WAIT)
+            wait = min(2 * wait, LONGEST_WAIT)
 
 
 def _given(params: dict[str, Any]) -> dict[str, Any]:
@@ -259,14 +260,14 @@ async def runs_of(client: Client, *, status: str | None = None, most: int = 10_0
     return found
 
 
-def meant(word: str, ids: Iterable[str]) -> str | None:
-    """The one id that begins so, `run-` left out or not; None if there is none.
+def meant(word: str, ids: Iterable[str], kind: str = "run") -> str | None:
+    """The one id that begins so, `run-` (or what else `kind` says) left out or not; None if there is none.
 
     Raises:
         UsageError: there are several.
     """
-    found = [id for id in ids if id == word] or [id for id in ids if id.startswith((word, f"run-{word}"))]
+    found = [id for id in ids if id == word] or [id for id in ids if id.startswith((word, f"{kind}-{word}"))]
     if len(found) > 1:
         shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-        raise UsageError(f"'{word}' begins the ids of several runs: {shown}")
+        raise UsageError(f"'{word}' begins the ids of several {kind}s: {shown}")
     return found[0] if found else None

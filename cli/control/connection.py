@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -26,7 +27,9 @@ from trio_websocket import (
 from wsproto.utilities import ProtocolError
 
 from ...protocol import jsonrpc
+from ...protocol.control.errors import error_of
 from ...protocol.control.own import VERSION
+from ...protocol.decoding import decode_json, json_decoder
 from ...protocol.errors import (
     CallboardError,
     Denied,
@@ -35,7 +38,6 @@ from ...protocol.errors import (
     ServerLost,
     Unauthorized,
     Unsupported,
-    exit_codes,
 )
 from .servers import Server
 
@@ -52,7 +54,7 @@ class _Of(msgspec.Struct):
     subscription: str | int
 
 
-_OF = msgspec.json.Decoder(_Of)
+_OF = json_decoder(_Of)
 
 
 class Feed:
@@ -103,7 +105,11 @@ class _Asked:
 
 
 class Connection:
-    """A websocket that is open, or was. `open_connection` makes it."""
+    """A websocket that is open, or was. `open_connection` makes it.
+
+    Attributes:
+        lost: whether it has ended; `over` is set then.
+    """
 
     def __init__(self, server: Server, socket: WebSocketConnection) -> None:
         self._server = server
@@ -111,7 +117,9 @@ class Connection:
         self._ids = 0
         self._asked: dict[jsonrpc.Id, _Asked] = {}
         self._feeds: dict[str | int, Feed] = {}
+        self._taken: Callable[[bytes], Awaitable[None]] = self._take
         self.lost = False
+        self.over = trio.Event()
 
     async def request(self, method: str, params: dict[str, Any]) -> msgspec.Raw:
         """What the server answers.
@@ -134,7 +142,7 @@ class Connection:
         number = self._ids
         try:
             if not self.lost:
-                await self._send(jsonrpc.encode_request(number, method, params))
+                await self.send(jsonrpc.encode_request(number, method, params))
             if self.lost:
                 raise lost_at(self._server)
             await asked.done.wait()
@@ -146,7 +154,12 @@ class Connection:
             raise error_of(asked.answer.error)
         return asked.answer.result, asked.feed
 
-    async def _send(self, frame: bytes) -> None:
+    def pass_on(self, take: Callable[[bytes], Awaitable[None]]) -> None:
+        """From now on what comes in is another's to take, who also sends for itself. Requests of ours get no answer."""
+        self._taken = take
+
+    async def send(self, frame: bytes) -> None:
+        """Send a frame; one that can't be sent any more is lost with the connection."""
         try:
             await self._socket.send_message(frame.decode())
         except (ConnectionClosed, OSError, trio.BrokenResourceError, trio.ClosedResourceError):
@@ -159,7 +172,7 @@ class Connection:
         try:
             while True:
                 frame = await self._socket.get_message()
-                await self._take(frame.encode() if isinstance(frame, str) else frame)
+                await self._taken(frame.encode() if isinstance(frame, str) else frame)
         except (ConnectionClosed, OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
@@ -175,7 +188,7 @@ class Connection:
             self._sort(message)
         elif isinstance(message, jsonrpc.Request):
             text = f"this client answers no '{message.method}'"
-            await self._send(jsonrpc.encode_failure(message.id, jsonrpc.METHOD_NOT_FOUND, text))
+            await self.send(jsonrpc.encode_failure(message.id, jsonrpc.METHOD_NOT_FOUND, text))
         elif message.id is not None and (asked := self._asked.get(message.id)) is not None:
             if asked.subscribes and isinstance(message, jsonrpc.Result):
                 # Before the next frame is looked at, which may be the first of this subscription.
@@ -215,6 +228,7 @@ class Connection:
     def close(self) -> None:
         """It is over: waiting calls fail."""
         self.lost = True
+        self.over.set()
         for feed in self._feeds.values():
             feed.end()
         for asked in self._asked.values():
@@ -225,15 +239,6 @@ def lost_at(server: Server) -> ServerLost:
     if server.gone:
         return ServerLost(f"the server at {server.url} has ended (process {server.pid})")
     return ServerLost(f"the connection to the server at {server.url} is lost")
-
-
-def error_of(error: jsonrpc.ErrorData) -> CallboardError:
-    """A server's refusal as the error that it was there: same text, same `code`, same exit code."""
-    code = error.data.get("code") if isinstance(error.data, dict) else None
-    told = CallboardError(error.message)
-    told.code = str(code or "server")
-    told.exit_code = exit_codes().get(told.code, 1)
-    return told
 
 
 WITHIN = 10.0
@@ -266,7 +271,7 @@ async def open_connection(nursery: trio.Nursery, server: Server) -> Connection:
         plain = "; if it speaks no TLS, its address begins with http://" if server.tls else ""
         raise ServerLost(f"the server at {server.url} does not answer within {WITHIN:g} s{plain}")
     try:
-        info = msgspec.json.decode(await connection.request("_server/info", {}), type=_Info)
+        info = decode_json(await connection.request("_server/info", {}), _Info)
     except msgspec.ValidationError:
         info = _Info()
     if info.protocol != VERSION:

@@ -13,6 +13,7 @@ import msgspec
 
 from ...protocol.control import own
 from ...protocol.control.things import ActorInfo
+from ...protocol.decoding import decode_json, json_decoder
 from ...protocol.kernel.questions import Question
 from .client import Client
 from .connection import Feed, FeedCut
@@ -30,9 +31,9 @@ class _Asked(msgspec.Struct):
     question: Question
 
 
-_EVENT = msgspec.json.Decoder(own.RunEvent)
-_PLACE = msgspec.json.Decoder(_Place)
-_CHANGED = msgspec.json.Decoder(own.ActorsChanged)
+_EVENT = json_decoder(own.RunEvent)
+_PLACE = json_decoder(_Place)
+_CHANGED = json_decoder(own.ActorsChanged)
 
 
 class _Subscription:
@@ -99,11 +100,11 @@ class RunEvents(_Subscription):
             elif method == "_run/lagged":
                 self._feed = None
             elif method == "_run/lost":
-                lost = msgspec.json.decode(params, type=own.RunLost)
+                lost = decode_json(params, own.RunLost)
                 self.missing += max(lost.last - max(lost.first - 1, self.seq), 0)
                 self.seq = max(self.seq, lost.last)
             elif method == "_run/ended":
-                self.status = msgspec.json.decode(params, type=own.RunEnded).status
+                self.status = decode_json(params, own.RunEnded).status
         raise StopAsyncIteration
 
 
@@ -171,9 +172,9 @@ class QuestionWatch(_Subscription):
                 continue
             method, params = await self._heard()
             if method == "_question/asked":
-                self._asked(msgspec.json.decode(params, type=_Asked).question)
+                self._asked(decode_json(params, _Asked).question)
             elif method == "_question/closed":
-                closed = msgspec.json.decode(params, type=own.Closed)
+                closed = decode_json(params, own.Closed)
                 self._closed(closed.question, closed.by)
             elif method == "_question/lagged":
                 self._feed = None

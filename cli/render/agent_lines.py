@@ -71,7 +71,8 @@ class AgentTeller(Teller):
         if not view.priced:
             unknown = ", ".join(model for model, used in view.usage.items() if not used.priced)
             money = f"{money} without {unknown} (unpriced)" if money else ", unpriced"
-        return f", {view.input_tokens} tokens in, {view.output_tokens} out{money}"
+        word = "token" if view.input_tokens == 1 else "tokens"
+        return f", {view.input_tokens} {word} in, {view.output_tokens} out{money}"
 
     def _of_node(self, event: Event) -> bool:
         home = self.view.home
@@ -149,6 +150,11 @@ class AgentTeller(Teller):
     def _tool_call_progress(self, data: ev.ToolProgress, _event: Event) -> Iterator[Line]:
         if self._verbose:
             yield Line(f"    {data.tool}: {progress_in_short(data)}")
+
+    def _file_changed(self, data: ev.FileChanged, _event: Event) -> Iterator[Line]:
+        if self._verbose:
+            lines = "" if data.added is None else f" +{data.added} -{data.removed}"
+            yield Line(f"    {data.tool}: {data.how} {self._short(data.path)}{lines}")
 
     def _tool_call_finished(self, data: ev.ToolFinished, event: Event) -> Iterator[Line]:
         about = self._change.about

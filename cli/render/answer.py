@@ -101,8 +101,9 @@ class Answer(Progress):
         self.look = Look()
 
     def begin(self, look: Look) -> None:
-        """The settings are known now."""
+        """The settings are known now; a run begins."""
         self.look = look
+        self._is_agent, self._home, self._said = False, None, []
         if self._streams:
             redraws = redrawable(self._stream)
             self._live = LiveText(self._stream, look.renderer, os.environ, redraws=redraws)

@@ -39,7 +39,7 @@ def building_in_short(data: KnowledgeBuilding) -> str:
         case "read":
             return f"reading, {counted(data.done, 'source')} so far"
         case "embed":
-            return f"embedding, {data.done:,} of {data.total or data.done:,} chunks{left}"
+            return f"embedding, {data.done:,} of {counted(data.total or data.done, 'chunk')}{left}"
     far = f", {data.done * 100 // data.total}%" if data.total else ""
     return f"indexing{far}{left}"
 

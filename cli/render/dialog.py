@@ -23,25 +23,17 @@ from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from ...protocol.kernel.questions import Question, understood, yes_or_no
+from ...protocol.kernel.questions import Question, understood
 from . import paths
+from .choices import Value, menu_of, value_of
+from .diff import diff_rows
 from .early import Early
-from .menu import Menu
 from .text import colours, counted, one_line, paint, safe
 from .wrap import rows
-
-Value = str | list[str]
-
-_OTHER = "other ..."
-_REFUSE = "no, because ..."
-"""The last entry where any other text is a no, which the model reads."""
 
 _CLOSE_WITHIN = 0.5
 _MENU = 8
 """Rows that the list of a permission question takes, and some."""
-
-_START = {"yes": 0, "no": 1}
-"""Where the cursor starts, by the default; nowhere without one, so that Enter alone is no yes."""
 
 _T = TypeVar("_T")
 
@@ -116,42 +108,18 @@ class Dialog:
     # --- asking -----------------------------------------------------------------------------------------
 
     def _ask(self, coloured: bool) -> Value:
-        question = self._question
-        if question.kind == "choice" and question.options:
-            return self._choice(question)
-        if question.kind == "confirm":
-            menu = Menu(("yes", "no"), start=_START.get(yes_or_no(question.default or "") or ""), early=self.early)
-            return ("yes", "no")[self._pick(menu)[0]]
-        if question.kind == "checkbox" and question.options:
-            picked = self._pick(Menu(question.options, many=True, early=self.early))
-            return [question.options[position] for position in picked]
-        return self._text(question.default or "", coloured)
+        menu = menu_of(self._question, self.early)
+        if menu is None:
+            return understood(self._question, self._text(coloured))
+        return value_of(self._question, self._run(menu.application()))
 
-    def _choice(self, question: Question) -> str:
-        other = _REFUSE if question.permission else _OTHER
-        entries = [*question.options, other] if question.free else question.options
-        default = "no" if question.permission else question.default
-        start = question.options.index(default) if default in question.options else 0
-        picked = self._run(Menu(entries, start=start, write=question.free, early=self.early).application())
-        if not isinstance(picked, str):
-            return question.options[picked[0]]
-        written = understood(question, picked)
-        assert isinstance(written, str)
-        return written
-
-    def _pick(self, menu: Menu) -> list[int]:
-        picked = self._run(menu.application())
-        assert not isinstance(picked, str)  # there is nowhere to write
-        return picked
-
-    def _text(self, default: str, coloured: bool) -> str:
+    def _text(self, coloured: bool) -> str:
         depth = None if coloured else ColorDepth.DEPTH_1_BIT
         session: PromptSession[str] = PromptSession(
             "  > ", erase_when_done=True, color_depth=depth, is_password=self._question.secret
         )
         with self._closable(session.app):
-            answer = session.prompt(pre_run=self._leave_if_withdrawn, handle_sigint=False, set_exception_handler=False)
-        return answer or default
+            return session.prompt(pre_run=self._leave_if_withdrawn, handle_sigint=False, set_exception_handler=False)
 
     def _run(self, application: Application[_T]) -> _T:
         with self._closable(application):
@@ -194,7 +162,8 @@ class Dialog:
         waiting = f" ({self._more} more waiting)" if self._more else ""
         title = safe(f"? {who}{waiting}")
         lines = [paint(title, "title") if coloured else title]
-        text = rows(question.text, width, arguments=question.permission is not None)
+        text = rows(question.before_diff, width, arguments=question.permission is not None)
+        text += diff_rows(question.diff, width, coloured=coloured) if question.diff else []
         lines += text
         if question.problem:
             problem = f"  {one_line(question.problem)}"

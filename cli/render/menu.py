@@ -61,28 +61,47 @@ class Menu:
         self._lost = False
         self._writing = False
         self._text = Buffer(multiline=False, accept_handler=self._written)
-        self._rows = Window(FormattedTextControl(self._shown, focusable=True, show_cursor=False), wrap_lines=True)
-        self._application: Application[Picked] | None = None
+        self.rows = Window(FormattedTextControl(self._shown, focusable=True, show_cursor=False), wrap_lines=True)
+        self._picked: Callable[[Picked], None] = lambda _: None
+        self._focus: Callable[[Buffer | Window], None] = lambda _: None
         self.cursor = start
         self.ticked: set[int] = set()
+
+    def panel(self, picked: Callable[[Picked], None], focus: Callable[[Buffer | Window], None]) -> HSplit:
+        """The list as a part of an application, which focuses `rows`.
+
+        Args:
+            picked: told what was picked.
+            focus: gives keys to a part of the list.
+        """
+        self._picked, self._focus = picked, focus
+        field = Window(BufferControl(self._text, input_processors=[BeforeInput("    > ")]), wrap_lines=True)
+        below = ConditionalContainer(field, Condition(lambda: self._writing))
+        hint = FormattedTextControl(lambda: [("class:hint", f"    {self.hint}")])
+        foot = Window(hint, wrap_lines=True, dont_extend_height=True)
+        return HSplit([self.rows, below, foot], key_bindings=self._keys())
 
     def application(self) -> Application[Picked]:
         """An application whose result is what was picked.
 
         Ends with `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D.
         """
-        field = Window(BufferControl(self._text, input_processors=[BeforeInput("    > ")]), wrap_lines=True)
-        below = ConditionalContainer(field, Condition(lambda: self._writing))
-        hint = FormattedTextControl(lambda: [("class:hint", f"    {self.hint}")])
-        foot = Window(hint, wrap_lines=True, dont_extend_height=True)
-        self._application = Application(
-            layout=Layout(HSplit([self._rows, below, foot]), focused_element=self._rows),
-            key_bindings=self._keys(),
+        ends = KeyBindings()
+        ends.add("c-c", eager=True)(lambda event: event.app.exit(exception=KeyboardInterrupt()))
+        ends.add("c-d", filter=Condition(lambda: not self._text.text))(
+            lambda event: event.app.exit(exception=EOFError())
+        )
+        application: Application[Picked] = Application(
+            layout=Layout(
+                self.panel(lambda picked: application.exit(result=picked), lambda part: application.layout.focus(part)),
+                focused_element=self.rows,
+            ),
+            key_bindings=ends,
             erase_when_done=True,
         )
         if self._early is not None:
-            self._application.after_render += self._wait_for_reading
-        return self._application
+            application.after_render += self._wait_for_reading
+        return application
 
     def _wait_for_reading(self, app: Application[Picked]) -> None:
         """After each picture: once keys count, draw another one, which says so."""
@@ -143,9 +162,8 @@ class Menu:
             ("<any>", choosing, lambda event: self._take(event.data)),
             ("backspace", choosing, lambda _: self._fit(self._typed[:-1])),
             (" ", choosing, lambda _: self._tick()),
-            ("enter", choosing, lambda event: self._accept(event.app)),
-            ("up", writing, lambda event: self._leave_text(event.app)),
-            ("c-d", Condition(lambda: not self._text.text), lambda event: event.app.exit(exception=EOFError())),
+            ("enter", choosing, lambda _: self._accept()),
+            ("up", writing, lambda _: self._leave_text()),
         ]
         keys = KeyBindings()
         for key, when, action in bindings:
@@ -155,10 +173,6 @@ class Menu:
         def _drop(_event: KeyPressEvent) -> None:
             assert self._early is not None
             self._early.drop()
-
-        @keys.add("c-c", eager=True)  # as the one above, than which it is more exact
-        def _interrupt(event: KeyPressEvent) -> None:
-            event.app.exit(exception=KeyboardInterrupt())
 
         return keys
 
@@ -178,13 +192,13 @@ class Menu:
     def _go(self, position: int) -> None:
         self.cursor, self._typed, self._lost = position, "", False
 
-    def _accept(self, app: Application[Picked]) -> None:
+    def _accept(self) -> None:
         if self.cursor is None:
             self._typed, self._lost = "", True
         elif self._write and self.cursor == len(self._entries) - 1:
             self._write_text("")
         else:
-            app.exit(result=sorted(self.ticked) if self._many else [self.cursor])
+            self._picked(sorted(self.ticked) if self._many else [self.cursor])
 
     def _take(self, data: str) -> None:
         """What was typed or pasted: a number, the beginning of an entry, or the beginning of a text."""
@@ -212,19 +226,17 @@ class Menu:
     # --- a text of one's own ----------------------------------------------------------------------------
 
     def _write_text(self, beginning: str) -> None:
-        assert self._application is not None
         self.cursor, self._writing = len(self._entries) - 1, True
-        self._application.layout.focus(self._text)
+        self._focus(self._text)
         self._text.insert_text(beginning.replace("\r\n", "\n").replace("\r", "\n"))
 
-    def _leave_text(self, app: Application[Picked]) -> None:
+    def _leave_text(self) -> None:
         self._writing = False
-        app.layout.focus(self._rows)
+        self._focus(self.rows)
 
     def _written(self, text: Buffer) -> bool:
-        assert self._application is not None
         if text.text.strip():
-            self._application.exit(result=text.text)
+            self._picked(text.text)
         else:  # nothing was said: back to the list
-            self._leave_text(self._application)
+            self._leave_text()
         return True  # keep the text; it is erased with all the rest

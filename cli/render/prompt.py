@@ -24,7 +24,8 @@ from typing import Protocol
 import trio
 
 from ...protocol.kernel.questions import Question
-from .dialog import Dialog, Value, WithdrawnError, answer_of
+from .choices import Value
+from .dialog import Dialog, WithdrawnError, answer_of
 
 
 class Desk(Protocol):

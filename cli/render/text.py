@@ -61,7 +61,17 @@ def with_node(message: str, node: str | None) -> str:
     return message if node is None or f"'{node}'" in message else f"node '{node}': {message}"
 
 
-_SGR = {"dim": "2", "warning": "33", "error": "31", "question": "1", "title": "1", "text": ""}
+_SGR = {
+    "dim": "2",
+    "warning": "33",
+    "error": "31",
+    "question": "1",
+    "title": "1",
+    "text": "",
+    "added": "32",
+    "removed": "31",
+    "hunk": "36",
+}
 
 
 def colours(stream: TextIO) -> bool:
@@ -79,7 +89,7 @@ def redrawable(stream: TextIO) -> bool:
 
 
 def paint(text: str, style: str) -> str:
-    """The text in one of the house's styles: dim, warning, error, question, title, text."""
+    """The text in one of the house's styles: dim, warning, error, question, title, text, added, removed, hunk."""
     code = _SGR[style]
     return f"\x1b[{code}m{text}\x1b[0m" if code else text
 

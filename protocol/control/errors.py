@@ -22,8 +22,10 @@ from ..errors import (
     Unauthorized,
     Unsupported,
     UsageError,
+    exit_codes,
 )
 from ..jsonrpc import INTERNAL_ERROR, ErrorData
+from .caller import Caller
 
 UNAUTHORIZED = -32001
 FORBIDDEN = -32003
@@ -72,6 +74,14 @@ def number_of(error: CallboardError) -> int:
     return next((number for kind, number in _NUMBERS if isinstance(error, kind)), RUN_FAILED)
 
 
+def told_to(caller: Caller, error: CallboardError) -> CallboardError:
+    """The error as this caller may read it: an unknown name lists those there are only to who may list them."""
+    if not isinstance(error, UsageError) or not error.needs or caller.has(error.needs):
+        return error
+    told = type(error)(error.plain)
+    return told if error.node is None else told.at(error.node)
+
+
 def error_data(error: CallboardError) -> ErrorData:
     """The error as a frame says it. Problems of a file come along, one text each."""
     data: dict[str, Any] = {"code": error.code}
@@ -82,3 +92,12 @@ def error_data(error: CallboardError) -> ErrorData:
     if isinstance(error, DayReached | RateLimited):
         data["retry_after"] = error.retry_after
     return ErrorData(number_of(error), str(error), data)
+
+
+def error_of(error: ErrorData) -> CallboardError:
+    """A server's refusal as the error that it was there: same text, same `code`, same exit code."""
+    code = error.data.get("code") if isinstance(error.data, dict) else None
+    told = CallboardError(error.message)
+    told.code = str(code or "server")
+    told.exit_code = exit_codes().get(told.code, 1)
+    return told

@@ -7,7 +7,9 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from ..changes import ChangedFile
 from ..mcp.status import ServerStatus
+from ..model_calls import ModelCall, ModelCallDetail
 from .bounds import MOST, Answer, Json, Name, Object, Path, Paths, Text, Variables
 from .things import ActorDetail, ActorInfo, RunInfo, TargetInfo, UsageGroup
 
@@ -75,7 +77,7 @@ class ListRuns(Params, frozen=True):
 
 
 class OfRun(Params, frozen=True):
-    """`_run/get`, `_run/cancel`, `_run/graph`."""
+    """`_run/get`, `_run/cancel`, `_run/graph`, `_run/restore`."""
 
     run: Name
 
@@ -99,6 +101,29 @@ class ReadEvents(Params, frozen=True):
     run: Name
     after: int = 0
     limit: int = 1000
+
+
+class ReadCalls(Params, frozen=True):
+    """`_run/calls`: requests to models that come after number `after`; with `actor`, of that one and all below it."""
+
+    run: Name
+    after: int = 0
+    limit: int = 100
+    actor: Path | None = None
+
+
+class ReadCall(Params, frozen=True):
+    """`_run/call`: the request of this number and its reply; without a number the last one."""
+
+    run: Name
+    number: int | None = None
+
+
+class ReadChanges(Params, frozen=True):
+    """`_run/changes`: what the run has changed in files; with `actor`, what that one has, and all below it."""
+
+    run: Name
+    actor: Path | None = None
 
 
 class Runs(msgspec.Struct, kw_only=True):
@@ -138,6 +163,32 @@ class Events(msgspec.Struct, kw_only=True):
 
     events: list[msgspec.Raw]
     next: int | None
+
+
+class Calls(msgspec.Struct, kw_only=True):
+    """Result of `_run/calls`, oldest first.
+
+    Attributes:
+        next: the `after` of the next page, None where there is none now.
+        dropped: how many of the run's first calls are no longer kept.
+    """
+
+    calls: list[ModelCall]
+    next: int | None
+    dropped: int = 0
+
+
+class OneCall(msgspec.Struct, kw_only=True):
+    """Result of `_run/call`."""
+
+    call: ModelCallDetail
+
+
+class Changes(msgspec.Struct, kw_only=True):
+    """Result of `_run/changes`: the files by their paths, and how many more there are."""
+
+    files: list[ChangedFile]
+    more: int = 0
 
 
 class RunEvent(msgspec.Struct, kw_only=True):

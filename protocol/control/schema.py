@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from . import own
+from ..changes import Restored
+from . import chat, own
 from .things import GraphPicture, UsageReport
 
 METHODS: dict[str, tuple[Any, Any]] = {
@@ -23,6 +24,10 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "_run/unsubscribe": (own.Unsubscribe, own.Unsubscribed),
     "_run/events": (own.ReadEvents, own.Events),
     "_run/graph": (own.OfRun, GraphPicture),
+    "_run/calls": (own.ReadCalls, own.Calls),
+    "_run/call": (own.ReadCall, own.OneCall),
+    "_run/changes": (own.ReadChanges, own.Changes),
+    "_run/restore": (own.OfRun, Restored),
     "_actor/tree": (own.TreeOf, own.Actors),
     "_actor/subscribe": (own.WatchTree, own.WatchingTree),
     "_actor/unsubscribe": (own.Unsubscribe, own.Unsubscribed),
@@ -52,6 +57,7 @@ NOTIFICATIONS: dict[str, Any] = {
     "_question/asked": own.Asked,
     "_question/closed": own.Closed,
     "_question/lagged": own.QuestionsLagged,
+    **chat.NOTIFICATIONS,
 }
 """What the server tells by itself."""
 
@@ -80,19 +86,20 @@ _FAILURE = _frame("id error", id={"type": ["string", "integer", "null"]}, error=
 
 def json_schema() -> dict[str, Any]:
     """The schema (2020-12). Each method and notification is there by name under `$defs`."""
-    structs = [kind for pair in METHODS.values() for kind in pair] + list(NOTIFICATIONS.values())
+    called = {**METHODS, **chat.METHODS, **chat.REQUESTS}
+    structs = [kind for pair in called.values() for kind in pair] + list(NOTIFICATIONS.values())
     schemas, parts = msgspec.json.schema_components(structs, ref_template="#/$defs/{name}")
     defs: dict[str, Any] = dict(parts)
     results = []
     calls: list[dict[str, Any]] = []
-    for number, name in enumerate(METHODS):
+    for number, name in enumerate(called):
         params, result = schemas[2 * number], schemas[2 * number + 1]
         defs[f"{name} params"], defs[f"{name} result"] = params, result
         results.append({"$ref": f"#/$defs/{name.replace('/', '~1')} result".replace(" ", "%20")})
         needs = parts.get(params.get("$ref", "").rpartition("/")[2], {}).get("required")
         required = "id method params" if needs else "id method"
         calls.append(_frame(required, id=_ID, method={"const": name}, params=params))
-    of_told = dict(zip(NOTIFICATIONS, schemas[2 * len(METHODS) :], strict=True))
+    of_told = dict(zip(NOTIFICATIONS, schemas[2 * len(called) :], strict=True))
     defs |= {f"notification {name}": schema for name, schema in of_told.items()}
     told = [
         {**_frame("method params", method={"const": name}, params=schema), "not": {"required": ["id"]}}

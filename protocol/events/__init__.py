@@ -257,6 +257,19 @@ class ToolProgress(EventData, frozen=True, kw_only=True):
     message: str | None = None
 
 
+class FileChanged(EventData, frozen=True, kw_only=True):
+    """A tool of ours has changed a file: `how` is `created`, `changed` or `removed`; of a directory that was removed,
+    the directory alone. `added` and `removed` count lines; null where there are none, or the file is long.
+    """
+
+    kind = "file.changed"
+    tool: str
+    path: str
+    how: str
+    added: int | None = None
+    removed: int | None = None
+
+
 class ToolFinished(EventData, frozen=True, kw_only=True):
     """A tool call ended; `status` is the process' exit status where it is a process.
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import msgspec
 
+from ..decoding import json_decoder
 from . import KINDS, Event
 
 
@@ -21,8 +22,8 @@ class _Wire(msgspec.Struct):
     corr: str = ""
 
 
-_WIRE = msgspec.json.Decoder(_Wire)
-_DATA = {name: msgspec.json.Decoder(kind) for name, kind in KINDS.items()}
+_WIRE = json_decoder(_Wire)
+_DATA = {name: json_decoder(kind) for name, kind in KINDS.items()}
 
 
 def decode(line: bytes) -> Event | None:

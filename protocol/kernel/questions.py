@@ -35,6 +35,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         secret: the answer is a password: it is not echoed, and no event carries it.
         people: only people may answer, and answers that a person prepared; no model.
         permission: name of the tool that asks to be allowed; only a person may answer that (or `--yes`, `--allow`).
+        diff: what the tool would change, as a unified diff, with which the text ends; for those who show it in colours.
     """
 
     id: str
@@ -53,6 +54,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     secret: bool = False
     people: bool = False
     permission: str | None = None
+    diff: str = ""
+
+    @property
+    def before_diff(self) -> str:
+        """The text without the diff, and without the newline between them."""
+        return self.text.removesuffix(self.diff).removesuffix("\n") if self.diff else self.text
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -90,9 +97,11 @@ def understood(question: Question, value: str | list[str]) -> str | list[str]:
 
     An option is meant by its text, whatever the case of its letters and with blanks around it; `y`, `true`, `n` and
     `false` mean the options `yes` and `no`. To a `confirm` the answer is `yes` or `no`, also as `1` or `0`.
-    Of a `checkbox` each box is an option, and a text is a list of them with commas between. What means no option is
-    left as it was given: whether the question takes it is for the asker to say.
+    Of a `checkbox` each box is an option, and a text is a list of them with commas between. "" means the default, if
+    there is one. What means no option is left as it was given: whether the question takes it is for the asker to say.
     """
+    if value == "" and question.default is not None:
+        value = question.default
     if question.kind == "confirm":
         return value if isinstance(value, list) else yes_or_no(value) or value
     if question.kind == "choice":

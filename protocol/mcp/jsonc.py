@@ -33,6 +33,19 @@ _BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"/]+|.', re.DOTALL)
 
 
+def behind_blanks(text: str, at: int) -> int:
+    """Where the next word begins: behind blanks and comments."""
+    blank = _BLANK.match(text, at)
+    assert blank is not None
+    return blank.end()
+
+
+def word_at(text: str, at: int) -> str:
+    """The word that begins here: a bracket, a comma, a colon, a text in its quotes, ...; empty at the end."""
+    token = _TOKEN.match(text, at)
+    return token[0] if token else ""
+
+
 class _MistakeError(Exception):
     """Ends the reading; the problem is in the list already."""
 
@@ -129,11 +142,8 @@ class _Parser:
         return value
 
     def advance(self) -> None:
-        blank = _BLANK.match(self.text, self.end)
-        assert blank is not None
-        self.at = blank.end()
-        token = _TOKEN.match(self.text, self.at)
-        self.word = token[0] if token else ""
+        self.at = behind_blanks(self.text, self.end)
+        self.word = word_at(self.text, self.at)
         self.end = self.at + len(self.word)
         if self.text.startswith("/*", self.at):
             self.mistake("json_syntax", "this comment is not closed", expected="a `*/`")

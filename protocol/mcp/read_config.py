@@ -100,7 +100,7 @@ class _Reader:
     def bare(self, top: Cursor) -> None:
         """A file without `mcpServers`: servers at the top level, or nothing, or something else."""
         top.entries.pop("$schema", None)
-        if top.entries and all(_looks_like_a_server(entry.value) for entry in top.entries.values()):
+        if is_root_of_servers(top.entries):
             what = "the servers stand at the top level of the file"
             top.warn("no_root_key", what, 'put {"mcpServers": ...} around them.')
             self.entries(top)
@@ -322,6 +322,11 @@ def _oauth_oddities(oauth: OAuth) -> Iterator[tuple[str, str, str | None]]:
     for scope in oauth.scopes or ():
         if not _SCOPE.fullmatch(scope):
             yield f"no scope can be {scope!r}", "oauth.scopes", "write each one by itself."
+
+
+def is_root_of_servers(entries: dict[str, Entry]) -> bool:
+    """Whether these entries of a file's top level are servers: there are some, and each looks like one."""
+    return bool(entries) and all(_looks_like_a_server(entry.value) for entry in entries.values())
 
 
 def _looks_like_a_server(node: Node) -> bool:

@@ -87,16 +87,20 @@ def _place(node: Node, path: Path) -> tuple[int, int]:
     return place
 
 
-def _address(api: ApiSettings, report: Report) -> None:
-    host, colon, port = api.listen_addr.rpartition(":")
+ADDRESS = "HOST:PORT, such as 127.0.0.1:3400 or [::1]:3400"
+"""What `is_address` takes."""
+
+
+def is_address(text: str) -> bool:
+    """Whether it is a host and a port."""
+    host, colon, port = text.rpartition(":")
     bare = ":" not in host or (host.startswith("[") and host.endswith("]"))
-    if not colon or not host or not bare or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        report(
-            ("listen_addr",),
-            f"is '{api.listen_addr}'",
-            "HOST:PORT, such as 127.0.0.1:3400 or [::1]:3400",
-            "a port is a number from 0 to 65535",
-        )
+    return bool(colon and host and bare) and port.isascii() and port.isdigit() and int(port) <= 65_535
+
+
+def _address(api: ApiSettings, report: Report) -> None:
+    if not is_address(api.listen_addr):
+        report(("listen_addr",), f"is '{api.listen_addr}'", ADDRESS, "a port is a number from 0 to 65535")
 
 
 def _keys(api: ApiSettings, report: Report) -> None:

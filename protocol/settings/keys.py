@@ -80,8 +80,6 @@ def from_text(text: str, wanted: inspect.Type) -> Any:
 
 
 WITHOUT_EFFECT: dict[str, str] = {
-    **dict.fromkeys(("save", "save_shell_history", "repl_prelude"), "there is no chat at the terminal yet"),
-    **dict.fromkeys(("keybindings", "left_prompt", "right_prompt"), "there is no chat at the terminal yet"),
     "summarization_threshold": "an agent's own file says it",
     "escalation_timeout": "an agent's own file says it",
     "max_concurrent_agents": "an agent's own file says it",

@@ -12,9 +12,9 @@
             input_price: 0.59          # USD per million tokens
             output_price: 0.79
 
-The keys are Loki's. Every scalar may also come from the environment as `CALLBOARD_<KEY>`, which wins over the
-file. `${NAME}` and `${NAME:-default}` in a value stand for the environment's NAME. So does `{{NAME}}`, but in texts
-of clients: there it stays as it is, a secret that is put in when the client is used (`models/filled`), so that no
+The keys are Loki's. Every scalar may also come from the environment as `CALLBOARD_<KEY>` or `LOKI_<KEY>`, which wins
+over the file. `${NAME}` and `${NAME:-default}` in a value stand for the environment's NAME. So does `{{NAME}}`, but in
+texts of clients: there it stays as it is, a secret that is put in when the client is used (`models/filled`), so that no
 `Settings` holds what the vault has. Keys that callboard does not use yet are kept in `Settings.other`; unknown keys
 cause warnings.
 """
@@ -56,6 +56,7 @@ CLIENT_TYPES = (
 """Types of clients."""
 
 KEYS_OF_TYPES = {
+    "organization_id": ("openai", "openai-compatible"),
     "api_version": ("azure-openai",),
     "access_key_id": ("bedrock",),
     "secret_access_key": ("bedrock",),
@@ -179,6 +180,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """One provider. Without `models` any model name is accepted. Limits are those of each model that has none.
 
     Attributes:
+        organization_id: of OpenAI, for keys that belong to several.
         api_version: of the interface; for Azure.
         api, reasoning_summary: of models that do not say it.
         access_key_id, secret_access_key, session_token: keys of AWS; `profile` is one of AWS's own files.
@@ -192,6 +194,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     name: str = ""
     api_base: str = ""
     api_key: str = ""
+    organization_id: str = ""
     api_version: str = ""
     access_key_id: str = ""
     secret_access_key: str = ""
@@ -215,11 +218,13 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `config.yaml` and `CALLBOARD_*` say together.
+    """What `config.yaml` and the environment say together.
 
     Attributes:
         model: `client:model`, or several with commas, empty for none; `model_from` says where it was chosen.
         dry_run: no request goes to a model; the reply is what would have been sent.
+        keep_requests: whether what models see and say is kept beside the logs of runs; None: of runs at a terminal.
+        keep_changes: what files hold before a run's tools change them is kept, so that it can be taken back.
         model_idle_timeout: seconds that a streamed reply may say nothing, once it has begun; 0 for any time.
         fallback_cooldown: seconds that a model which did not answer is passed over, where others may answer.
         cache: whether providers keep what requests have in common: `auto`, `off`, or for `5m` or `1h`.
@@ -258,6 +263,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     thinking_budget: ThinkingBudget | None = None
     stream: bool = True
     dry_run: bool = False
+    keep_requests: bool | None = None
+    keep_changes: bool = True
     cache: Cache = "auto"
     model_idle_timeout: Annotated[float, Meta(ge=0)] = 120.0
     fallback_cooldown: Annotated[float, Meta(ge=0)] = 60.0

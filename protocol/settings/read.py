@@ -10,13 +10,15 @@ import msgspec
 from msgspec import inspect
 
 from ..cursor import Cursor
+from ..environment import said
 from ..problems import Problem, did_you_mean
 from ..reading import Reading, fields_of, in_file_order
 from ..references import REFERENCE, expanded, of_environment
 from ..schema import as_read
 from ..source import Source, parse_mapping
 from ..tree import Entry, Mapping, Node, Path, Scalar, Sequence, is_null
-from .api_checks import api_problems
+from .api import ApiSettings
+from .api_checks import ADDRESS, api_problems, is_address
 from .keys import KEPT, Kept, bare, from_text
 from .model import (
     CLIENT_TYPES,
@@ -26,7 +28,8 @@ from .model import (
     ModelSettings,
     Settings,
 )
-from .patches import Patterns, check_client_patch, check_patch, of_variable, variables
+from .patches import Patterns, check_client_patch, check_patch, of_variable
+from .patches import variables as with_patches
 from .vault import LOKIS_KEY, vault_problems
 
 Json = Any
@@ -55,7 +58,7 @@ _IGNORED = {
 
 
 def read_settings(text: str, file: str, environ: Dict[str, str]) -> tuple[Settings, list[Problem]]:
-    """Read `config.yaml` and the `CALLBOARD_*` variables.
+    """Read `config.yaml` and the variables that stand for its keys (`environment`).
 
     Args:
         text: of the file; empty if there is none.
@@ -73,12 +76,13 @@ def read_settings(text: str, file: str, environ: Dict[str, str]) -> tuple[Settin
     settings = reading.fill(Settings, _part(root, without=KEPT), what="the settings", given=given, hidden=_OURS)
     kept = msgspec.structs.asdict(reading.fill(Kept, _part(root, KEPT)))
     reading.problems += vault_problems(settings.vault, _written(root, LOKIS_KEY), Source(file, text))
-    overrides = _overrides(environ, reading.problems)
-    model_from = "CALLBOARD_MODEL" if "model" in overrides else file if settings.model else ""
+    overrides, variables = _overrides(environ, reading.problems)
+    model_from = variables.get("model", file if settings.model else "")
     settings = msgspec.structs.replace(
         settings,
         **{key: value for key, value in overrides.items() if key not in KEPT},
         model_from=model_from,
+        api=_listening(settings.api, environ, reading.problems),
         patches=_patches(environ, reading.problems),
         other={key: value for key in KEPT if (value := overrides.get(key, kept[key])) is not None},
         file=file,
@@ -258,28 +262,52 @@ def _part(root: Mapping, keys: Container[str] | None = None, *, without: Contain
     return Mapping(meant, root.line, root.column)
 
 
-def _overrides(environ: Dict[str, str], problems: list[Problem]) -> dict[str, Json]:
-    """The scalars that the environment sets. An empty variable counts as not set."""
-    values: dict[str, Json] = {}
+def scalars() -> Iterator[tuple[type[msgspec.Struct], inspect.Field]]:
+    """The keys that variables may set, each with its struct."""
     structs: tuple[type[msgspec.Struct], ...] = (Settings, Kept)
-    scalars = ((cls, field) for cls in structs for field in fields_of(cls) if field.name not in _NO_SCALARS)
-    for cls, field in scalars:
-        name = f"CALLBOARD_{field.name.upper()}"
-        if text := environ.get(name, ""):
+    return ((cls, field) for cls in structs for field in fields_of(cls) if field.name not in _NO_SCALARS)
+
+
+def _overrides(environ: Dict[str, str], problems: list[Problem]) -> tuple[dict[str, Json], dict[str, str]]:
+    """The scalars that the environment sets, and the variable that has set each."""
+    values: dict[str, Json] = {}
+    variables: dict[str, str] = {}
+    for cls, field in scalars():
+        name, text = said(field.name, environ)
+        if text:
             reading = Reading("environment")
             entry = Entry(Scalar(from_text(text, field.type), text, 0, 0), 0, 0)
             found = reading.fill(cls, Mapping({field.name: entry}, 0, 0))
-            values |= {} if reading.problems else {field.name: getattr(found, field.name)}
+            if not reading.problems:
+                values[field.name], variables[field.name] = getattr(found, field.name), name
             for problem in reading.problems:
                 message = f"{name} is {text!r}"
                 problems.append(msgspec.structs.replace(problem, key=name, message=message, hint=None))
-    return values
+    return values, variables
+
+
+def _listening(api: ApiSettings, environ: Dict[str, str], problems: list[Problem]) -> ApiSettings:
+    """`api`, where a server listens as `CALLBOARD_SERVE_ADDR` wants it."""
+    name, text = said("serve_addr", environ)
+    if not text or is_address(text):
+        return msgspec.structs.replace(api, listen_addr=text) if text else api
+    problems.append(
+        Problem(
+            severity="error",
+            code="bad_value",
+            file="environment",
+            key=name,
+            message=f"{name} is {text!r}",
+            expected=ADDRESS,
+        )
+    )
+    return api
 
 
 def _patches(environ: Dict[str, str], problems: list[Problem]) -> dict[tuple[str, str], Patterns]:
     """The patches that variables hold; ours go before Loki's."""
     found: dict[tuple[str, str], Patterns] = {}
-    for name, client, api in variables(environ):
+    for name, client, api in with_patches(environ):
         if (client, api) not in found:
             reading = _Reading(f"{name} in the environment", environ)
             found[client, api] = of_variable(name, environ[name], reading)

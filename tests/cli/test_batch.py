@@ -306,3 +306,22 @@ def test_the_bar_is_never_wider_than_the_terminal(
 )
 def test_the_time_that_is_left_is_told_as_people_say_it(seconds: float, told: str) -> None:
     assert roughly(seconds) == told
+
+
+def test_what_the_models_of_a_batch_saw_is_kept_if_the_settings_say_so(
+    callboard: Callboard, here: Path, models: FakeModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(here / "state"))
+    (here / "ask.yaml").write_text(
+        "name: ask\nstart: say\nnodes:\n"
+        '  say: {type: llm, prompt: "{{initial_prompt}}", next: end}\n  end: {type: end}\n'
+    )
+    (here / "t.csv").write_text("id,task\na,first\nb,second\n")
+    assert callboard("batch", "ask.yaml", "t.csv", "-q")[0] == 0
+    assert not (here / "state" / "callboard" / "runs").exists()
+    monkeypatch.setenv("CALLBOARD_KEEP_REQUESTS", "true")
+    assert callboard("batch", "ask.yaml", "t.csv", "-q", "--results", "again.jsonl")[0] == 0
+    runs = [str(line["run_id"]) for line in lines(here / "again.jsonl")]
+    assert sorted(path.name for path in (here / "state" / "callboard" / "runs").glob("[!.]*")) == sorted(runs)
+    shown = [callboard("show", run, "last", "--request")[1] for run in runs]
+    assert sorted(text.split("--- user ---\n")[1].split()[0] for text in shown) == ["first", "second"]

@@ -81,6 +81,7 @@ def test_a_signal_while_it_starts_ends_it_by_its_code_with_a_line_at_most(graph:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(600)
 def test_a_signal_at_every_moment_of_its_start_ends_it_by_its_code_with_a_line_at_most(graph: str) -> None:
     check(graph, moments=None)
 

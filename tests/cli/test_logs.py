@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from fake_models import Reply
+import trio
+from fake_models import FakeModels, Reply
 from served_house import House, open_house
 
 from callboard.protocol.control.caller import LOCAL
@@ -55,6 +59,40 @@ def test_stream_json_is_the_log_line_by_line(callboard: Callboard, left: tuple[s
     assert callboard("logs", left[0], "-o", "stream-json") == (0, log.read_text(), "")
     lines = callboard("logs", left[0], "-o", "stream-json", "--after", "3")[1].splitlines()
     assert json.loads(lines[0])["seq"] == 4
+
+
+async def test_a_run_of_another_terminal_is_followed_without_a_server(fake_model: FakeModels, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "CALLBOARD_CONFIG_DIR": str(fake_model.config_dir(tmp_path / "config")),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+    environment.pop("CALLBOARD_URL", None)
+    program = [sys.executable, "-m", "callboard.cli"]
+    hold = trio.Event()
+    fake_model.script(Reply("hello", hold=hold))
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment}
+    followed = {}
+
+    async def follow(flags: tuple[str, ...]) -> None:
+        command = [*program, *flags]
+        followed[flags] = await trio.run_process(
+            command, env=environment, capture_stdout=True, capture_stderr=True, check=False
+        )
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(trio.run_process, [*program, "ask", "--keep-requests", "hi"], **quiet))
+            await fake_model.arrived(1)
+            (run,) = (path.name for path in (tmp_path / "state" / "callboard" / "runs").glob("run-*"))
+            nursery.start_soon(follow, ("logs", "-f", run))
+            nursery.start_soon(follow, ("--tail-logs", "--disable-log-colors"))
+            await trio.sleep(1.5)
+            hold.set()
+    for ended in followed.values():
+        assert ended.returncode == 0
+        assert b"agent done in" in ended.stdout.splitlines()[-1]
+    assert followed["--tail-logs", "--disable-log-colors"].stderr.decode() == f"callboard: the newest run: {run}\n"
 
 
 def test_a_server_that_is_named_tells_the_same_as_the_log(callboard: Callboard, house: House) -> None:

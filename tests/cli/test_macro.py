@@ -87,8 +87,8 @@ def test_files_settings_and_one_shot_roles(callboard: Callboard, models: FakeMod
             ".prompt Be brief.",
             ".file notes.txt -- what colour?",
             ".role create-title it's green",
-            ".set temperature null",
             ".exit role",
+            ".set temperature null",
             "bare",
             ".exit",
             "never",
@@ -121,7 +121,7 @@ def test_an_agent_answers_until_it_is_left(callboard: Callboard, models: FakeMod
     put(home, "m", steps(".agent clerk work who=Ada", "one", "two", ".role code"))
     code, _, err = callboard("macro", "m")
     assert code == 2
-    assert "`.role` changes how a model answers, and agent 'clerk' does; `.exit agent` first" in err
+    assert "Already in an agent, please run '.exit agent' first" in err
     assert len(models.requests[-1].json["messages"]) == 4
 
 
@@ -129,16 +129,15 @@ def test_an_agent_answers_until_it_is_left(callboard: Callboard, models: FakeMod
     ("step", "words"),
     [
         (".edit config", "Cannot perform this operation because you are in a macro: `.edit`"),
-        (".copy", "`.copy` can't be played outside of the chat; there are: .agent, .exit,"),
         (".role", "Usage: .role <name> [text]"),
         (".role nope", "Unknown role `nope`"),
         (".prompt", "Usage: .prompt <text>"),
         (".file", "Usage: .file"),
         (".set temperature", "Usage: .set <key> <value>. If value is null, unset key."),
-        (".set temperature hot", "`.set temperature` takes a number or null, not 'hot'"),
+        (".set temperature hot", "`.set temperature` takes a number from 0 to 2, or null, not 'hot'"),
         (".set bogus 1", "Unknown key 'bogus'"),
         (".exit now", "Usage: .exit [role|session|agent|rag]"),
-        (".agent a b c", "'c' is one word too many"),
+        (".agent a b c", "Usage: .agent <name> [session] [key=value]..."),
     ],
 )
 def test_a_step_that_can_not_be_played_ends_the_macro(

@@ -299,7 +299,7 @@ def test_names_of_models_are_completed_for_show_and_check(tmp_path: Path, monkey
 def test_clients_of_clouds_are_listed_where_there_are_credentials(
     callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from callboard.cli.model_clients import model_names
+    from callboard.actors.work.models.usable import model_names
     from callboard.protocol.settings import Settings
 
     for name in ("VERTEXAI_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK"):
@@ -319,6 +319,14 @@ def test_clients_of_clouds_are_listed_where_there_are_credentials(
     out = callboard("models", "list", "--config-dir", str(tmp_path))[1]
     assert "vertexai (key set): vertexai:<any name>" in out
     assert "bedrock (key set): bedrock:<any name>" in out
-    names = set(model_names(Settings()))
+    names = set(model_names(Settings(), os.environ))
     assert {"vertexai:gemini-2.5-flash", "bedrock:amazon.nova-lite-v1:0"} <= names
     assert not any("regional." in name for name in names)
+
+
+def test_the_chosen_models_can_be_named_where_no_file_lists_them() -> None:
+    from callboard.actors.work.models.usable import model_names
+    from callboard.protocol.settings import ClientSettings, Settings
+
+    client = ClientSettings(type="openai-compatible", name="mine", api_base="http://127.0.0.1:1/v1")
+    assert [*model_names(Settings(model="mine:one,mine:two", clients=(client,)), {})] == ["mine:one", "mine:two"]

@@ -236,6 +236,23 @@ def test_a_permission_of_nobody_in_particular_is_one_all_the_same(person: Person
     assert person.screen.getvalue().startswith("? Permission\n")
 
 
+def test_a_permission_shows_the_diff_of_what_would_change_in_colours_if_they_are_wanted(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new \x1b[2J"
+    question = msgspec.structs.replace(permission(f"Allow fs_write?\npath: x\n{diff}"), diff=diff)
+    for answer in range(2):
+        person.press(ENTER)
+        Dialog(question, terminal=person.terminal).run()
+        shown = person.screen.getvalue()
+        assert "  Allow fs_write?\n  path: x\n" in shown
+        if not answer:
+            assert "  --- a/x\n  +++ b/x\n  @@ -1 +1 @@\n  -old\n  +new \\x1b[2J\n" in shown
+            monkeypatch.delenv("NO_COLOR")
+            monkeypatch.setenv("CLICOLOR_FORCE", "1")
+    assert "\x1b[31m  -old\x1b[0m\n\x1b[32m  +new \\x1b[2J\x1b[0m\n" in shown
+
+
 def shown_permission(person: Person, text: str) -> list[str]:
     person.press(ENTER)
     Dialog(permission(text), terminal=person.terminal).run()

@@ -139,16 +139,18 @@ def test_warnings_of_a_role_name_its_file(callboard: Callboard, models: FakeMode
     code, _, err = callboard("ask", "hi", "-r", "odd")
     assert code == 0
     assert f"{file}:2:1: warning: unknown key `top_k` in a role" in err
-    assert f"{file}: warning: `global_tools` lists 'get_current_tim'" in err
+    assert f"{file}: warning: its list of tools has 'get_current_tim'" in err
 
 
-def test_a_role_that_wants_mcp_where_it_is_turned_off_is_told(
+def test_a_role_that_wants_mcp_where_it_is_turned_off_answers_without_and_it_is_told(
     callboard: Callboard, models: FakeModels, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CALLBOARD_MCP_SERVER_SUPPORT", "false")
     code, _, err = callboard("ask", "hi", "-r", "github")
-    assert code == 3
-    assert "role 'github' wants MCP servers, and MCP is turned off" in err
+    assert code == 0
+    assert "warning: role 'github' wants MCP servers, and MCP is turned off: it answers without them" in err
+    assert models.requests[-1].offered == []
+    assert "MCP" not in callboard("ask", "hi", "-r", "shell")[2]
 
 
 # --- callboard roles ------------------------------------------------------------------------------------------

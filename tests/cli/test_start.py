@@ -51,6 +51,10 @@ def imported(*arguments: str, **environment: str) -> set[str]:
         ["validate", "--help"],
         ["models", "pull", "--help"],
         ["nonsense"],
+        ["loki", "--help"],
+        ["-r", "code", "--help"],
+        ["completion", "bash"],
+        ["shell-init", "zsh"],
     ],
     ids=" ".join,
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.work.tools.registry import OURS
+from callboard.actors.work.tools.registry import OURS, WITH_ACCOUNTS
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -49,15 +49,15 @@ def test_yours_come_first_then_the_built_in_ones(callboard: Callboard, home: Pat
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[:3] == [f"yours ({home}/functions/tools)", "  roll    Roll dice.", "built in"]
-    assert [line.split()[0] for line in lines[3:]] == list(OURS)
-    assert "  fs_rm                asks first  Remove a file, or a directory with all that is in it." in lines
+    assert [line.split()[0] for line in lines[3:]] == [*OURS, *WITH_ACCOUNTS]
+    assert "  fs_rm                  asks first  Remove a file, or a directory with all that is in it." in lines
 
 
 def test_the_list_says_so_where_every_built_in_name_is_taken(callboard: Callboard, home: Path) -> None:
-    for name in OURS:
+    for name in (*OURS, *WITH_ACCOUNTS):
         (home / "functions" / "tools" / f"{name}.py").write_text('def run() -> str:\n    """Mine."""\n    return ""\n')
     lines = callboard("tools")[1].splitlines()
-    assert lines[-2:] == ["built in", "  none (each name is taken by one of yours)"]
+    assert lines[-2:] == ["built in", "  none (`visible_tools` leaves them out, or yours have their names)"]
 
 
 def test_an_agents_own_tools_come_before_all(callboard: Callboard, home: Path) -> None:
@@ -183,3 +183,10 @@ def test_an_unknown_tool_says_where_an_agents_own_ones_are(callboard: Callboard,
         mine = callboard("tools", command, "zzz", "--agent", "mine")[2]
         assert mine.startswith("callboard: there is no tool 'zzz'; the agent has: roll; there are: ")
         assert "did you mean 'roll'?" in callboard("tools", command, "rol", "--agent", "mine")[2]
+
+
+def test_a_tool_that_visible_tools_leaves_out_is_said_to_be_so(callboard: Callboard, home: Path) -> None:
+    (home / "config.yaml").write_text("visible_tools: [fs_cat.sh]\n")
+    for name in ("fs_write", "roll"):
+        _, _, err = callboard("tools", "show", name)
+        assert f"there is no tool '{name}'; `visible_tools` of config.yaml leaves it out" in err

@@ -84,7 +84,7 @@ class Outcome(NamedTuple):
 
 def corpus(family: Family) -> Path:
     """The directory of a family; skips the test if it is not there."""
-    directory = _directory(family)
+    directory = root_of(family)
     if directory is None:
         pytest.skip(f"CALLBOARD_CORPUS names no directory with {family}")
     return directory
@@ -98,7 +98,7 @@ def recorded(family: Family) -> list[Outcome]:
 
 def attempts(family: Family, find: Callable[[Path], Iterable[tuple[str, str]]], *, what: str) -> list[tuple[str, str]]:
     """Every attempt of a kind as (file, what): those recorded, and those that `find` sees in the corpus."""
-    directory = _directory(family)
+    directory = root_of(family)
     found = set() if directory is None else set(find(directory))
     assert all(tried.split(" ")[0] == what for _file, tried in found), f"an attempt here begins with {what!r}"
     if not (_recording() and found):
@@ -127,7 +127,8 @@ def _fail(text: str) -> NoReturn:
     pytest.fail(text + "\n  (record anew with CALLBOARD_CORPUS_RECORD=1 if that is as it should be)", pytrace=False)
 
 
-def _directory(family: Family) -> Path | None:
+def root_of(family: Family) -> Path | None:
+    """Where the files of a family are, if they are here."""
     base = os.environ.get("CALLBOARD_CORPUS", "")
     directory = Path(base, family)
     return directory if base and directory.is_dir() else None

@@ -96,6 +96,7 @@ SCENES = {
             "make test": Row(skip="that is this suite"),
             "source ": Row(),
             "pip install": Row(within=180),
+            "callboard chat": Row(skip="docs/chat.md's is run"),
             "callboard run haiku.yaml": Row(shows=r"\w+ \w+"),
             "callboard ask": Row(within=120),
             "callboard run clerk": Row(within=120),
@@ -115,6 +116,17 @@ SCENES = {
         },
     ),
     "docs/benchmarks.md": Scene(rows={"make ": WORKING}),
+    "docs/chat.md": Scene(
+        files={"~/.config/callboard/config.yaml": "model: openai:gpt-5-mini\n"},
+        rows={
+            "callboard chat -r": Row(skip="the role and the knowledge base are examples"),
+            "callboard chat --url": Row(
+                skip="the address is an example; tests/cli/chat/test_remote_terminal.py plays it"
+            ),
+            "callboard chat --attach": Row(skip="the id is an example; as above"),
+            "callboard": Row(interactive="\x04", shows="Ctrl-D leaves"),
+        },
+    ),
     "docs/cli.md": Scene(
         files={"notes.md": "Bridges need piers.\n", **DOCS},
         before=(
@@ -130,8 +142,13 @@ SCENES = {
             "callboard ask --kb": Row(skip="docs/knowledge.md's is run"),
             "callboard serve": Row(skip="docs/server.md's are run"),
             "callboard keys hash": Row(answers=((r"[Kk]ey", "cb_a-key-of-some-length-0123456789\n"),), shows="argon2"),
-            'eval "$(_CALLBOARD_COMPLETE=bash_source': Row(),
-            'eval "$(_CALLBOARD_COMPLETE=zsh_source': Row(skip="for zsh"),
+            "callboard show 7f3a": Row(skip="the id is an example; those of the last run are shown"),
+            "callboard -e find": Row(interactive="q", shows=r"execute \| revise"),
+            'eval "$(callboard completion bash': Row(),
+            'eval "$(callboard completion zsh': Row(skip="for zsh"),
+            "callboard completion fish": Row(skip="for fish"),
+            "eval (callboard completion elvish": Row(skip="for elvish"),
+            "callboard completion powershell": Row(skip="for PowerShell"),
         },
     ),
     "docs/control.md": Scene(
@@ -228,6 +245,20 @@ SCENES = {
         rows={
             "callboard sessions": Row(shows="bridges(?s:.)*thesis|thesis(?s:.)*bridges"),
             "callboard": Row(shows="piers"),
+        },
+    ),
+    "docs/sharing.md": Scene(
+        files={
+            "team/roles/kind.md": "You are kind.\n",
+            "team/agents/clerk/config.yaml": "name: clerk\ninstructions: Sort letters.\n",
+        },
+        rows={
+            "callboard install https://": Row(skip="wants a repository of the reader's"),
+            "callboard install ./team": Row(shows="installed team", answers=((r"Install team\?", "y\r"),)),
+            "callboard install --builtin": Row(shows="installed builtin", answers=((r"Install builtin\?", "y\r"),)),
+            "callboard install list": Row(shows="team"),
+            "callboard install update": Row(shows="team is up to date"),
+            "callboard install remove team": Row(shows="removed team", answers=((r"Remove team\?", "y\r"),)),
         },
     ),
     "docs/telemetry.md": Scene(

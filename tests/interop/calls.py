@@ -46,7 +46,7 @@ async def reach(
             raise (await owner.wait()).error or AssertionError("no client, and no error") from None
         finally:
             owner.cancel()
-            with trio.CancelScope(shield=True):
+            with trio.move_on_after(10, shield=True):
                 await owner.wait()
 
 

@@ -26,10 +26,16 @@ def module(path: Path) -> str:
 MODULES = {module(file): file for file in FILES}
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """What a module's text says; read once, as many rules look at all of them."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported(path: Path, *, for_types: bool) -> Iterator[str]:
     """Modules of this package that a file imports; with `for_types`, also those under `if TYPE_CHECKING`."""
     skipped: set[ast.AST] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.If) and not for_types and "TYPE_CHECKING" in ast.unparse(node.test):
             skipped.update(child for statement in node.body for child in ast.walk(statement))
         if isinstance(node, ast.ImportFrom) and node.level and node not in skipped:

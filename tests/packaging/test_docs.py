@@ -21,6 +21,7 @@ from callboard.cli import main
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
 
+import chat_tables  # noqa: E402 - as the one below
 import events_table  # noqa: E402 - a script beside this file, found through the line above
 
 
@@ -65,6 +66,11 @@ def test_the_cli_page_names_no_flag_that_does_not_exist() -> None:
 def test_the_events_page_describes_the_events_as_they_are() -> None:
     text = read("docs/events.md")
     assert text == events_table.page(text), "docs/events.md is behind protocol/events: run `make docs`"
+
+
+def test_the_page_of_the_chats_commands_has_them_as_they_are() -> None:
+    text = read("docs/chat-commands.md")
+    assert text == chat_tables.page(text), "docs/chat-commands.md is behind the table of commands: run `make docs`"
 
 
 def test_the_python_page_names_everything_public() -> None:

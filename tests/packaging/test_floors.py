@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from .arrows import HOUSE, MODULES, ROOT, arrows, between_rooms, circle, floor_of, imported, room_of
+from .arrows import HOUSE, MODULES, ROOT, arrows, between_rooms, circle, floor_of, imported, room_of, tree_of
 
 FLOORS = {name: height for height, name in enumerate(HOUSE)}
 """The floors of the house, the lowest first."""
@@ -85,7 +85,7 @@ def test_the_map_of_the_house_has_every_room_and_no_other(floor: str) -> None:
 def test_the_lowest_floor_knows_neither_trio_nor_files() -> None:
     wrong = []
     for path in (ROOT / "protocol").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             wrong += [f"{path.name}: {name}" for name in names if name.split(".")[0] in {"trio", "os", "pathlib", "io"}]
@@ -101,7 +101,7 @@ def test_no_function_is_longer_than_a_screen() -> None:
     lines = [
         (f"{name}.{node.name}", (node.end_lineno or 0) - node.lineno + 1)
         for name, path in MODULES.items()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     assert {(name, n) for name, n in lines if n > MOST_LINES_OF_A_FUNCTION} == set()

@@ -32,7 +32,7 @@ from .attribute_reads import ANY, Probe
 HOUSE = Path(__file__).parents[2]
 ROOMS = ("actors", "cli", "supervisors", "protocol")
 AT_NO_RUN = re.compile(
-    r"_checks\.py$|/validate\.py$|/schema\.py$|/library/agents/|/workflow/convert/|/protocol/.*/?read\.py$|/settings/idle\.py$"
+    r"/cli/loki/info\.py$|_checks\.py$|/validate\.py$|/schema\.py$|/library/agents/|/workflow/convert/|/protocol/.*/?read\.py$|/settings/idle\.py$"
 )
 """Modules that look at files without running them: what only these read has no effect."""
 

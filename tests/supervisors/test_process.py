@@ -258,6 +258,13 @@ async def test_79_a_process_that_ignores_sigterm_is_killed_and_reported(me: Acto
     await life.silent()
 
 
+async def test_a_process_may_be_ended_less_patiently_than_it_was_started_with_and_not_more(me: Actor) -> None:
+    process = await start_process(me, ["sleep", "300"], stdin="pipe", stop=ProcessStop(eof=5, term=0.01))
+    process.stop_as(ProcessStop(eof=0.01, term=1000))
+    with trio.fail_after(2):
+        assert (await process.stop()).signal == signal.SIGTERM
+
+
 async def test_a_stopped_process_can_be_ended(me: Actor) -> None:
     process = await start_process(me, ["cat"], stdin="pipe", stop=IMPATIENT)
     os.kill(process.pid, signal.SIGSTOP)

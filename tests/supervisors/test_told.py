@@ -104,9 +104,10 @@ def test_the_types_of_refs_may_be_written_where_they_are_read_at_run_time() -> N
 
 
 def mypy(program: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent"]
+    """As `make types` does, with what that has left in its cache."""
+    command = [sys.executable, "-m", "mypy", f"--config-file={ROOT / 'pyproject.toml'}"]
     return subprocess.run(
-        [*command, "--explicit-package-bases", f"--cache-dir={program.parent}", str(program)],
+        [*command, f"--cache-dir={ROOT / '.mypy_cache'}", str(program)],
         capture_output=True,
         text=True,
         env={**os.environ, "MYPYPATH": str(ROOT / ".types")},
@@ -143,11 +144,8 @@ async def typed(me: Actor[Job]) -> int:
 
 def test_mypy_finds_a_wrong_message_in_the_example_and_nothing_else(tmp_path: Path) -> None:
     program = tmp_path / "workers.py"
-    program.write_text(EXAMPLE.read_text())
-    done = mypy(program)
-    assert done.returncode == 0, done.stdout
-    lines = len(program.read_text().splitlines())
     program.write_text(EXAMPLE.read_text() + WRONG)
+    lines = len(EXAMPLE.read_text().splitlines())
     done = mypy(program)
     found = [line.split(": ", 2) for line in done.stdout.splitlines() if ": error: " in line]
     assert [(int(where.split(":")[1]) - lines, what.rpartition("[")[2]) for where, _, what in found] == [

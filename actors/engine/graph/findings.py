@@ -14,6 +14,7 @@ from ....protocol.problems import Problem, Severity
 from ....protocol.reading import node_of
 from ....protocol.tree import Path
 from ...io.stamps import look
+from ...work.agent.aichat import INDEX
 from .compat import Compat
 
 AgentSeen: TypeAlias = Literal["found", "missing", "empty", "both"]
@@ -68,7 +69,7 @@ def agents_in(directory: FilePath) -> Callable[[str], AgentSeen]:
         if not look(home).is_dir():
             return "missing"
         files = [look(home / file).is_file() for file in ("config.yaml", "graph.yaml")]
-        return "both" if all(files) else "found" if any(files) else "empty"
+        return "both" if all(files) else "found" if any(files) or look(home / INDEX).is_file() else "empty"
 
     return seen
 

@@ -33,6 +33,7 @@ Action: TypeAlias = Literal[
     "RoleDelete",
     "ToolExecute",
     "RunControl",
+    "FilesRestore",
     "QuestionAnswer",
     "KnowledgeRebuild",
     "McpReload",

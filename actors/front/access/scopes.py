@@ -39,6 +39,7 @@ READ_RUNS = Rule(("read:runs",))
 LIST_RUNS = Rule(("read:runs",), costs=0.2)  # a page that shows them looks every other second
 READ_USAGE = Rule(("read:runs",), costs=0.2)
 CONTROL = Rule(("write:runs",), "RunControl")
+RESTORE_FILES = Rule(("write:runs", "run:files"), "FilesRestore", costs=1)
 START = Rule(("run:agents",), costs=1)
 ANSWER = Rule(("answer:questions",), "QuestionAnswer")
 QUESTIONS = Rule(("answer:questions",))
@@ -57,6 +58,9 @@ REBUILD_KNOWLEDGE = Rule(("admin:mcp",), "KnowledgeRebuild")
 READ_MCP = Rule(("admin:mcp",))
 RELOAD_MCP = Rule(("admin:mcp",), "McpReload")
 LIST_SESSIONS = Rule(("read:sessions",))
+CHAT = Rule(("run:agents", "read:runs"), costs=1)
+CHAT_LINE = Rule(("run:agents", "read:runs", "write:runs"), costs=1)
+LOOK_AT_CHAT = Rule(("run:agents", "read:runs"))
 
 METHODS: dict[str, Rule] = {
     "initialize": ANYBODY,
@@ -66,6 +70,8 @@ METHODS: dict[str, Rule] = {
     "_target/list": READ_AGENTS,
     "_run/start": START,
     **dict.fromkeys(("_run/get", "_run/subscribe", "_run/unsubscribe", "_run/events", "_run/graph"), READ_RUNS),
+    **dict.fromkeys(("_run/calls", "_run/call", "_run/changes"), READ_RUNS),
+    "_run/restore": RESTORE_FILES,
     "_run/list": LIST_RUNS,
     **dict.fromkeys(("_run/cancel", "_run/delete"), CONTROL),
     **dict.fromkeys(("_actor/tree", "_actor/subscribe", "_actor/unsubscribe", "_actor/inspect"), READ_RUNS),
@@ -79,6 +85,12 @@ METHODS: dict[str, Rule] = {
     **dict.fromkeys(("_session/get", "_session/export"), READ_SESSION),
     **dict.fromkeys(("_session/rename", "_session/set_role", "_session/compress", "_session/empty"), CHANGE_SESSION),
     "_session/delete": END_SESSION,
+    "_chat/open": CHAT,
+    "_chat/line": CHAT_LINE,
+    "_chat/list": LIST_RUNS,
+    **dict.fromkeys(("_chat/get", "_chat/watch"), READ_RUNS),
+    "_chat/complete": LOOK_AT_CHAT,
+    **dict.fromkeys(("_chat/interrupt", "_chat/close"), Rule(("run:agents",))),
     "session/new": NEW_SESSION,
     "session/list": LIST_SESSIONS,
     **dict.fromkeys(("session/load", "session/resume"), READ_SESSION),

@@ -21,6 +21,7 @@ import msgspec
 import trio
 
 from ....protocol.control.caller import Caller
+from ....protocol.decoding import decode_json
 from ....protocol.errors import Unauthorized
 from ....protocol.settings.api import ALGORITHMS, Jwt
 
@@ -261,7 +262,7 @@ class _Document(msgspec.Struct):
 
 
 def _keys_in(body: bytes) -> dict[str, dict[str, Any]]:
-    document = msgspec.json.decode(body, type=_Document)
+    document = decode_json(body, _Document)
     keys = {key["kid"]: key for key in document.keys[:MOST_KEYS] if isinstance(key.get("kid"), str)}
     if not keys:
         raise ValueError("it has no keys with a `kid`")

@@ -24,6 +24,8 @@ from ....protocol.version import VERSION
 from ...runs.sessions.live import Sessions
 from ...runs.sessions.store import SessionMeta
 from .actors import memory_of_process
+from .calls import call_of, calls_of
+from .changes import changes_of_run, restore_run
 from .open_questions import FeedLagged
 from .peer import Follow, Method, Peer
 from .requests import check_role
@@ -175,6 +177,12 @@ _CALLS: dict[str, Callable[[Peer, Any], Any]] = {
     "_run/unsubscribe": lambda peer, params: peer.unsubscribe(params.subscription),
     "_run/events": _events,
     "_run/graph": lambda peer, params: trio.to_thread.run_sync(peer.hub.graph_of, peer.caller, params.run),
+    "_run/calls": lambda peer, given: calls_of(
+        peer.hub, peer.caller, given.run, after=given.after, limit=given.limit, actor=given.actor
+    ),
+    "_run/call": lambda peer, given: call_of(peer.hub, peer.caller, given.run, given.number),
+    "_run/changes": lambda peer, params: changes_of_run(peer.hub, peer.caller, params.run, params.actor),
+    "_run/restore": lambda peer, params: restore_run(peer.hub, peer.caller, params.run),
     "_actor/tree": _tree,
     "_actor/subscribe": _watch_tree,
     "_actor/unsubscribe": lambda peer, params: peer.unsubscribe(params.subscription),
@@ -197,6 +205,7 @@ _CALLS: dict[str, Callable[[Peer, Any], Any]] = {
 _LONG = frozenset(
     {
         *("_run/list", "_run/get", "_run/events", "_run/graph", "_target/list", "_mcp/status", "_usage/read"),
+        *("_run/calls", "_run/call", "_run/changes", "_run/restore"),
         *("_actor/tree", "_actor/subscribe", "_actor/inspect", "_question/list"),
     }
 )

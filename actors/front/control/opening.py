@@ -36,7 +36,7 @@ async def open_hub(
     Raises:
         ConfigError: the logs can't be kept there.
     """
-    options = options or HubOptions()
+    options = options or HubOptions(keep_runs=root.settings.api.keep_runs)
     logs = RunLogs(directory or state_dir(os.environ) / "runs", keep=options.keep_runs)
     await logs.__aenter__()
     try:

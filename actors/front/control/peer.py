@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Never
 import msgspec
 
 from ....protocol.control.caller import Caller
+from ....protocol.control.errors import told_to
+from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, Saturated, ShuttingDown
 from ....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, ErrorData, Notification, Request
 from ....protocol.problems import did_you_mean
@@ -120,7 +122,7 @@ class Peer(peer.Peer):
             self._access.authorize_method(self.caller, name)
         if method.long:
             await self.room()
-        return method.call(self, msgspec.json.decode(request.params, type=method.params))
+        return method.call(self, decode_json(request.params, method.params))
 
     def block(self, request: Request) -> AbstractAsyncContextManager[None]:
         """See `io.peer.Peer`: few long answers are made for a key at a time."""
@@ -139,7 +141,7 @@ class Peer(peer.Peer):
         method = self._method(message.method)
         if method is not None and method.notification:
             try:
-                params = msgspec.json.decode(message.params, type=method.params)
+                params = decode_json(message.params, method.params)
             except UNREADABLE:
                 return
             method.call(self, params)
@@ -148,6 +150,8 @@ class Peer(peer.Peer):
         """See `io.peer.Peer`."""
         if self._access is not None and isinstance(error, CallboardError):
             self._access.audit_method(self.caller, request.method, _target_of(request), error)
+        if isinstance(error, CallboardError):
+            error = told_to(self.caller, error)
         return super().told(request, error)
 
     async def succeeded(self, request: Request, result: Any, send: peer.Send) -> None:
@@ -229,7 +233,7 @@ class _Target(msgspec.Struct):
 
 def _target_of(request: Request) -> str | None:
     try:
-        about = msgspec.json.decode(request.params, type=_Target)
+        about = decode_json(request.params, _Target)
     except UNREADABLE:
         return None
     found = next((value for value in msgspec.structs.astuple(about) if isinstance(value, str) and value), None)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from ....protocol.decoding import decode_json
 from ...io.directories import state_dir
 from .logs.files import make_private
 
@@ -126,7 +127,7 @@ def read_present(environ: Mapping[str, str]) -> list[Present]:
     found = []
     for path in filter(is_held, _folder(environ).glob("run-*.json")):
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            found.append(msgspec.json.decode(path.read_bytes(), type=Present))
+            found.append(decode_json(path.read_bytes(), Present))
     return sorted(found, key=lambda run: run.started, reverse=True)
 
 

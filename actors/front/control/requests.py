@@ -10,6 +10,7 @@ import msgspec
 
 from ....protocol.control.caller import Caller
 from ....protocol.control.own import StartRun
+from ....protocol.decoding import convert
 from ....protocol.errors import Denied, UsageError
 from ....protocol.requests import Limits, RunRequest
 from ...runs.finding import is_installed
@@ -18,6 +19,7 @@ from ...work.models import weights
 from ...work.roles.files import find
 
 if TYPE_CHECKING:
+    from ....protocol.role import Role
     from ...runs.root import Root
 
 
@@ -36,8 +38,8 @@ def request_of(caller: Caller, wanted: StartRun, config_dir: Path) -> RunRequest
         _refuse_paths(wanted, config_dir)
     if (wanted.yes or wanted.allow) and not caller.has("answer:questions"):
         raise Denied("`yes` and `allow` need the scope 'answer:questions': they answer for a person")
-    limits = msgspec.convert(wanted, Limits, from_attributes=True)
-    return msgspec.structs.replace(msgspec.convert(wanted, RunRequest, from_attributes=True), limits=limits)
+    limits = convert(wanted, Limits, from_attributes=True)
+    return msgspec.structs.replace(convert(wanted, RunRequest, from_attributes=True), limits=limits)
 
 
 def _refuse_paths(wanted: StartRun, config_dir: Path) -> None:
@@ -75,8 +77,8 @@ def check_model(caller: Caller, model: str | None, root: Root) -> None:
         )
 
 
-def check_role(caller: Caller, name: str, root: Root, *, model: str | None = None) -> None:
-    """Raise if there is no such role, or the caller may not have its model. Reads its file.
+def check_role(caller: Caller, name: str, root: Root, *, model: str | None = None) -> Role:
+    """The role, for who may have it and its model. Reads its file.
 
     Args:
         model: what goes before the role's.
@@ -88,3 +90,4 @@ def check_role(caller: Caller, name: str, root: Root, *, model: str | None = Non
     role = find(name, root.config_dir)
     if not model:
         check_model(caller, role.model, root)
+    return role

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
+from ....protocol.agent import Agent
 from ....protocol.control.caller import LOCAL
 from ....protocol.control.own import StartRun
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError
 from ....protocol.requests import RunRequest
-from ...runs.in_session import RoundedOff, agent_of, on_stage, round_off, session_of_agent
+from ...runs.in_session import RoundedOff, agent_of, in_memory, on_stage, round_off, session_of_agent
+from ...runs.loading import NO_HOOKS, Hooks
 from ...runs.sessions.names import TEMP
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
+    from ...runs.sessions.store import Stored
     from .hub import Hub
 
 log = logging.getLogger("callboard.control")
@@ -30,13 +33,19 @@ class SessionTurn:
 
     Attributes:
         info: its run.
+        at: how many messages the session had when it began.
+        added: the messages that it has brought so far.
         over: set when all that it has brought is on disk.
+        rounding: cancel it to leave out what is done with the session after it, if that takes too long.
         rounded: what was done with the session after it.
         error: what went wrong after its run.
     """
 
     info: RunInfo
+    at: int = 0
+    added: list[dict[str, Any]] = field(default_factory=list)
     over: trio.Event = field(default_factory=trio.Event)
+    rounding: trio.CancelScope = field(default_factory=trio.CancelScope)
     rounded: RoundedOff = field(default_factory=RoundedOff)
     error: Exception | None = None
 
@@ -53,15 +62,33 @@ class HubSessions:
         """As `begin`; the run."""
         return (await self.begin(caller, session, request, title=title)).info
 
-    async def begin(self, caller: Caller, session: str, request: RunRequest, *, title: str = "") -> SessionTurn:
+    async def begin(
+        self,
+        caller: Caller,
+        session: str,
+        request: RunRequest,
+        hooks: Hooks = NO_HOOKS,
+        *,
+        title: str = "",
+        keep: bool | None = None,
+    ) -> SessionTurn:
         """The prompt is the session's next; returns when the run that comes of it has begun.
 
         Args:
             session: its id, or its alias among those of the request's agent.
             request: as the hub has checked it; its target is "" for the agent whose session it is.
+            hooks: what goes beside it.
+            keep: as for `on_stage`.
         """
         caller.need("write:sessions")
-        turn: SessionTurn = await self._nursery.start(self._play, caller, session, request, title)
+        turn: SessionTurn = await self._nursery.start(self._play, caller, session, request, hooks, title, keep)
+        return turn
+
+    async def begin_in_memory(
+        self, caller: Caller, stored: Stored, request: RunRequest, hooks: Hooks = NO_HOOKS, *, title: str = ""
+    ) -> SessionTurn:
+        """As `begin`, in a session that has no file: what is said is in `stored.session` when the turn is over."""
+        turn: SessionTurn = await self._nursery.start(self._play, caller, stored, request, hooks, title)
         return turn
 
     async def placed(self, caller: Caller, wanted: StartRun) -> StartRun:
@@ -85,38 +112,48 @@ class HubSessions:
     async def _play(
         self,
         caller: Caller,
-        session: str,
+        session: str | Stored,
         request: RunRequest,
+        hooks: Hooks,
         title: str,
+        keep: bool | None = None,
         *,
         task_status: trio.TaskStatus[SessionTurn],
     ) -> None:
         hub, root = self._hub, self._hub.root
-        hooks, agent = hub.hooks(caller), None
+        hooks, agent = hub.hooks(caller, hooks), None
         turn: SessionTurn | None = None
+        kept = isinstance(session, str)
         try:
-            if request.target:
+            if request.target and not isinstance(request.target, Agent):
                 loaded = await root.loader.load(request, hooks)
                 hooks, agent = msgspec.structs.replace(hooks, loaded=loaded), agent_of(loaded)
-            async with on_stage(root, caller, session, request, hooks, agent=agent) as act:
-                playing = act.request
+            if isinstance(session, str):
+                acting = on_stage(root, caller, session, request, hooks, agent=agent, keep=keep)
+            else:
+                acting = in_memory(root, session, request, hooks)
+            async with acting as act:
+                playing, at = act.request, len(act.turn.session.messages)
                 rag = act.turn.session.other.get("rag")
-                if isinstance(rag, str) and rag:
+                if isinstance(rag, str) and rag and rag not in playing.knowledge:
                     playing = msgspec.structs.replace(playing, knowledge=(*playing.knowledge, rag))
-                info = await hub.begin(caller, playing, act.hooks, title=title, session=act.turn.stored.id)
-                turn = self._turns[info.run] = SessionTurn(info)
+                info = await hub.begin(
+                    caller, playing, act.hooks, title=title, session=act.turn.stored.id if kept else None
+                )
+                turn = self._turns[info.run] = SessionTurn(info, at, act.turn.added)
                 task_status.started(turn)
                 try:
                     await hub.wait(caller, info.run)
                 except trio.Cancelled:
                     await self._ended(info.run)  # what it has said by then is kept
                     raise
-                turn.rounded = await round_off(root, act)
+                with turn.rounding:
+                    turn.rounded = await round_off(root, act)
         except Exception as error:  # a turn that ends badly must not end the hub
             if turn is None:  # for the client that asked for the turn
                 raise
             if not isinstance(error, CallboardError):  # the store has logged those
-                log.exception("a turn of session %s ended badly", session)
+                log.exception("a turn of session %s ended badly", session if kept else "(in memory)")
             turn.error = error
         finally:
             if turn is not None:

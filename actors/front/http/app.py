@@ -17,6 +17,8 @@ from starlette.responses import Response
 from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ....protocol.control.errors import told_to
+from ....protocol.decoding import convert, decode_json
 from ....protocol.errors import CallboardError, UsageError
 from ...runs.trace_context import continue_trace
 from .call import Api, Call, Route
@@ -60,7 +62,9 @@ class _Endpoint:
             answer = await self._answer(call)
             await answer(scope, receive, watched)
         except CallboardError as error:
-            await self._tell(watched, refusal(error, call.id), scope, receive)
+            caller = scope["state"].get("caller")  # public routes have none
+            shown = error if caller is None else told_to(caller, error)
+            await self._tell(watched, refusal(shown, call.id), scope, receive)
         except ClientDisconnect:
             await self._tell(watched, Response(status_code=GONE), scope, receive)
         except Exception:  # the last stop: clients must not see our internals
@@ -100,7 +104,7 @@ def _query(request: Request, kind: type) -> object:
     values = {}
     for name, text in given.items():
         try:
-            values[name] = msgspec.convert(text, _said_types(kind)[name], strict=False)
+            values[name] = convert(text, _said_types(kind)[name], strict=False)
         except msgspec.ValidationError as error:
             raise UsageError(f"the query's {name}: {error}") from None
     return kind(**values)
@@ -131,7 +135,7 @@ async def _body(request: Request, route: Route) -> object:
     if not body and route.optional_body:
         body = b"{}"
     try:
-        return msgspec.json.decode(body, type=route.body)
+        return decode_json(body, route.body)
     except msgspec.ValidationError as error:
         raise UsageError(f"the body: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

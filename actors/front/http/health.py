@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
+from ...io.directories import private_directory
+
 if TYPE_CHECKING:
     from ...runs.root import Root
     from ..access.limits import ConcurrencyLimiter
@@ -87,7 +89,7 @@ async def _probe(store: Path) -> str:
 def _write(store: Path) -> str:
     file = store / f".ready-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        store.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_directory(store)
         try:
             file.write_bytes(b"ready?\n")
         finally:

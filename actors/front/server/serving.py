@@ -26,6 +26,7 @@ import trio
 from ....protocol.control.caller import LOCAL
 from ....protocol.errors import ConfigError, Conflict, NotFound
 from ....supervisors import Actor
+from ...io.directories import user_folder
 from ...io.redact import Redactor, secrets_of
 from ...runs.root import Root, played
 from ...work.spending.days import Days
@@ -172,7 +173,7 @@ class Server:
                 await access.start(me)
                 root.days = Days(root.kernel, root.usage_file, settings, now=time.time)
                 await root.days.look()
-                stores = [hub.logs.directory, root.sessions.store.config_dir / "sessions"]
+                stores = [hub.logs.directory, user_folder("sessions", root.sessions.store.config_dir)]
                 health = Health(root, access.requests, stores)
                 http = _http(root, hub, access, metrics, health, told=self._options.read)
                 served = self._told(host, port, http=http is not None)
@@ -284,8 +285,10 @@ def _http(
 
 def _websocket(me: Actor, hub: Hub, access: AccessControl) -> Callable[[Opened], Awaitable[None]]:
     from ..acp.agent import AcpAgent
+    from ..chat.methods import ChatMethods, Chats
     from ..control.websocket import WebSocketOptions, serve_websocket
 
+    chats = Chats(hub)
     options = WebSocketOptions(max_frame=hub.root.settings.api.limits.max_frame_bytes)
 
     async def websocket(connection: Opened) -> None:
@@ -296,7 +299,7 @@ def _websocket(me: Actor, hub: Hub, access: AccessControl) -> Callable[[Opened],
                 hub,
                 access,
                 peer=connection.peer,
-                methods=lambda peer: AcpAgent(peer).methods,
+                methods=lambda peer: {**AcpAgent(peer).methods, **ChatMethods(peer, chats).methods},
                 options=options,
             )
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from ...io.directories import state_dir
+from ....protocol.decoding import decode_json
+from ...io.directories import private_directory, state_dir
 from ...io.whole_file import write_whole
 
 
@@ -36,7 +37,7 @@ def write_server(server: ServerFile, port: int, environ: Mapping[str, str]) -> P
     """Leave the file; where it is."""
     folder = _folder(environ)
     for each in (folder.parent, folder):  # a user with write access to either could replace the directory
-        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_directory(each)
         if each.is_symlink() or each.stat().st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it is a link, or belongs to somebody else", str(each))
         each.chmod(0o700)
@@ -70,7 +71,7 @@ def _folder(environ: Mapping[str, str]) -> Path:
 
 def _read(path: Path) -> ServerFile | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ServerFile)
+        return decode_json(path.read_bytes(), ServerFile)
     except (OSError, msgspec.MsgspecError):
         return None
 

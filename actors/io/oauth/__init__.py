@@ -17,7 +17,7 @@ A person signs in, in one of three ways; each ends with a `Token`, which goes in
         code = await redirect.answer(request)               # open `request.url`; OAuthRefused is the person's no
         token = await endpoint.exchange(request, code)
 
-        code = await code_from(me, request, redirect, text) # `person`: the same, or what a person pastes at the desk
+        code = await code_from(ask, request, redirect, text)    # `person`: the same, or what a person pastes
 
     request = authorization(server, server.redirect_uri)    # without a browser here: the person pastes
     code = request.code_in("the code, code#state, or the whole URL that the browser was sent to")

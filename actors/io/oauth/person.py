@@ -12,8 +12,8 @@ from functools import partial
 import trio
 
 from ....protocol.errors import CallboardError, NobodyToAsk, OAuthRefused, Saturated, ShuttingDown, UsageError
-from ....protocol.kernel.questions import Question
-from ....supervisors import Actor, QuestionTimeout
+from ....protocol.kernel.questions import Answer, Question
+from ....supervisors import QuestionTimeout
 from .authorization import Authorization
 from .loopback import WITHIN, Redirect
 
@@ -22,11 +22,14 @@ DECLINE = "/decline"
 RULE = f"an address that begins with http, or a code; {DECLINE} to leave it"
 
 
-async def code_from(me: Actor, request: Authorization, redirect: Redirect | None, text: str) -> str:
+Asks = Callable[[Question], Awaitable[Answer]]
+
+
+async def code_from(ask: Asks, request: Authorization, redirect: Redirect | None, text: str) -> str:
     """The code, from the browser or from a person's hand.
 
     Args:
-        me: asks.
+        ask: puts a question to a person: `ask_person` of an actor, or a chat's own way.
         redirect: where the browser comes back to; None if that is not on this machine.
         text: shown to the person; the address to open stands in it, or was shown before.
 
@@ -47,7 +50,7 @@ async def code_from(me: Actor, request: Authorization, redirect: Redirect | None
         async with trio.open_nursery() as nursery:
             if redirect is not None:
                 nursery.start_soon(first, partial(redirect.answer, request), nursery.cancel_scope)
-            nursery.start_soon(first, partial(_pasted, me, request, text), nursery.cancel_scope)
+            nursery.start_soon(first, partial(_pasted, ask, request, text), nursery.cancel_scope)
     if not ends:
         raise NobodyToAsk(f"no sign-in within {WITHIN:g} s")
     if isinstance(ends[0], CallboardError):
@@ -55,14 +58,14 @@ async def code_from(me: Actor, request: Authorization, redirect: Redirect | None
     return ends[0]
 
 
-async def _pasted(me: Actor, request: Authorization, text: str) -> str:
+async def _pasted(ask: Asks, request: Authorization, text: str) -> str:
     problem: str | None = None
     while True:
         question = Question(
             id="", actor="", text=text, kind="text", rule=RULE, problem=problem, secret=True, people=True
         )
         try:
-            answer = await me.ask_person(question)
+            answer = await ask(question)
         except (QuestionTimeout, Saturated, ShuttingDown) as error:
             raise NobodyToAsk(f"no person can be asked to sign in: {error}") from error
         said = answer.text.strip()

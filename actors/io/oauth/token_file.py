@@ -23,8 +23,10 @@ from pathlib import Path
 import msgspec
 import trio
 
+from ....protocol.decoding import json_decoder
 from ....protocol.errors import ConfigError, UpstreamError
 from ....protocol.json_values import UNREADABLE
+from ..directories import private_directory
 from ..whole_file import write_whole
 from .server import AuthServer
 from .token import Token
@@ -54,7 +56,7 @@ class _Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
         return "_Kept()"
 
 
-_decode = msgspec.json.Decoder(_Kept).decode
+_decode = json_decoder(_Kept).decode
 
 
 class TokenFile:
@@ -183,7 +185,7 @@ class TokenFile:
         return True
 
     def _make_folder(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_directory(self.folder)
         found = self.folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "its directory is a link, or belongs to another user", str(self.folder))

@@ -17,8 +17,10 @@ from typing import final
 
 import msgspec
 
+from ....protocol.decoding import decode_json
 from ....protocol.errors import ConfigError
 from ....protocol.json_values import UNREADABLE
+from ..directories import private_directory
 from ..whole_file import unfinished, write_whole
 from . import age
 from .lock import locked
@@ -27,6 +29,17 @@ from .openers import Opener, sealed_for
 VERSION = 1
 MOST = 16 * 1024 * 1024
 """Bytes of a file."""
+
+
+MOST_OF_ONE = 64 * 1024
+"""Characters of a value."""
+
+
+def unusable(value: str) -> str:
+    """Why this can't be the value of a secret; empty if it can."""
+    if len(value) > MOST_OF_ONE:
+        return f"is longer than {MOST_OF_ONE} characters"
+    return "is empty" if not value.strip() else "has a NUL character in it" if "\0" in value else ""
 
 
 class _Content(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -72,7 +85,7 @@ class VaultFile:
             UpstreamError: another process keeps it locked.
         """
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_directory(self.path.parent)
             with locked(self.path):
                 data = self.data()
                 secrets: dict[str, str] = {}
@@ -138,12 +151,12 @@ class VaultFile:
         except ConfigError as error:
             raise self._bad(f"can't be opened: {error}") from error
         try:
-            version = msgspec.json.decode(text, type=_Version).version
+            version = decode_json(text, _Version).version
             if isinstance(version, int) and version > VERSION:
                 raise self._bad(f"is of version {version}, which this callboard does not know: update it")
             if version == VERSION:
-                return msgspec.json.decode(text, type=_Content)
-            return _Content(version=VERSION, secrets=msgspec.json.decode(text, type=dict[str, str]))
+                return decode_json(text, _Content)
+            return _Content(version=VERSION, secrets=decode_json(text, dict[str, str]))
         except UNREADABLE:  # the error would quote it
             pass
         raise self._bad('can be opened, and what is in it is no JSON object of texts: {"NAME": "value"}')

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol, final
 
 from ....protocol.errors import ConfigError
+from ..directories import private_directory
 from ..whole_file import write_whole
 from . import age
 from .lock import locked
@@ -91,7 +92,7 @@ class IdentityFile:
     def _make(self, *, renew: bool) -> list[str]:
         """Put a fresh identity before those that are there; without `renew`, only if none is."""
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_directory(self.path.parent)
             with locked(self.path):
                 old = self._there()
                 if old and not renew:
@@ -154,7 +155,7 @@ class Keyring:
     def _make(self, *, renew: bool) -> list[str]:
         """Put a fresh identity before those that are there; without `renew`, only if none is."""
         try:
-            self._lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_directory(self._lock.parent)
             with locked(self._lock):
                 old = self._there()
                 if old and not renew:

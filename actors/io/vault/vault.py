@@ -133,6 +133,20 @@ class Vault:
         """Whether `get` answers at once, without a command and a passphrase."""
         return self.command is None and (self._fresh() is not None or self._opens_here())
 
+    def hide_all(self) -> None:
+        """Have all that its file holds taken out of what this process tells, if it opens at once. Blocks.
+
+        For contents of files that another process has seen, to which some of it was handed out.
+        """
+        if self.file is None or not self.is_quick:
+            return
+        try:
+            values = self._secrets().values()
+        except ConfigError:  # which is told when a secret is wanted
+            return
+        handed_out(*values)
+        self._hide()
+
     def may_have(self, name: str) -> bool:
         """Whether the name stands for something, as far as that can be told without a command and a passphrase."""
         if not self.is_quick:

@@ -144,10 +144,12 @@ class Target:
 
     Args:
         request: what holds for all tasks; a task's own variables win.
+        hooks: of each run.
     """
 
-    def __init__(self, request: RunRequest, root: Root) -> None:
+    def __init__(self, request: RunRequest, root: Root, hooks: Hooks = NO_HOOKS) -> None:
         self._request = request
+        self._hooks = hooks
         self._root = root
         self._with = lru_cache(maxsize=_KEPT)(self._read)
         self._agent: Loaded | None = None
@@ -202,7 +204,7 @@ class Target:
             attach=attached if flows else (),
             files=() if flows else attached,
         )
-        return await perform_run(request, Hooks(loaded=agent), self._root)
+        return await perform_run(request, msgspec.structs.replace(self._hooks, loaded=agent), self._root)
 
     async def _found(self, task: Task) -> Loaded:
         if self._agent is not None:

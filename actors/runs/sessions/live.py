@@ -205,7 +205,7 @@ class Sessions:
         self, caller: Caller | None, name: str, rag: str | None, *, agent: str | None = None
     ) -> SessionMeta:
         """The knowledge base that its turns look things up in, as `rag` in the file; None for none."""
-        async with self._change(caller, name, agent) as turn:
+        async with self.change(caller, name, agent) as turn:
             turn.session.other = {key: value for key, value in turn.session.other.items() if key != "rag"}
             if rag:
                 turn.session.other["rag"] = rag
@@ -219,7 +219,7 @@ class Sessions:
         Raises:
             Conflict: an agent answers there.
         """
-        async with self._change(caller, name, agent) as turn:
+        async with self.change(caller, name, agent) as turn:
             if role is not None and turn.stored.agent is not None:
                 raise Conflict(f"in session '{turn.stored.label}' an agent answers, which a role can't change")
             change_role(turn.session, role)
@@ -250,7 +250,7 @@ class Sessions:
 
     async def empty(self, caller: Caller | None, name: str, *, agent: str | None = None) -> None:
         """Forget all that was said."""
-        async with self._change(caller, name, agent) as turn:
+        async with self.change(caller, name, agent) as turn:
             forget_all(turn.session)
             turn.todos.clear()
 
@@ -258,7 +258,7 @@ class Sessions:
         """Put a summary in the place of what was said; False if there is too little to shorten."""
         from .summary import compressed
 
-        async with self._change(caller, name, agent) as turn:
+        async with self.change(caller, name, agent) as turn:
             turn.dirty = await compressed(self._services, turn.session, turn.stored.agent, None)
             return turn.dirty
 
@@ -272,7 +272,7 @@ class Sessions:
         self, caller: Caller | None, name: str, owner: str | None, *, agent: str | None = None
     ) -> SessionMeta:
         """Set the owner."""
-        async with self._change(caller, name, agent) as turn:
+        async with self.change(caller, name, agent) as turn:
             turn.session.meta.owner = owner
         return await self._meta(turn.stored)
 
@@ -282,14 +282,15 @@ class Sessions:
         """The model of its next turns; None for what its agent says."""
         if model:
             self._services.gateway.check(model)
-        async with self._change(caller, name, agent) as turn:
+        async with self.change(caller, name, agent) as turn:
             turn.session.model = model or None
         return await self._meta(turn.stored)
 
     # --- inside ---------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _change(self, caller: Caller | None, name: str, agent: str | None) -> AsyncIterator[Turn]:
+    async def change(self, caller: Caller | None, name: str, agent: str | None) -> AsyncIterator[Turn]:
+        """A turn in which a session is changed, and no agent runs. Raises `Conflict` if one does."""
         stored = await self._found(caller, name, agent, "write:sessions")
         self._refuse_busy(stored)
         async with self.turn(caller, stored.id, agent=stored.agent) as turn:

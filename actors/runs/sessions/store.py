@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from ....protocol.errors import Conflict, InvalidFile, NotFound, UsageError
 from ....protocol.problems import did_you_mean
 from ....protocol.session import Session, read_session, write_session
+from ...io.handed_out import without_secrets
 from .access import check_read, claim, new_meta
 from .disk.catalog import (
     alias_of,
@@ -236,14 +237,14 @@ class SessionStore:
             raise NotFound(f"session '{stored.label}' was deleted meanwhile")
         if stamp(path) != stored.stamp:
             raise Conflict(f"session '{stored.label}' was changed by somebody else meanwhile: {path}")
-        write_whole(path, write_session(stored.session))
+        write_whole(path, _written(stored.session))
         stored.stamp = stamp(path)
 
     @_on_disk
     def save_beside(self, stored: Stored) -> Path:
         """Write it to a new file beside its own, which can't be read; only people look there."""
         path = self.path(stored.id, stored.agent).with_name(f"state-{new_id()[:8]}.yaml")
-        write_whole(path, write_session(stored.session))
+        write_whole(path, _written(stored.session))
         return path
 
     @_on_disk
@@ -335,7 +336,7 @@ class SessionStore:
         session = initial or Session()
         session.meta = new_meta(caller)
         try:
-            write_whole(scope.state(id), write_session(session))
+            write_whole(scope.state(id), _written(session))
             if alias is not None:
                 write_whole(scope.pointer(alias), f"{id}\n")
         except OSError:  # the disk is full, say: the half-made session is removed
@@ -353,3 +354,25 @@ class SessionStore:
         check_read(caller, session.meta, id)
         alias = alias_of(scope, id, guess)
         return Stored(id=id, alias=alias, agent=scope.agent, session=session, stamp=written)
+
+
+def _written(session: Session) -> str:
+    """The session's file: without what the vault has handed out, and without thoughts that held some of it.
+
+    A provider has signed what was thought, and would refuse it changed.
+    """
+    kept = without_secrets(session)
+    if kept is not session:
+        for before, after in (
+            (session.messages, kept.messages),
+            (session.compressed_messages, kept.compressed_messages),
+        ):
+            for was, message in zip(before, after, strict=True):
+                for part, old in ((message, was), (message.get("content"), was.get("content"))):
+                    if (
+                        isinstance(part, dict)
+                        and isinstance(old, dict)
+                        and part.get("thought") is not old.get("thought")
+                    ):
+                        del part["thought"]
+    return write_session(kept)

@@ -75,11 +75,14 @@ def too_long(session: Session, threshold: int) -> bool:
     return threshold > 0 and estimate(turns_of(session)) > threshold
 
 
-async def compressed(services: Services, session: Session, agent: str | None, model: str | None) -> bool:
+async def compressed(
+    services: Services, session: Session, agent: str | None, model: str | None, *, payer: str | None = None
+) -> bool:
     """Put a summary in the place of the session's messages; False if there is nothing to shorten.
 
     Args:
         agent: whose session it is; None for one without.
+        payer: the subject that pays for a session without an owner, as one in memory is.
 
     Raises:
         CallboardError: the summary can't be had; the session is as it was.
@@ -94,7 +97,7 @@ async def compressed(services: Services, session: Session, agent: str | None, mo
         system=str(other.get("summarization_prompt") or SUMMARIZER),
         messages=(UserTurn(record),),
     )
-    reply = await _answered(services, session, agent, request)
+    reply = await _answered(services, session, agent, request, payer)
     head = str(other.get("summary_context_prompt") or CONTEXT)
     session.compressed_messages = [*session.compressed_messages, *session.messages]
     todos = TodoList(session.todo)
@@ -122,9 +125,11 @@ async def titled(services: Services, session: Session, agent: str | None, model:
     return first_words(reply.text.strip().strip("\"'`.")) or first_words(first)
 
 
-async def _answered(services: Services, session: Session, agent: str | None, request: ChatRequest) -> ChatReply:
+async def _answered(
+    services: Services, session: Session, agent: str | None, request: ChatRequest, payer: str | None = None
+) -> ChatReply:
     """A model's reply, at the expense of whose session it is."""
-    owner = session.meta.owner or LOCAL.subject
+    owner = session.meta.owner or payer or LOCAL.subject
     account = None if services.days is None else services.days.account(owner)
     count = None if services.book is None else partial(services.book.add, owner, agent or WITHOUT_AGENT)
     return await services.gateway.chat(services.kernel.actor, request, need_text=True, account=account, on_usage=count)

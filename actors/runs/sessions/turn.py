@@ -10,6 +10,7 @@ from ....protocol.chat import Turn as Said
 from ....protocol.errors import CallboardError, Conflict, InvalidFile
 from ....protocol.session import Session
 from ....protocol.session_turns import messages_of, same_but_for_results, turns_of, with_results
+from ...work.agent.compaction import is_summary
 from ...work.agent.todo import TodoList
 from .disk.stored import Stored
 from .store import SessionStore
@@ -34,6 +35,7 @@ class Turn:
         self.keeps = True
         self.unkept: CallboardError | None = None
         self.added: list[dict[str, Any]] = []
+        self._begun = False
 
     @property
     def session(self) -> Session:
@@ -49,15 +51,25 @@ class Turn:
         session = self.session
         if same_but_for_results(self.history, turns):
             session.messages = with_results(session.messages, _other_results(self.history, turns))
-            new = messages_of(turns[len(self.history) :])
+            new = [self._placed(message) for message in messages_of(turns[len(self.history) :])]
             self.added += new
             session.messages = [*session.messages, *new]
         else:  # it was shortened on the way
             session.compressed_messages = [*session.compressed_messages, *session.messages]
             session.messages = messages_of(turns)
+            if turns and is_summary(turns[0]):  # which no person has asked for
+                session.messages[0]["within"] = True
+            self._begun = True
         self.history = tuple(turns)
         session.todo = self.todos.told()
         self.dirty = True
+
+    def _placed(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The message, marked if it stands in a user's name `within` the exchange, as steering does."""
+        if message["role"] != "user":
+            return message
+        within, self._begun = self._begun, True
+        return {**message, "within": True} if within else message
 
     def variables(self, given: Mapping[str, str] | None) -> dict[str, str]:
         """The values of the agent's variables: those of the session, and those given now, which are kept."""

@@ -72,6 +72,11 @@ _UNSURE = 1.5
 _RATES = (0.5, 4.0)
 
 
+def is_summary(turn: Turn) -> bool:
+    """Whether it stands for older turns."""
+    return isinstance(turn, UserTurn) and text_of(turn.content).startswith(HEAD)
+
+
 class SumUp(msgspec.Struct, frozen=True):
     """The first `cut` turns are to give way to a summary."""
 
@@ -206,8 +211,7 @@ class Compaction:
         if not cut or older < self._refused:
             return 0
         first = messages[0]
-        is_summary = isinstance(first, UserTurn) and text_of(first.content).startswith(HEAD)
-        summary = estimate([first]) if is_summary else min(older // 8, self._bound // 4)
+        summary = estimate([first]) if is_summary(first) else min(older // 8, self._bound // 4)
         return self._rate * (older - summary)
 
     def _cuttable(self, messages: Sequence[Turn], among: Iterable[int], tokens: int) -> tuple[int, ...]:

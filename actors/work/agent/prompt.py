@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ....protocol.agent import Agent
+from ...io.shell import shell_of
 from ..tools.tool import Tool
 
 _NAME = re.compile(r"\{\{([A-Za-z0-9_-]+)\}\}")
@@ -64,7 +65,7 @@ def special_variables(
         "__os_distro__": _distribution(),
         "__os_family__": "unix" if os.name == "posix" else os.name,
         "__arch__": platform.machine(),
-        "__shell__": Path(environ.get("SHELL") or "/bin/sh").name,
+        "__shell__": Path(shell_of(environ)).name,
         "__locale__": _locale(environ),
         "__now__": now,
         "__cwd__": str(cwd or Path.cwd()),

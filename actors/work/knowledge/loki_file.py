@@ -31,6 +31,7 @@ import msgspec
 import trio
 import yaml
 
+from ....protocol.decoding import convert
 from ....protocol.errors import KnowledgeError
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def _made(values: dict[str, Any], path: Path) -> Head | None:
         return None
     known = {key: value for key, value in values.items() if value not in (None, "", "null", "~")}
     try:
-        return msgspec.convert(known, Head, strict=False)
+        return convert(known, Head, strict=False)
     except msgspec.ValidationError as error:
         raise KnowledgeError(f"{path} can't be read as a knowledge file of Loki's: {error}") from None
 

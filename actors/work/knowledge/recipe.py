@@ -16,6 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from ....protocol.agent import Agent
+from ....protocol.decoding import decode_json
 from ....protocol.errors import KnowledgeError, KnowledgeMissing
 from ....protocol.graph.model import Graph, RagNode
 from ....protocol.json_values import UNREADABLE
@@ -122,7 +123,7 @@ def read_recipe(directory: Path) -> Recipe:
     """
     path = Layout(directory).recipe
     try:
-        file = msgspec.json.decode(path.read_bytes(), type=_File)
+        file = decode_json(path.read_bytes(), _File)
     except FileNotFoundError:
         raise KnowledgeMissing(f"{directory} is no knowledge base: there is no {path.name} in it") from None
     except (OSError, *UNREADABLE) as error:

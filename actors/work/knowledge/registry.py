@@ -17,11 +17,13 @@ from pathlib import Path
 from ....protocol.errors import InvalidFile, UsageError
 from ....protocol.knowledge_file import KnowledgeFile, read_knowledge_file
 from ....protocol.problems import Problem, did_you_mean
+from ...io.directories import user_folder
+from ...io.whole_file import write_whole
 from .base.layout import ENDING, Layout
 from .recipe import Recipe, build_settings, read_recipe
 from .sources.specs import is_wild, parse
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 def folder(config_dir: Path) -> Path:
@@ -31,7 +33,7 @@ def folder(config_dir: Path) -> Path:
 
 def names(config_dir: Path) -> list[str]:
     """All names there are, Loki's among them."""
-    folders = (folder(config_dir), config_dir / "rags")
+    folders = (folder(config_dir), user_folder("rags", config_dir))
     return sorted({path.stem for each in folders if each.is_dir() for path in each.glob("*.yaml") if path.is_file()})
 
 
@@ -39,7 +41,7 @@ def file_of(name: str, config_dir: Path) -> Path | None:
     """The file that says what the base of this name is made of; None if there is none."""
     if not _NAME.fullmatch(name):
         return None
-    files = (folder(config_dir) / f"{name}.yaml", config_dir / "rags" / f"{name}.yaml")
+    files = (folder(config_dir) / f"{name}.yaml", user_folder("rags", config_dir) / f"{name}.yaml")
     return next((file for file in files if file.is_file()), None)
 
 
@@ -75,9 +77,10 @@ def named(name: str, config_dir: Path) -> Recipe:
         return _at(Path(name).expanduser(), config_dir)
     file = file_of(name, config_dir)
     if file is None:
-        known = names(config_dir)
+        known, called = names(config_dir), name[:60]
         hint = did_you_mean(name, known) or (f"there are: {', '.join(known)}" if known else "there is none yet")
-        raise UsageError(f"there is no knowledge base '{name}'; {hint} (callboard kb new {name} SOURCE... makes one)")
+        text = f"there is no knowledge base '{called}'; {hint} (callboard kb new {called} SOURCE... makes one)"
+        raise UsageError(text).for_readers("read:agents", f"there is no knowledge base '{called}'")
     directory = home(name, config_dir)
     what = f"knowledge base '{name}'"
     if file.parent != folder(config_dir):
@@ -114,8 +117,8 @@ def make(
 
     if not _NAME.fullmatch(name) or name.endswith(ENDING):
         raise UsageError(
-            f"'{name}' can't be a knowledge base's name: it takes letters, digits, '-', '_' and '.', and begins with a"
-            f" letter or a digit; '{ENDING}' at its end would make it a directory"
+            f"'{name[:60]}' can't be a knowledge base's name: it takes up to 200 letters, digits, '-', '_' and '.', and"
+            f" begins with a letter or a digit; '{ENDING}' at its end would make it a directory"
         )
     if taken := file_of(name, config_dir):
         raise UsageError(f"{taken} is there already and was left alone; change it there, or choose another name")
@@ -140,6 +143,23 @@ def make(
     except OSError as error:
         raise UsageError(f"{error.filename or file}: can't be written: {error.strerror}") from error
     return file
+
+
+def replace(name: str, text: str, config_dir: Path) -> None:
+    """Write the file of a base of ours anew.
+
+    Raises:
+        InvalidFile: the text has errors; nothing is written.
+        UsageError: it can't be written.
+    """
+    file = folder(config_dir) / f"{name}.yaml"
+    said, problems = read_knowledge_file(text, str(file))
+    if said is None:
+        raise InvalidFile(f"{file} would have errors:\n" + "\n".join(map(str, problems)), problems)
+    try:
+        write_whole(file, text.encode())
+    except OSError as error:
+        raise UsageError(f"{file} can't be written: {error.strerror}") from error
 
 
 _HEAD = """\

@@ -12,6 +12,12 @@ AGENTS = Path(__file__).parent / "agents"
 PROMPT_UTILS = Path(__file__).parent / "functions" / "prompt-utils.sh"
 """What `LLM_PROMPT_UTILS_FILE` names: helpers for tool files in bash."""
 
+TOOLS = Path(__file__).parent / "functions" / "tools"
+"""A file per tool that needs a key or an account; `tools.registry` finds them by name."""
+
+SENDING = frozenset({"send_mail", "send_twilio", "create_jira_issue", "comment_jira_issue"})
+"""Those of them that send something to others, for which a person is asked."""
+
 ROLES = Path(__file__).parent / "roles"
 """A file per built-in role."""
 

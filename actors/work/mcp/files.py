@@ -9,6 +9,7 @@ import msgspec
 from ....protocol.mcp.config import McpConfig
 from ....protocol.mcp.read_config import read_mcp
 from ....protocol.problems import Problem
+from ...io.directories import user_folder
 from ...io.stamps import look
 
 MAX_SIZE = 1024 * 1024
@@ -21,7 +22,7 @@ def load_mcp(config_dir: Path) -> McpConfig:
     Never raises: what is wrong with the file, or that it can't be read, is in `problems`, so runs without
     servers go on. Without a file there are no servers.
     """
-    first, second = config_dir / "mcp.json", config_dir / "functions" / "mcp.json"
+    first, second = config_dir / "mcp.json", user_folder("functions", config_dir) / "mcp.json"
     look(first)
     look(second)
     if not _is_there(first):

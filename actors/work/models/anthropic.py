@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from ....protocol import chat
+from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
 from .codec import (
@@ -204,23 +205,32 @@ def offer(request: chat.ChatRequest, model: str) -> tuple[tuple[chat.Tool, ...],
 
 
 def _messages(turns: tuple[chat.Turn, ...], model: str) -> Iterator[Json]:
-    """The turns as messages; the results of parallel tool calls belong into one message of the user, who begins."""
+    """The turns as messages. Roles alternate, and the user begins: what comes between two replies is one message.
+
+    There the results of calls stand first, each behind its call.
+    """
     if turns and isinstance(turns[0], chat.AssistantTurn):
         yield {"role": "user", "content": EARLIER}
-    results: list[Json] = []
+    said: list[Json] = []
     for turn in turns:
-        if isinstance(turn, chat.ToolTurn):
-            results.append(_result(turn))
-            continue
-        if results:
-            yield {"role": "user", "content": results}
-            results = []
-        if isinstance(turn, chat.UserTurn):
-            yield {"role": "user", "content": blocks(turn.content, _part) or NOTHING}
-        else:
+        if isinstance(turn, chat.AssistantTurn):
+            if said:
+                yield {"role": "user", "content": _joined(said)}
+                said = []
             yield {"role": "assistant", "content": list(_blocks(turn, model))}
-    if results:
-        yield {"role": "user", "content": results}
+        elif isinstance(turn, chat.ToolTurn):
+            said.append([_result(turn)])
+        else:
+            said.append(blocks(turn.content, _part) or NOTHING)
+    if said:
+        yield {"role": "user", "content": _joined(said)}
+
+
+def _joined(contents: list[Json]) -> Json:
+    if len(contents) == 1:
+        return contents[0]
+    as_blocks = ([{"type": "text", "text": each}] if isinstance(each, str) else each for each in contents)
+    return [block for each in as_blocks for block in each]
 
 
 def _mark_end(message: Json, mark: Json) -> None:
@@ -355,8 +365,8 @@ class _Event(msgspec.Struct):
     error: _Error | None = None
 
 
-_decode_message = msgspec.json.Decoder(_Message).decode
-_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_message = json_decoder(_Message).decode
+_decode_event = json_decoder(_Event).decode
 
 
 def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:

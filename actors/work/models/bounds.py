@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ....protocol.chat import AssistantTurn, FilePart, TextPart, TokenUsage, parts_of
+from ....protocol.decoding import json_decoder
 from ..spending.accounts import Amount
 from .codec import is_text
 
@@ -103,7 +104,7 @@ def most_allowed(body: bytes, unsaid: int) -> int:
     return most * max(1, *choices, 1)
 
 
-_fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_fields_of = json_decoder(dict[str, msgspec.Raw]).decode
 
 
 def _fields(value: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:

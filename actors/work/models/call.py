@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -26,7 +27,8 @@ from ....protocol.chat import (
     parts_of,
 )
 from ....protocol.errors import CallboardError, UpstreamError
-from ...io.handed_out import hide_in
+from ...io import handed_out
+from ...io.handed_out import Streamed, hidden, hide_in
 from ..spending.accounts import NOTHING, Account, Amount, Hold
 from .allowance import Remaining, remaining_in
 from .codec import is_text
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     import httpx
 
     from .client import Endpoint
+    from .recorder import Recorder
 
 OnDelta = Callable[[Delta], None]
 """Told every piece of a streamed reply, in order. It must not block."""
@@ -90,6 +93,7 @@ class Call:
         patience: seconds that it may wait for its turn.
         remaining: what the headers of a reply have said of the provider's limits.
         account: what it is charged to; None where nothing is limited.
+        recorder: keeps what is asked and said; None where nothing is kept.
         hold: what is reserved there for the try under way.
     """
 
@@ -104,11 +108,12 @@ class Call:
     may_stream: bool
     may_wait: bool
     account: Account | None = None
+    recorder: Recorder | None = None
 
     def __post_init__(self) -> None:
         self.asks(self.target, self.request)
         self.heard = False
-        self._asked = False
+        self._asked = self._hides = False
         self._began = 0.0
         self._refusal = ""
 
@@ -122,6 +127,7 @@ class Call:
         wanted = self.on_delta is not None and self.may_stream if request.stream is None else request.stream
         self.stream = wanted and not target.model.no_stream and (target.codec.streams_tools or not request.tools)
         self.hold: Hold | None = None
+        self._spoken: dict[type[TextDelta | ReasoningDelta], Streamed] = {}
         self._out = False
         self._replying = False
         self._said = 0
@@ -132,7 +138,8 @@ class Call:
     def send(self, endpoint: Endpoint, headers: Mapping[str, str], attempt: int) -> Coroutine[Any, Any, ChatReply]:
         self._begins(attempt)
         ask = endpoint.stream if self.stream else endpoint.ask
-        return ask(self.target, headers, self.request, self.hears, self.reads)
+        sends = None if self.recorder is None else partial(self.recorder.sent, self.id)
+        return ask(self.target, headers, self.request, self.hears, self.reads, sends)
 
     def reads(self, headers: httpx.Headers) -> None:
         """The headers of a good reply."""
@@ -165,10 +172,13 @@ class Call:
         if not self.may_wait:
             error.transient = False  # another try would have to wait
             raise error
+        if self.recorder is not None:
+            self.recorder.made_again(self.id, error, 0.0)
 
     def _begins(self, attempt: int) -> None:
         self._began = trio.current_time()
         self._asked = self._out = True
+        self._hides = bool(handed_out._HANDED.texts)  # noqa: SLF001 - an attribute: the way of a prompt makes no detour
         self._replying = False
         self._said = 0
         request = self.request
@@ -181,10 +191,18 @@ class Call:
                 stream=self.stream,
             )
         )
+        if self.recorder is not None:
+            self.recorder.asked(self.id, self.me.path, self.target.id, request, stream=self.stream)
 
     def hears(self, delta: Delta) -> None:
         if self.hold is not None:
             self._said += len(delta.arguments if isinstance(delta, ToolCallDelta) else getattr(delta, "text", ""))
+        if not self._hides or not isinstance(delta, TextDelta | ReasoningDelta):
+            self._tells(delta)
+        elif told := self._spoken.setdefault(type(delta), Streamed()).next(delta.text):
+            self._tells(type(delta)(told))
+
+    def _tells(self, delta: Delta) -> None:
         if self.stream:
             self.heard = True
             if isinstance(delta, TextDelta):
@@ -195,21 +213,28 @@ class Call:
             self.on_delta(delta)
 
     def will_retry(self, attempt: int, wait: float, error: CallboardError) -> None:
+        if self.recorder is not None:
+            self.recorder.made_again(self.id, error, wait)
         self.emit(events.LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
         self._begins_anew()
 
     def falls_back(self, model: str, error: str, asked: bool, following: str) -> None:
         """Another model is asked than the one that did not answer, or was passed over."""
+        if self.recorder is not None:
+            self.recorder.failed(self.id, error)
         self.emit(events.LlmFallback(model=model, next=following, error=error, asked=asked))
         self._begins_anew()
 
     def _begins_anew(self) -> None:
+        self._spoken.clear()
         if self.heard and self.on_delta is not None:
             self.on_delta(Restarted())
         self.heard = False
 
     def gives_up(self, error: CallboardError) -> None:
         hide_in(error)  # providers quote the key that they refuse
+        if self.recorder is not None:
+            self.recorder.failed(self.id, str(error))
         if self._asked:  # else nothing went out
             self.emit(events.LlmFailed(model=self.target.id, error=str(error), code=error.code))
 
@@ -257,8 +282,16 @@ class Call:
         spent = Amount(usage.input_tokens + usage.output_tokens, self.target.cost(usage) or 0.0)
         hold.settle(spent, turns=turns, estimated=True)
 
-    def ends(self, reply: ChatReply) -> None:
+    def ends(self, reply: ChatReply) -> ChatReply:
+        """The reply as all get it: without what the vault has handed out, which a model may have repeated."""
         self.answered = True
+        for kind, streamed in self._spoken.items():
+            if held := streamed.rest():
+                self._tells(kind(held))
+        if self._hides:
+            reply = msgspec.structs.replace(reply, text=hidden(reply.text), reasoning=hidden(reply.reasoning))
+        if self.recorder is not None:
+            self.recorder.answered(self.id, reply)
         if self.hold is not None and (tokens := reply.usage.input_tokens + reply.usage.output_tokens):
             self.hold.settle(Amount(tokens, reply.cost or 0.0))
         elif self.hold is not None:  # some servers tell no figures
@@ -280,12 +313,13 @@ class Call:
         if totals is not None:
             self.emit(totals)
         if not self.need_text or reply.text.strip():
-            return
+            return reply
         if not reply.tool_calls:
             raise UpstreamError(f"{reply.model} produced no output")
         if not self.request.tools:
             named = ", ".join(f"'{call.name}'" for call in reply.tool_calls)
             raise UpstreamError(f"{reply.model} said nothing and called tools that were not offered: {named}"[:300])
+        return reply
 
 
 def costs_nothing(error: BaseException) -> bool:

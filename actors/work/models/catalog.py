@@ -117,7 +117,7 @@ class Catalog:
         for variable, name in (("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "claude")):
             if self._environ.get(variable):
                 return Choice(f"{name}:{_DEFAULTS[name]}", f"{variable} is set and no model is configured")
-        return Choice(f"local:{weights.DEFAULT}", "no model is configured and no API key is set")
+        return Choice(f"local:{weights.DEFAULT}", "no model is configured and no API key is set", True)
 
     def _is_reached(self, client: ClientSettings) -> bool:
         own = client.api_base or client.region or client.project_id or client.location or client.adc_file
@@ -125,7 +125,7 @@ class Catalog:
 
     def _first_model(self, client: ClientSettings) -> str:
         listed = (model.name for model in client.models if model.type == "chat")
-        return next(listed, _DEFAULTS.get(providers.BUILT_IN.get(client.type, ""), ""))
+        return next(listed, _DEFAULTS.get(providers.BUILT_IN.get(client.type, ""), "") or providers.suggested(client))
 
     def full(self, model: str) -> str:
         """`model`, or the first model of the client if it is a client's bare name; of several, each."""
@@ -245,7 +245,7 @@ class Catalog:
 
             door = self._vertex(client, key, model)
             codec = vertex_codec(name, door, cache, client.name)
-            signed_in = door.bearer(_changed(self._own_headers(), patched))
+            signed_in = door.bearer(_changed(self._own_headers(client), patched))
         else:
             codec = codec_of(client, entry, name, api_base, cache)
             if providers.signs_in(client):
@@ -255,7 +255,7 @@ class Catalog:
             codec=_patching(codec, patched),
             renew=renew,
             api_base=api_base if patched is None else patched.base or api_base,
-            headers=_changed(codec.headers(key) | self._own_headers(), patched),
+            headers=_changed(codec.headers(key) | self._own_headers(client), patched),
             signed_in=signed_in,
             proxy=client.extra.proxy,
             connect_timeout=client.extra.connect_timeout,
@@ -300,18 +300,18 @@ class Catalog:
             self._sign_ins = SignIns(self._root, self._environ, self._settings.file)
         own = client.oauth.headers if client.oauth is not None else {}
         unnamed = {name: value for name, value in headers.items() if value}  # without an empty key
-        return SignedIn(client.name, self._sign_ins.keeper(client), unnamed | self._own_headers() | own)
+        return SignedIn(client.name, self._sign_ins.keeper(client), unnamed | self._own_headers(client) | own)
 
     def _refuse_adopted(self, client: ClientSettings, model: str) -> None:
         """What is in the environment is not for an address that some file names."""
         if client.name in self._adopted.values():
             raise CredentialsError(f"no API key for '{model}': the file that names its address has to name `api_key`")
 
-    def _own_headers(self) -> dict[str, str]:
+    def _own_headers(self, client: ClientSettings) -> dict[str, str]:
         agent = self._settings.user_agent
         if agent == "auto":
             agent = f"callboard/{version('callboard')}"
-        return {"user-agent": agent} if agent else {}
+        return providers.organization(client) | ({"user-agent": agent} if agent else {})
 
     def access(self, model: str, task: Task) -> Access:
         """The model with that id for that task.
@@ -434,7 +434,7 @@ class Catalog:
         return client.api_key or next(found, ""), variables
 
     def _unknown(self, model: str) -> str:
-        return providers.unknown(model, self._client(model.partition(":")[0]), self._clients)
+        return providers.unknown(model, self._client(model.partition(":")[0]), self._clients, self._settings)
 
 
 def _patching(codec: Codec, patched: Patched | None) -> Codec:

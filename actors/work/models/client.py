@@ -44,6 +44,7 @@ _REPLIES = frozenset(
 
 
 OnHeaders = Callable[[httpx.Headers], None]
+OnBody = Callable[[bytes], None]
 
 
 class Endpoint:
@@ -83,16 +84,20 @@ class Endpoint:
         request: ChatRequest,
         on_delta: Callable[[Delta], None],
         on_headers: OnHeaders,
+        on_body: OnBody | None = None,
     ) -> ChatReply:
         """Send `request` and wait for the whole reply; `on_delta` gets its text, in one piece.
 
         Args:
             on_headers: gets those of a good answer, before its body.
+            on_body: gets the body of the request, before it is sent.
 
         Raises:
             CredentialsError, ModelError, UpstreamError: see `refused` and `broken`.
         """
         outgoing = target.codec.encode(request, target.name, stream=False)
+        if on_body is not None:
+            on_body(outgoing.body)
         pieces: list[bytes] = []
         path, body = outgoing.path, outgoing.body
         await self._answer(target.id, headers, path, body, pieces.append, on_headers, outgoing.sign)
@@ -108,6 +113,7 @@ class Endpoint:
         request: ChatRequest,
         on_delta: Callable[[Delta], None],
         on_headers: OnHeaders,
+        on_body: OnBody | None = None,
     ) -> ChatReply:
         """Like `ask`, but `on_delta` gets every piece as it comes.
 
@@ -115,6 +121,8 @@ class Endpoint:
             Stalled: it went on, or stayed open, without saying any more.
         """
         outgoing = target.codec.encode(request, target.name, stream=True)
+        if on_body is not None:
+            on_body(outgoing.body)
         reader = outgoing.reader()
         watch = trio.CancelScope()
 

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from ....protocol import chat
+from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from . import codec
 from .reasoning import effort, woven
@@ -253,8 +254,8 @@ class _Reply(msgspec.Struct):
     usage: _Usage | None = None
 
 
-_decode_reply = msgspec.json.Decoder(_Reply).decode
-_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_reply = json_decoder(_Reply).decode
+_decode_event = json_decoder(_Event).decode
 
 
 def _decoded(body: bytes) -> chat.ChatReply:

@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 import trio
 
+from ....protocol.decoding import decode_json
 from ....protocol.errors import ActorFailed, CallboardError, ConfigError, TooManyRestarts, UpstreamError
 from ....supervisors import Breaker
 from ....supervisors.actor import Actor
@@ -136,7 +137,7 @@ async def _announced(process: Process, path: str) -> Served:
     if scope.cancelled_caught:
         raise UpstreamError(f"the local engine did not load {path} within {READY_WITHIN:g} s")
     try:
-        return msgspec.json.decode(bytes(line), type=Served)
+        return decode_json(bytes(line), Served)
     except msgspec.MsgspecError as error:
         raise UpstreamError(f"the local engine announced itself as {bytes(line)!r}") from error
 

@@ -9,6 +9,7 @@ caller's task, so cancelling the caller closes its connection at once.
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from ...io.vault.vault import Vault
     from ..spending.accounts import Account
     from .fallback import Down
+    from .recorder import Recorder
 
 
 class Gateway(AbstractAsyncContextManager["Gateway"]):
@@ -94,6 +96,12 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def under(self, settings: Settings) -> Gateway:
+        """This gateway with other settings for what requests leave open; clients and models stay as they are."""
+        other = copy.copy(self)
+        other._settings = settings  # noqa: SLF001 - a copy of mine
+        return other
 
     async def aclose(self) -> None:
         """Close every connection. Requests that are still under way fail."""
@@ -167,6 +175,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         need_text: bool = False,
         may_wait: bool = True,
         account: Account | None = None,
+        recorder: Recorder | None = None,
     ) -> ChatReply:
         """Ask a model and wait for its whole reply.
 
@@ -185,6 +194,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             may_wait: a request that is one too many for the provider waits for its turn, however long that takes, and
                 is no failed try. Else it is an UpstreamError.
             account: what every try is charged to; it goes out when there is room for it.
+            recorder: keeps what the model saw and said.
 
         Raises:
             ConfigError, CredentialsError: the model or its key is missing.
@@ -201,10 +211,9 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             return self._dry(me, request, on_delta)
         targets = self.catalog.known(name := request.model or self.choice().model) or await self.catalog.fetched(name)
         target, several = targets[0], len(targets) > 1
-        ticket = self.gates.ticket()
+        ticket, stream = self.gates.ticket(), self._settings.stream
         asked, id = request if several else target.complete(request, self._settings), f"llm-{ticket}"
-        may_stream = self._settings.stream
-        call = Call(me, id, ticket, target, asked, on_delta, on_usage, need_text, may_stream, may_wait, account)
+        call = Call(me, id, ticket, target, asked, on_delta, on_usage, need_text, stream, may_wait, account, recorder)
         try:
             if deadline == math.inf:  # a scope costs a kilobyte
                 return await self._answer(call, targets, retry, deadline)
@@ -292,8 +301,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             if refused is not None:
                 call.is_refused(refused)
         reply = msgspec.structs.replace(reply, model=target.id, usage=usage, cost=target.cost(usage))
-        call.ends(reply)
-        return reply
+        return call.ends(reply)
 
     async def _admitted(self, gate: Gate, call: Call) -> None:
         from .fallback import admitted

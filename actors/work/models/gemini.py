@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from ....protocol import chat
+from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from . import codec
 from .reasoning import effort, families, woven
@@ -280,7 +281,7 @@ class _Answer(_Camel):
     error: Json = None
 
 
-_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_answer = json_decoder(_Answer).decode
 
 
 def _decoded(body: bytes) -> chat.ChatReply:

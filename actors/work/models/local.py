@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from ....protocol import chat
+from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError
 from ....protocol.json_values import UNREADABLE
 from .codec import Outgoing, file_as_text, without_files
@@ -199,7 +200,7 @@ class _Choice(msgspec.Struct):
     args: dict[str, Json]
 
 
-_decode_choice = msgspec.json.Decoder(_Choice).decode
+_decode_choice = json_decoder(_Choice).decode
 
 
 # --- plain turns ------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ....protocol import chat
+from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ...io.http.sse import MAX_EVENT
 from . import codec
@@ -189,7 +190,7 @@ class _Line(msgspec.Struct):
     error: str = ""
 
 
-_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_line = json_decoder(_Line).decode
 
 
 def _decoded(body: bytes) -> chat.ChatReply:

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from ....protocol import chat
+from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
 from . import codec
@@ -297,7 +298,7 @@ class _Completion(msgspec.Struct):
     error: Json = None
 
 
-_decode_completion = msgspec.json.Decoder(_Completion).decode
+_decode_completion = json_decoder(_Completion).decode
 
 
 def _decoded(body: bytes, *, own: bool) -> chat.ChatReply:

@@ -76,6 +76,30 @@ PROVIDERS = frozenset({*BUILT_IN, *READY_MADE})
 """Names by which a provider is known without an entry in `config.yaml`."""
 
 
+SUGGESTED = {
+    "claude": "claude-sonnet-5",
+    "cohere": "command-a-03-2025",
+    "deepinfra": "openai/gpt-oss-120b",
+    "deepseek": "deepseek-chat",
+    "fireworks": "accounts/fireworks/models/gpt-oss-120b",
+    "gemini": "gemini-3.5-flash",
+    "groq": "openai/gpt-oss-120b",
+    "mistral": "mistral-medium-latest",
+    "openai": "gpt-5.4-mini",
+    "openrouter": "openai/gpt-5.4-mini",
+    "perplexity": "sonar",
+    "together": "meta-llama/Llama-3.3-70B-Instruct-Turbo",
+    "xai": "grok-4.3",
+}
+"""A model to begin with at each provider that has models to chat with, of those that the price table knows."""
+
+
+def suggested(client: ClientSettings) -> str:
+    """The model to begin with at a provider that is known by its name; "" where none is."""
+    own = BUILT_IN.get(client.type, client.name if client.type == "openai-compatible" else "")
+    return "" if client.api_base and own in READY_MADE else SUGGESTED.get(own, "")
+
+
 def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
     """Where a client is reached, without a slash at its end; empty if unknown."""
     fixed = {
@@ -85,11 +109,27 @@ def base_of(client: ClientSettings, environ: Mapping[str, str]) -> str:
         "vertexai": _vertex_at(client, environ) if client.type == "vertexai" else "",
         "cohere": COHERE,
         "gemini": GEMINI,
-        "ollama": OLLAMA,
+        "ollama": ollama_of(environ),
         "openai-compatible": READY_MADE.get(client.name, ""),
     }
     base = (client.api_base or fixed.get(BUILT_IN.get(client.type, client.type), "")).rstrip("/")
     return base.removesuffix("/v1").removesuffix("/api") if client.type == "ollama" else base
+
+
+def ollama_of(environ: Mapping[str, str]) -> str:
+    """Where Ollama listens: `OLLAMA_HOST` as Ollama itself reads it, which may lack the scheme, the port or both."""
+    text = environ.get("OLLAMA_HOST", "").strip().strip("\"'")
+    if not text:
+        return OLLAMA
+    scheme, _, rest = text.rpartition("://")
+    parts = urlsplit(f"//{rest}")
+    host = parts.hostname or "127.0.0.1"
+    host = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - where it listens is not where it is asked
+    try:
+        port = parts.port or {"http": 80, "https": 443}.get(scheme, 11434)
+    except ValueError:  # no number, for which Ollama takes its own default, too
+        port = 11434
+    return f"{scheme or 'http'}://{f'[{host}]' if ':' in host else host}:{port}{parts.path.rstrip('/')}"
 
 
 def _bedrock_at(client: ClientSettings, environ: Mapping[str, str]) -> str:
@@ -148,6 +188,11 @@ def has_credentials(client: ClientSettings, environ: Mapping[str, str], file: st
 def variable_of(client: str) -> str:
     """`my-client` as `MY_CLIENT_API_KEY`."""
     return re.sub(r"[^A-Z0-9]", "_", client.upper()) + "_API_KEY"
+
+
+def organization(client: ClientSettings) -> dict[str, str]:
+    """The header that says for which organization of OpenAI's a request is, where a client says so."""
+    return {"openai-organization": client.organization_id} if client.organization_id else {}
 
 
 def _with_version(base: str) -> str:
@@ -233,7 +278,7 @@ def _elsewhere(own: ClientSettings, base_url: str | None, environ: Mapping[str, 
     return "" if there == base_of(own, environ) else base_url
 
 
-def unknown(model: str, client: ClientSettings | None, clients: Iterable[str]) -> str:
+def unknown(model: str, client: ClientSettings | None, clients: Iterable[str], settings: Settings) -> str:
     """What is said of a chat model that is not there.
 
     Args:
@@ -241,6 +286,8 @@ def unknown(model: str, client: ClientSettings | None, clients: Iterable[str]) -
         clients: the names of those that the settings have.
     """
     name = model.partition(":")[0]
+    if client is None and model == settings.model and settings.model_from.endswith(("_PROVIDER", "_PLATFORM")):
+        return f"{settings.model_from} is '{model}', which is no provider; there are {', '.join(sorted(PROVIDERS))}"
     if client is not None and client.models:
         known = [f"{client.name}:{entry.name}" for entry in client.models]
         return f"unknown chat model '{model}'; client '{client.name}' has: {', '.join(known)}"

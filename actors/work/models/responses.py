@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from ....protocol import chat
+from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache, ReasoningSummary
 from . import codec, openai
@@ -271,8 +272,8 @@ class _Event(msgspec.Struct):
     error: _Error | None = None
 
 
-_decode_response = msgspec.json.Decoder(_Response).decode
-_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_response = json_decoder(_Response).decode
+_decode_event = json_decoder(_Event).decode
 
 
 def _decoded(body: bytes) -> chat.ChatReply:

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from ....protocol.errors import ConfigError, CredentialsError, KeyRefused, SignInNeeded
-from ....protocol.settings import ClientSettings
+from ....protocol.errors import ConfigError, CredentialsError, KeyRefused, SignInNeeded, UsageError
+from ....protocol.problems import did_you_mean
+from ....protocol.settings import ClientSettings, Settings
 from ....protocol.settings.model import OAuthSettings
 from ....supervisors import Root
 from ...io.directories import state_dir
@@ -27,6 +28,7 @@ from ...io.oauth.keeper import Keeper, Keepers
 from ...io.oauth.server import LOOPBACK, AuthServer
 from ...io.oauth.token import Token
 from ...io.oauth.token_file import TokenFile
+from .providers import signs_in
 
 T = TypeVar("T")
 
@@ -44,6 +46,28 @@ _OF_TYPES: Mapping[str, OAuthSettings] = {
     ),
 }
 """What the entry of a client need not say."""
+
+
+def client_to_sign_in(name: str | None, settings: Settings) -> ClientSettings:
+    """The client of that name, or the only one that people sign in for.
+
+    Raises:
+        UsageError: there is no client of that name, or several and none is named.
+        ConfigError: it is not one that people sign in for.
+    """
+    can = [client for client in settings.clients if signs_in(client)]
+    there_are = f"there are: {', '.join(client.name for client in can)}" if can else f"{settings.file} has none"
+    if name is None:
+        if len(can) == 1:
+            return can[0]
+        raise UsageError(f"name the client to sign in to (`auth: oauth`); {there_are}")
+    client = next((each for each in settings.clients if each.name == name), None)
+    if client is None:
+        hint = did_you_mean(name, [each.name for each in can]) or f"of those that people sign in for, {there_are}"
+        raise UsageError(f"there is no client '{name}' in {settings.file}; {hint}")
+    if not signs_in(client):
+        raise ConfigError(f"client '{name}' in {settings.file} has no `auth: oauth`: it is asked with a key")
+    return client
 
 
 def auth_server_of(client: ClientSettings, file: str) -> AuthServer:

@@ -44,6 +44,8 @@ class Choice(msgspec.Struct, frozen=True):
 
     model: str
     why: str
+    is_last_resort: bool = False
+    """Neither settings nor keys speak for it."""
 
     def __str__(self) -> str:
         return f"model: {self.model} ({self.why})"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from ....protocol.errors import UsageError
 from ....protocol.role import Role, read_role, split_name
-from ...io.named_files import NamedFiles, Place, invalid
+from ...io.named_files import NamedFiles, Place
 from ..library import ROLES
 
-FILES = NamedFiles(kind="role", folder="roles", suffix=".md", ours=ROLES)
+FILES = NamedFiles(kind="role", scope="read:roles", folder="roles", suffix=".md", ours=ROLES, read=read_role)
 
 
 def locate(name: str, base: Path) -> Place:
@@ -29,19 +29,7 @@ def find(name: str, base: Path) -> Role:
         InvalidFile: its file has errors, or is no text.
         UsageError: it takes more or fewer arguments.
     """
-    return load(locate(name, base)).with_arguments(split_name(name)[1])
-
-
-def load(place: Place) -> Role:
-    """The role at a place, before its arguments are put in.
-
-    Raises:
-        InvalidFile: its file has errors, or is no text.
-    """
-    role, problems = read_role(FILES.text_of(place.file), str(place.file), place.name)
-    if role is None:
-        raise invalid(problems, place.file)
-    return role
+    return FILES.load(locate(name, base)).with_arguments(split_name(name)[1])
 
 
 def save(name: str, text: str, base: Path, *, replace: bool = True) -> tuple[Role, bool]:
@@ -55,8 +43,4 @@ def save(name: str, text: str, base: Path, *, replace: bool = True) -> tuple[Rol
     """
     if "#" in name:
         raise UsageError(f"Unable to save the role with arguments (whose name contains '#'): {name[:100]}")
-    place = FILES.place_for(name, base)
-    role, problems = read_role(text, str(place.file), name)
-    if role is None:
-        raise invalid(problems, place.file)
-    return role, FILES.write(place, text, replace=replace)
+    return FILES.save(name, text, base, replace=replace)

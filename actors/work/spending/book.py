@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 import msgspec
 import trio
 
+from ...io.directories import private_directory
+
 if TYPE_CHECKING:
     from ....protocol.chat import TokenUsage
     from ....supervisors import Actor, Ref, Root
@@ -189,7 +191,7 @@ class Book:
 
 def made(path: Path) -> None:
     """Make the file if it is missing, for its user alone."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_directory(path.parent)
     with contextlib.suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)
 

@@ -30,6 +30,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import trio
 
+from ....protocol.decoding import convert
 from ....protocol.errors import ToolFailed, UsageError
 from .declare.docstrings import read_docstring
 from .tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
@@ -67,7 +68,7 @@ class _Run:
 
     async def __call__(self, _: Actor, arguments: Arguments) -> Json:
         try:
-            values = {key: msgspec.convert(value, self.types[key], strict=False) for key, value in arguments.items()}
+            values = {key: convert(value, self.types[key], strict=False) for key, value in arguments.items()}
         except msgspec.ValidationError as error:
             raise ToolFailed(f"The call '{self.called}' has invalid arguments: {error}") from error
         if self.asynchronous:

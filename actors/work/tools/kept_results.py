@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
+from ...io.directories import private_directory
+
 MOST_FILES = 200
 MOST_BYTES = 32 * 1024 * 1024
 
@@ -50,7 +52,7 @@ class KeptResults:
         try:
             if self._temporary and not self.kept:
                 _sweep(self.directory.parent)
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_directory(self.directory)
             self.kept = True
             there = self._there()
         except OSError:

@@ -119,12 +119,14 @@ class FileAccess(msgspec.Struct, frozen=True, kw_only=True):
         bars: what holds for every other path that the call comes across.
         fold: see `PathRule.verdict`.
         leads: where links take its own path, if that is not where it seems to be; else "".
+        readers: the rules that deny showing what is in files, for a call that changes them.
     """
 
     judged: frozenset[str] = frozenset()
     bars: tuple[Bar, ...] = ()
     fold: bool = False
     leads: str = ""
+    readers: tuple[Bar, ...] = ()
 
     def moved(self, real: str) -> bool:
         """Whether what the call's path leads to now, `real`, is not what was judged."""
@@ -133,6 +135,10 @@ class FileAccess(msgspec.Struct, frozen=True, kw_only=True):
     def hides(self, *forms: str) -> bool:
         """Whether a path must be neither shown nor touched."""
         return any(bar.rule.verdict(forms, fold=self.fold) in bar.verdicts for bar in self.bars)
+
+    def unshown(self, *forms: str) -> bool:
+        """Whether people who follow a call that changes a path must not be shown what is in it either."""
+        return any(bar.rule.verdict(forms, fold=self.fold) in bar.verdicts for bar in self.readers)
 
     def to_wire(self) -> dict[str, Any]:
         """For `workers/search.py`, which imports nothing of ours."""

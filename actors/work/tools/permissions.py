@@ -3,8 +3,9 @@
 Three voices, in this order:
 
 1. The user: `--allow TOOL`, then `permissions` of the configuration directory's config.yaml.
-2. Where the user says nothing, what the tool does: our own tools that write or execute `ask`, all else goes ahead. The
-   tools of an agent's own file and Python functions are part of the agent that the user chose to run.
+2. Where the user says nothing, what the tool does: our own tools that write, execute or send `ask`, all else goes
+   ahead. The tools of an agent's own file and Python functions are part of the agent that the user chose to run.
+   A global file that is called as one of ours that sends asks as that does.
 3. The agent's own file, which can only be stricter: a file from a stranger can't give itself leave. What it denies, it
    denies to all that works below it as well (`below`), at any depth.
 
@@ -122,7 +123,11 @@ class Permissions:
 
     def _judged(self, tool: Tool, arguments: Arguments, own: Rules | None) -> tuple[Verdict, FileAccess]:
         """The verdict, and what the call may show and touch if it goes ahead without a question."""
-        harmless = tool.effect in ("none", "read") or tool.origin in ("file", "function")
+        harmless = (
+            tool.effect in ("none", "read")
+            or tool.origin == "function"
+            or (tool.origin == "file" and tool.effect != "send")
+        )
         if not self._rules and not own and not self._ceilings and harmless:
             return "allow", FileAccess()
         call = _Call(tool, arguments, Here.of(self._here))
@@ -138,7 +143,10 @@ class Permissions:
                 found = bar.rule.verdict(call.forms, fold=call.fold)
                 said = _stricter(said, found if found in bar.verdicts else None)
         leads = call.forms[-1] if len(call.forms) > 1 else ""
-        access = FileAccess(judged=frozenset(call.forms), bars=bars, fold=call.fold, leads=leads)
+        changes = tool.effect == "write" and tool.run_within is not None
+        readers = tuple(self._readers(call, own)) if changes else ()
+        judged = frozenset(call.forms)
+        access = FileAccess(judged=judged, bars=bars, fold=call.fold, leads=leads, readers=readers)
         if self.yes or tool.name in self._always:
             return ("allow" if said == "ask" else said), _asked_about(access)
         return said, access
@@ -155,6 +163,15 @@ class Permissions:
             for rule in dict.fromkeys(found):
                 yield Bar(verdicts, PathRule.of(rule, call.here))
 
+    def _readers(self, call: _Call, own: Rules | None) -> Iterator[Bar]:
+        """The patterns that deny showing what is in files, for a call that changes them."""
+        for rules in (self._rules, own or {}, *self._ceilings):
+            found = [_rule_for(rules, (name,)) for name in READERS]
+            if "deny" in found:
+                yield Bar(_DENY, PathRule.of(PermissionRule(deny=("/*",)), call.here))
+            for rule in dict.fromkeys(each for each in found if isinstance(each, PermissionRule)):
+                yield Bar(_DENY, PathRule.of(rule, call.here))
+
     def _allows(self, tool: Tool) -> bool:
         return tool.name in self._allowed or (tool.alias != "" and tool.alias in self._allowed)
 
@@ -169,8 +186,10 @@ class Permissions:
             return access
         if verdict == "deny":
             raise ToolFailed(f"'{tool.name}' was not run: the permissions deny this call")
-        shown = {**arguments, "leads to": access.leads} if access.leads else arguments
-        said = await self._ask(me, tool, arguments, own, _shown(tool, shown))
+        diff = "" if tool.preview is None else await tool.preview(arguments, _asked_about(access))
+        if tool.name in self._always:  # said while the diff was made
+            return _asked_about(access)
+        said = await self._ask(me, tool, arguments, own, access.leads, diff)
         if said.lower() == "always":
             self._always.add(tool.name)
             for id, (whose, asked, given, rules) in list(self._asking.items()):
@@ -181,12 +200,15 @@ class Permissions:
             raise ToolFailed(f"'{tool.name}' was not run: the user refused{why}")
         return _asked_about(access)
 
-    async def _ask(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None, shown: str) -> str:
+    async def _ask(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None, leads: str, diff: str) -> str:
+        told = {tool.subject: arguments.get(tool.subject, "")} if diff else arguments
+        shown = _shown(tool, {**told, "leads to": leads} if leads else told)
         question = Question(
             id=me.root.questions.new_id(),
             actor="",
             kind="choice",
-            text=f"Allow {tool.name}?\n{shown}".rstrip(),
+            text=f"Allow {tool.name}?\n{shown}".rstrip() + (f"\n{diff}" if diff else ""),
+            diff=diff,
             options=("yes", "no") if self._once else ("yes", "always", "no"),
             rule=None
             if self._once

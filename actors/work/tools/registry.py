@@ -3,9 +3,11 @@
     agents/<name>/tools.sh | tools.py | tools.ts      every function of it is a tool of that agent (one file per agent)
     functions/tools/<tool>.sh | .py | .ts             one global tool per file, named after it
     builtin.table                                     ours, unless the user has a global file of that name
+    library/functions/tools/<tool>.py                 ours too: those that need a key or an account
 
 A name may carry its file's ending (`fs_cat.sh`), and may be an alias of `mapping_tools`, which stands for several;
-`all` stands for every global tool. With `visible_tools` in the settings there are no other global tools than those.
+`all` stands for every global tool but the last ones, which have to be named. With `visible_tools` in the settings there
+are no other global tools than those.
 Files are read once, and again when they change.
 """
 
@@ -23,8 +25,10 @@ from ....protocol.errors import InvalidFile
 from ....protocol.permissions import Permissions
 from ....protocol.problems import Problem, did_you_mean, errors_in
 from ....protocol.settings import Settings
-from ...io.directories import cache_dir
+from ...io.directories import cache_dir, user_folder
 from ...io.stamps import MISSING, Stamp, look, settled, stamp
+from ..library import SENDING
+from ..library import TOOLS as LIBRARY
 from .builtin.table import SPECS
 from .tool import TIMEOUT, Tool
 
@@ -40,8 +44,12 @@ OTHER_NAMES = {"web_search_coyote": "web_search_loki"}
 ALL = "all"
 OURS = tuple(sorted(SPECS))
 """Names of the tools in `builtin`."""
+WITH_ACCOUNTS = tuple(sorted({path.stem for path in LIBRARY.glob("*.py")} - SPECS.keys()))
+"""Names of the tools in `library`."""
+_COME_WITH_IT = frozenset((*OURS, *WITH_ACCOUNTS))
 
 _PATTERN = re.compile(r"[*?]")
+_HIDDEN = "`visible_tools` of config.yaml leaves it out"
 
 
 class ToolOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,12 +97,13 @@ class ToolRegistry:
         self.settings = settings
         self._environ = environ
         self._ours: dict[tuple[Path, ...], dict[str, Tool]] = {}
-        self._folder = config_dir / "functions" / "tools"
+        self._folder = user_folder("functions", config_dir, environ) / "tools"
         self._listed: tuple[Stamp | None, dict[str, Path]] = None, {}
 
     def global_names(self) -> list[str]:
         """Every global tool, ours first."""
-        return [*filter(self._visible, OURS), *(name for name in self._files() if name not in OURS)]
+        ours = filter(self._visible, (*OURS, *WITH_ACCOUNTS))
+        return [*ours, *(name for name in self._files() if name not in _COME_WITH_IT)]
 
     def spelled_out(self, names: Iterable[str]) -> list[str]:
         """Names without endings, aliases and `all` replaced by what they stand for; each once, in order."""
@@ -103,7 +112,7 @@ class ToolRegistry:
         for given in names:
             name = bare_name(given)
             if name == ALL:
-                found.update(dict.fromkeys(self.global_names()))
+                found.update(dict.fromkeys(filter(self._is_in_all, self.global_names())))
             elif name in aliases and name not in OURS:
                 found.update(dict.fromkeys(bare_name(part) for part in names_in(aliases[name])))
             elif name in OTHER_NAMES and name not in self._files():
@@ -137,7 +146,11 @@ class ToolRegistry:
         there = self.global_names()
         aliases = {**DEFAULT_ALIASES, **self.settings.mapping_tools}
         missing = [name for name in named if name not in there]
-        return [(name, did_you_mean(name, [*there, *aliases]) or f"there are: {', '.join(there)}") for name in missing]
+        of_all = f"there are: {', '.join(there)}" if there else "`visible_tools` leaves out all of them"
+        return [
+            (name, _HIDDEN if self._is_hidden(name) else did_you_mean(name, [*there, *aliases]) or of_all)
+            for name in missing
+        ]
 
     def named(self, names: Iterable[str], home: Home, options: ToolOptions, timeout: float = TIMEOUT) -> list[Tool]:
         """The global tools of these names; a name that stands for none is left out.
@@ -204,15 +217,20 @@ class ToolRegistry:
 
     def _tool(self, name: str, home: Home, options: ToolOptions, timeout: float) -> Tool:
         path = self._files().get(name)
-        if path is None:
+        if path is None and name in SPECS:
             return self._builtin((*map(Path, self.settings.tool_roots), *options.roots), options.cwd)[name]
         from .files.call import file_tool
         from .files.environment import tool_environ
 
-        (declaration,) = self.read(path, agent=False).declarations
+        (declaration,) = self.read(path or LIBRARY / f"{name}.py", agent=False).declarations
         environ = tool_environ(self._environ, agent_dir=None, config_dir=self.config_dir)
         home = msgspec.structs.replace(home, own=False, environ=environ)
-        return judged_as_ours(file_tool(declaration, home, timeout=timeout))
+        tool = judged_as_ours(file_tool(declaration, home, timeout=timeout))
+        if name in SENDING:  # also in a file of the user's
+            tool = msgspec.structs.replace(tool, effect="send")
+        if path is not None:
+            return tool
+        return msgspec.structs.replace(tool, origin="builtin", effect=tool.effect if name in SENDING else "read")
 
     def _builtin(self, roots: tuple[Path, ...], cwd: Path | None) -> dict[str, Tool]:
         here = cwd or Path.cwd()
@@ -221,7 +239,7 @@ class ToolRegistry:
         if table is None:
             from .builtin.table import builtin_tools
 
-            table = self._ours[key] = builtin_tools(self._environ, key, here=here)
+            table = self._ours[key] = builtin_tools(self._environ, key, here=here, keeps=self.settings.keep_changes)
         return table
 
     def _files(self) -> dict[str, Path]:
@@ -240,6 +258,15 @@ class ToolRegistry:
             return {}
         paths.sort(key=lambda path: (path.stem, -ENDINGS.index(path.suffix)))
         return {path.stem: path for path in paths}
+
+    def _is_hidden(self, name: str) -> bool:
+        """Whether there is such a tool, and `visible_tools` leaves it out."""
+        files = (look(self._folder / f"{name}{ending}") for ending in ENDINGS)
+        return not self._visible(name) and (name in _COME_WITH_IT or any(file.is_file() for file in files))
+
+    def _is_in_all(self, name: str) -> bool:
+        """Whether `all` means a tool: one that needs an account has to be named, or to be the user's own file."""
+        return name not in WITH_ACCOUNTS or name in self._files() or self.settings.visible_tools is not None
 
     def _visible(self, name: str) -> bool:
         visible = self.settings.visible_tools

@@ -32,11 +32,15 @@ Json: TypeAlias = Any
 Arguments: TypeAlias = dict[str, Json]
 Run: TypeAlias = Callable[["Actor", Arguments], Awaitable[Json]]
 RunWithin: TypeAlias = Callable[["Actor", Arguments, "FileAccess"], Awaitable[Json]]
+Preview: TypeAlias = Callable[[Arguments, "FileAccess"], Awaitable[str]]
 Decided: TypeAlias = Callable[["Actor", int, Arguments], Awaitable[Json]]
 Meaning: TypeAlias = Callable[["Actor", Arguments], Awaitable[tuple["Tool", Arguments]]]
 
-Effect: TypeAlias = Literal["none", "read", "write", "execute"]
-"""What a call can do to the world outside of the run: nothing, look (files, network), change files, run anything."""
+Effect: TypeAlias = Literal["none", "read", "write", "execute", "send"]
+"""What a call can do to the world outside of the run.
+
+Nothing, look (files, network), change files, run anything, send something to others or change it there.
+"""
 
 Origin: TypeAlias = Literal["builtin", "file", "function", "family", "mcp"]
 """Where a tool comes from: our library, a tool file, a Python function, a built-in family (`todo__add`), a server."""
@@ -72,6 +76,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         reads: whether its result shows names or contents of files; see `permissions`.
         run_within: as `run`, for a tool that opens files in our process: it stays within what the permissions say of
             files. A call that was permitted is played by this.
+        preview: what a call would change, as a unified diff for the person who is asked to allow it; "" where there is
+            none to be shown. Raises nothing.
         elsewhere: it is the caller of the run who plays it: a call of it ends the agent's work, and the next run goes
             on from its result. Only the agent that was named is offered it.
         decided: in place of `run`, for a tool over what a conversation itself remembers: asks its decider (the actor
@@ -91,6 +97,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     means: Meaning | None = None
     reads: bool = False
     run_within: RunWithin | None = None
+    preview: Preview | None = None
     elsewhere: bool = False
     decided: Decided | None = None
 

@@ -27,37 +27,43 @@ def show_log(
     """
     relay = LineRelay(sys.stdout) if output == "stream-json" else Story(sys.stdout, verbose=verbose)
     where = Where(url=url, token=token)
-    if url is not None or (follow and _is_under_way(run)):
+    under_way = _is_under_way(run) if follow else None
+    if url is not None or (under_way is None and follow) or (under_way and _has_server(where)):
         return _from_server(run, relay, where, after=after, follow=follow)
     try:
-        return _from_disk(run, relay, after)
+        return _from_disk(run, relay, after, follow=bool(under_way))
     except NotFound:
-        try:  # a server may keep its runs elsewhere
-            find_server(where, os.environ)
-        except NoServer:
-            pass
-        else:
+        if _has_server(where):  # which may keep its runs elsewhere
             return _from_server(run, relay, where, after=after, follow=follow)
         raise
 
 
-def _is_under_way(word: str) -> bool:
+def _is_under_way(word: str) -> bool | None:
+    """None where there is no log; perhaps a server knows."""
     try:
         return not kept.kept_run(word).over
     except CallboardError:
-        return True  # perhaps a server knows
+        return None
 
 
-def _from_disk(word: str, relay: Relay, after: int) -> int:
+def _has_server(where: Where) -> bool:
+    try:
+        find_server(where, os.environ)
+    except NoServer:
+        return False
+    return True
+
+
+def _from_disk(word: str, relay: Relay, after: int, *, follow: bool) -> int:
     run = kept.kept_run(word)
     gone: list[bool] = []
     relay.when_gone(lambda: gone.append(True))
-    for line in kept.kept_lines(run.run, after=after):
+    for line in kept.kept_lines(run.run, after=after, follow=follow):
         relay.put(line)
         if gone:
             break
     if isinstance(relay, Story):
-        relay.lost(run)
+        relay.lost(kept.kept_run(run.run) if follow else run)
     relay.finish(None)
     return 0
 

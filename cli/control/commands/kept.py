@@ -15,6 +15,7 @@ import msgspec
 from ....actors.front.control.logs.reading import read_page
 from ....actors.front.control.logs.runs import look
 from ....actors.io.directories import state_dir
+from ....actors.work.tools.changes.store import store_of
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError, Conflict, NotFound
 from ....protocol.outcome import ErrorReport, Outcome
@@ -24,6 +25,8 @@ from ..figures import age, cells, money, seconds_since
 
 _HEAD = ("RUN", "STATUS", "TARGET", "STARTED", "TOOK", "TOKENS", "COST", "PROMPT")
 _DAY = 86_400
+_BETWEEN = 0.3
+"""Seconds from one look at the log of a run under way to the next."""
 _REASONS = {
     "cancelled": "cancelled: the run was stopped from outside, by a person, a program or the end of its process",
     "lost": "lost: the process of the run ended before the run did",
@@ -54,13 +57,17 @@ def kept_run(word: str) -> RunInfo:
     return known[id]
 
 
-def kept_lines(run: str, *, after: int = 0) -> Iterator[bytes]:
-    """The events of a run in their wire form, as far as they are on disk."""
+def kept_lines(run: str, *, after: int = 0, follow: bool = False) -> Iterator[bytes]:
+    """The events of a run in their wire form, as far as they are on disk; with `follow` until the run is over."""
     offset = 0
     while True:
+        over = not follow or kept_run(run).over  # looked at first: what was written until then is read
         page = read_page(runs_dir() / run, offset, after)
         if not page.events:
-            return
+            if over:
+                return
+            time.sleep(_BETWEEN)
+            continue
         for event in page.events:
             yield event.data
         after, offset = page.events[-1].seq, page.offset
@@ -73,7 +80,7 @@ def list_kept(*, status: str | None, limit: int, as_json: bool) -> str:
     if as_json:
         return json_object(runs=[msgspec.to_builtins(run) for run in shown])
     if not runs:
-        return "no run yet; those of `callboard serve` and what is started through it are kept\n"
+        return "no run yet; those at a terminal are kept, and those of `callboard serve`\n"
     text = table([_HEAD, *map(_row, shown)])
     if len(shown) < len(runs):
         sys.stderr.write(f"{len(runs) - len(shown):,} older: --limit {len(runs)} shows them all\n")
@@ -141,6 +148,7 @@ def _deleted(runs: Sequence[RunInfo], *, as_json: bool) -> str:
             continue
         except OSError as error:
             raise CallboardError(f"{runs_dir() / run.run} can't be removed: {error.strerror or error}") from error
+    store_of(os.environ).remove([run.run for run in runs])
     if as_json:
         return json_object(deleted=[run.run for run in runs])
     return f"{counted(len(runs), 'run')} deleted\n"

@@ -49,11 +49,13 @@ def list_runs(where: Where, *, past: bool, limit: int, as_json: bool) -> str:
         url, runs, actors = None, [], []
     doing = now_doing(actors)
     known = {run.run for run in runs}
+    others = {other.run for other in here}  # a server knows those that are kept, too
+    runs.sort(key=lambda run: run.run in others)
     for other in here:
+        doing.setdefault(other.run, f"in process {other.pid}")
         if other.run not in known:
             info = RunInfo(run=other.run, target=other.target, name=other.name, started=other.started)
             runs.append(msgspec.structs.replace(info, owner=LOCAL.subject))
-            doing[other.run] = f"in process {other.pid}"
     if as_json:
         shown = [{**msgspec.to_builtins(run), "doing": doing.get(run.run, "")} for run in runs]
         return json_object(server=url, runs=shown)

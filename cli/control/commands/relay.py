@@ -6,10 +6,9 @@ import io
 from collections.abc import Callable
 from typing import TextIO
 
-import msgspec
-
 from ....actors.io.lines import line_writer
 from ....protocol.control.things import RunInfo
+from ....protocol.decoding import convert
 from ....protocol.errors import exit_codes
 from ....protocol.events import TERMINAL, Event
 from ....protocol.events.decode import decode
@@ -114,7 +113,7 @@ def outcome_of(event: Event) -> Outcome | None:
     """The outcome that a run's last event carries, with the exit code that belongs to it; None of any other event."""
     if event.kind not in TERMINAL:
         return None
-    outcome = msgspec.convert(getattr(event.data, "outcome", None), Outcome, strict=False)
+    outcome = convert(getattr(event.data, "outcome", None), Outcome, strict=False)
     if outcome.status == "cancelled":
         outcome.exit_code = _CANCELLED
     elif outcome.error is not None:

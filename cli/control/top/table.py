@@ -14,6 +14,7 @@ import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from ....protocol.control.things import ActorDetail, ActorInfo
+from ....protocol.decoding import decode_json
 from ...render.text import one_line, safe
 from ..figures import age, amount, money, seconds_since
 
@@ -285,7 +286,7 @@ def _source(line: str) -> str:
 
 def _event(raw: msgspec.Raw) -> Row:
     try:
-        told = msgspec.json.decode(raw, type=_Told)
+        told = decode_json(raw, _Told)
     except msgspec.MsgspecError:
         return Row("  (an event that can't be read)", "dim")
     data = "" if not told.data else json.dumps(told.data, ensure_ascii=False)

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+END = "\x1b[0m"
+"""Ends all colours."""
+
 
 @dataclass(frozen=True)
 class Colour:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .cells import width
+from .colours import END
 from .inline import DIM, RULE, Span
 from .layout import Row, cut, wrapped
 from .theme import Theme
@@ -14,7 +15,6 @@ from .theme import Theme
 _BAR = "▎ "
 _NARROWEST = 8
 _ADDRESS = re.compile(r"(?:https?://|mailto:)[!-~]{1,2000}\Z")
-END = "\x1b[0m"
 
 
 class Painter:

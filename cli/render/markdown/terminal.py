@@ -4,12 +4,13 @@ Settled lines are written once and scroll away. The rows of the open block stand
 picture replaces the rows that differ from the one before, most often by writing the letters that have come. No row is
 wider than the terminal, and while rows are written it breaks none itself: so it is known how far up they begin.
 
-- Nothing of an open block gets into the scrollback: no more rows are drawn than a third of what the terminal has, the
-  last ones, so that there is room for them when it gets narrower.
+- Nothing of an open block gets into the scrollback: of its rows the last ones are drawn, so many that they have room
+  also where the terminal gets narrower and breaks them (`bounded`).
 - A picture is one write, and terminals that know synchronised output (mode 2026) show it at once; others ignore the
   marks. It leaves colours and line breaking as they were, so an interrupt between two pictures leaves nothing behind.
 - A terminal that gets narrower breaks rows (xterm, screen and Linux's console cut them); counted are the rows as they
-  are then.
+  are then. While its size changes nothing is drawn: tmux breaks its rows at once, and tells the new size up to a
+  quarter of a second later (`CALM`).
 """
 
 from __future__ import annotations
@@ -22,21 +23,31 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from .cells import fitting, width
-from .paint import END
-from .stream import MarkdownStream
+from .colours import END
 from .writer import TerminalWriter
+
+if TYPE_CHECKING:
+    from .stream import MarkdownStream
 
 RATE = 30.0
 """Pictures a second, at most."""
 
+CALM = 0.3
+"""Seconds for which nothing is drawn after the terminal has got another size: it may be on its way to the next one."""
+
+_NARROW = 40
+"""Columns to which a terminal may get narrower, or to half of what it has, and all open rows still have room."""
+
 _ESCAPE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;[!-~]*\x1b\\)")
-_CLEAR_BELOW, _CLEAR_REST = "\x1b[J", "\x1b[K"
-_BEGIN, _DONE = "\x1b[?2026h", "\x1b[?2026l"
-_NO_BREAKS, _BREAKS = "\x1b[?7l", "\x1b[?7h"
-_RESTORE = "\x18" + _BREAKS + _DONE + END
+CLEAR_REST = "\x1b[K"
+CLEAR_BELOW = f"{CLEAR_REST}\x1b[1C\x1b[J\r"
+"""From the first column on. Not in one go: what that wipes from the top of the screen, tmux keeps in its scrollback."""
+BEGIN, DONE = "\x1b[?2026h", "\x1b[?2026l"
+NO_BREAKS, BREAKS = "\x1b[?7l", "\x1b[?7h"
+RESTORE = "\x18" + BREAKS + DONE + END
 """Ends half a sequence, and has the terminal be as it was before a picture."""
 
 Size = tuple[int, int]
@@ -66,7 +77,7 @@ class Region:
     def draw(self, settled: list[str], open_lines: list[str]) -> None:
         """Writes the lines that are settled now, and draws the open ones below them."""
         size = self._size_now()
-        rows = [row for line in open_lines for row in rows_of(line, size[0])][-max(size[1] // 3, 1) :]
+        rows = bounded([row for line in open_lines for row in rows_of(line, size[0])], size)
         if size[0] != self._size[0]:
             self.clear()
         self._size = size
@@ -78,14 +89,14 @@ class Region:
     def clear(self) -> None:
         """Takes the open rows off the screen; the cursor stands where they began."""
         if self._rows:
-            self._write(_up(self._height(self._size_now()[0]) - 1) + "\r" + _CLEAR_BELOW)
+            self._write(_up(self._height(self._size_now()[0]) - 1) + "\r" + CLEAR_BELOW)
             self._rows = []
 
     def _height(self, columns: int) -> int:
         """How many rows the open ones take on the screen as it is now."""
         if not self._reflows or columns >= self._size[0]:
             return len(self._rows)
-        return sum(max(1, -(-shown_width(row) // columns)) for row in self._rows)
+        return sum(len(rows_of(row, columns)) for row in self._rows)
 
     def _picture(self, settled: list[str], rows: list[str]) -> str:
         """What makes of the rows that are there the lines and rows that should be."""
@@ -98,29 +109,52 @@ class Region:
         if kept == len(new) and rows:  # the cursor goes to the end of the last one
             kept -= 1
         if kept == len(old) - 1 == len(new) - 1 and rows and new[kept].startswith(old[kept]):
-            return _NO_BREAKS + new[kept][len(old[kept]) :] + _BREAKS
+            return NO_BREAKS + new[kept][len(old[kept]) :] + BREAKS
         anew = len(old) > len(new) or any(shown_width(line) > self._size[0] for line in settled[kept:])
         begin = ""
         if kept < len(old):
-            begin = _up(len(old) - 1 - kept) + "\r" + (_CLEAR_BELOW if anew else "")
+            begin = _up(len(old) - 1 - kept) + "\r" + (CLEAR_BELOW if anew else "")
         elif old:
             begin = "\r\n"
         lines = [self._over(line) if at < len(old) and not anew else line for at, line in enumerate(new)]
         if kept < len(old) and not anew:
-            columns, lines[kept] = _rest(old[kept], lines[kept])
+            columns, lines[kept] = rest_of(old[kept], lines[kept])
             begin += f"\x1b[{columns}C" if columns else ""
         first = max(kept, len(settled))
         final = "".join(line + "\r\n" for line in lines[kept : len(settled)])
-        open_ = _NO_BREAKS + "\r\n".join(lines[first:]) + _BREAKS if first < len(lines) else ""
+        open_ = NO_BREAKS + "\r\n".join(lines[first:]) + BREAKS if first < len(lines) else ""
         picture = begin + final + open_
-        return picture if len(new) - kept == 1 and not anew else _BEGIN + picture + _DONE
+        return picture if len(new) - kept == 1 and not anew else BEGIN + picture + DONE
 
     def _over(self, line: str) -> str:
         """The line, and what takes the rest of the one away that stands there."""
-        return line + _CLEAR_REST if shown_width(line) < self._size[0] else line
+        return line + CLEAR_REST if shown_width(line) < self._size[0] else line
 
 
-def _rest(old: str, new: str) -> tuple[int, str]:
+def narrower(columns: int) -> int:
+    """The columns that a terminal may come to have, which open rows are ready for."""
+    return min(_NARROW, -(-columns // 2))
+
+
+def bounded(rows: list[str], size: Size, room: int | None = None) -> list[str]:
+    """The last of the open rows: a third of the terminal at most, and two thirds once it is `narrower`.
+
+    Args:
+        room: how many they may be then, where that is less.
+    """
+    columns, high = size
+    room = max(high * 2 // 3, 1) if room is None else min(room, high * 2 // 3)
+    narrow = narrower(columns)
+    kept = 0
+    for row in reversed(rows[-max(high // 3, 1) :]):
+        room -= len(rows_of(row, narrow))
+        if room < 0 and kept:
+            break
+        kept += 1
+    return rows[len(rows) - kept :]
+
+
+def rest_of(old: str, new: str) -> tuple[int, str]:
     """What of a row differs from the old one: the column where it begins, and the row from there on."""
     differ = (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other)
     alike = next(differ, min(len(old), len(new)))
@@ -199,12 +233,13 @@ class LiveText:
         self._redraws = redraws
         self._size = size or (lambda: size_of(stream))
         self._clock = clock
-        self._writer = TerminalWriter(stream, _RESTORE if redraws else "")
+        self._writer = TerminalWriter(stream, RESTORE if redraws else "")
         self._region = Region(self._writer.write, self._size, reflows=reflows(environ))
         self._markdown: MarkdownStream | None = None
         self._coming: list[str] = []
         self._held: list[str] = []
-        self._drawn = -1.0
+        self._seen = self._size()
+        self._calm = self._drawn = -1.0
         self._paused = 0
         self._lock = threading.RLock()  # a log line may come from any thread (`above`)
         self._arriving = threading.Lock()  # of its own: `add` waits for no terminal
@@ -234,14 +269,17 @@ class LiveText:
     @property
     def wait(self) -> float:
         """Seconds until the next picture may be drawn."""
-        return max(0.0, self._drawn + 1 / RATE - self._clock())
+        return max(0.0, self._drawn + 1 / RATE - self._clock(), self._calm - self._clock())
 
     def draw(self) -> None:
-        """Draws what has come since the last picture; a terminal that takes nothing now gets it with a later one."""
+        """Draws what has come since the last picture; a terminal that takes nothing now gets it with a later one.
+
+        So does one whose size has just changed.
+        """
         with self._lock:
             if self._markdown is None or self._paused:
                 return
-            if not self._writer.ready():
+            if not self._settles() or not self._writer.ready():
                 with self._arriving:
                     self._coming = self._coming or [""]
                 return
@@ -249,6 +287,13 @@ class LiveText:
             self._markdown.resize(self._size()[0])
             drawn = self._markdown.feed(self._arrived())
             self._show(drawn.settled, drawn.open if self._redraws else [])
+
+    def _settles(self) -> bool:
+        """Whether the terminal has had its size for a while."""
+        size, now = self._size(), self._clock()
+        if size != self._seen:
+            self._seen, self._calm = size, now + CALM
+        return now >= self._calm
 
     def end(self) -> None:
         """The answer is complete: all of it is settled, and the cursor stands on a line of its own."""

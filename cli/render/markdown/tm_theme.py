@@ -16,7 +16,8 @@ from ....protocol.errors import ConfigError
 from .colours import Colour, Tokens
 
 _LARGEST = 1 << 20
-_HEX = re.compile(r"#([0-9a-fA-F]{6})(?:[0-9a-fA-F]{2})?\Z|#([0-9a-fA-F]{3})\Z")
+_HEX = re.compile(r"#?(?:([0-9a-fA-F]{6})(?:[0-9a-fA-F]{2})?|([0-9a-fA-F]{3}))\Z")
+"""As TextMate takes them: themes that people share have some without `#`."""
 
 _SCOPES = {
     "Comment": "comment.line",

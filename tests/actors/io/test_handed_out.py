@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
+from itertools import pairwise
 
 import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from planted import Planted
 
 from callboard.actors.io import handed_out
 from callboard.actors.io.redact import Redactor
@@ -30,7 +36,7 @@ def test_a_lookup_of_what_is_known_adds_nothing() -> None:
         handed_out.handed_out('first "line"\nsecond line ü', f"another value {number}")
     assert set(known) <= set(handed_out._HANDED.texts)
     assert max(map(len, handed_out._HANDED.texts)) == max(map(len, known))
-    assert len(handed_out._HANDED.texts) == len(known) + 2 * 20  # as they are and in a URL
+    assert len(handed_out._HANDED.texts) <= len(known) + (3 + 3) * 20  # as they are, in a URL, in a form; in base64
 
 
 def test_json_that_keeps_letters_as_they_are_shows_nothing_either() -> None:
@@ -110,3 +116,53 @@ def test_the_notes_of_an_error_lose_it_as_well() -> None:
     error.add_note("with the key s3cret-text")
     handed_out.hide_in(error)
     assert error.__notes__ == ["with the key [redacted]"]
+
+
+@pytest.mark.parametrize("around", range(4))
+def test_base64_shows_nothing_wherever_a_secret_begins_in_what_was_encoded(around: int) -> None:
+    secret = "a?>secret~~of/the+vault"
+    handed_out.handed_out(secret)
+    planted = Planted(IT=secret)
+    data = f"{'x' * around}{secret}{'y' * around}".encode()
+    for encoded in (base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()):
+        assert planted.found(encoded)
+        assert planted.found(handed_out.hidden(f"before {encoded} after")) == []
+
+
+def test_json_in_json_in_json_shows_nothing() -> None:
+    secret = 'a "quoted\\ secret" \u00fc'
+    handed_out.handed_out(secret)
+    text = secret
+    for _ in range(3):
+        text = json.dumps({"line": text})
+        assert handed_out.PUT in handed_out.hidden(text)
+        assert "quoted" not in handed_out.hidden(text)
+
+
+SECRETS = ("a-secret-that-is-long", "a-secret-that-is-other", "-secret-of-mine")
+
+
+@given(
+    said=st.lists(st.sampled_from([*SECRETS, "a-secret-", "that", "-", " words ", "a", "\n"]), max_size=12).map(
+        "".join
+    ),
+    cuts=st.lists(st.integers(0, 120), max_size=20),
+)
+def test_pieces_tell_what_the_whole_text_tells(said: str, cuts: list[int]) -> None:
+    handed_out._HANDED = handed_out.Known()  # put back by the fixture of all tests
+    handed_out.handed_out(*SECRETS)
+    streamed = handed_out.Streamed()
+    places = sorted({0, len(said), *(cut for cut in cuts if cut < len(said))})
+    told = [streamed.next(said[a:b]) for a, b in pairwise(places)]
+    assert "".join([*told, streamed.rest()]) == handed_out.hidden(said)
+    assert not any(secret in "".join(told) for secret in SECRETS)
+
+
+def test_pieces_wait_only_where_a_secret_may_have_begun() -> None:
+    streamed = handed_out.Streamed()
+    assert streamed.next("nothing is known yet: a-sec") == "nothing is known yet: a-sec"
+    handed_out.handed_out(*SECRETS)
+    pieces = ("good words", " a-", "sec", "ond thought.", " a-secret-that-is-lo", "ng!")
+    told = [streamed.next(piece) for piece in pieces]
+    assert told == ["good words", " ", "", "a-second thought.", " ", f"{handed_out.PUT}!"]
+    assert streamed.rest() == ""

@@ -8,16 +8,21 @@ import pytest
 
 from callboard.actors.io.named_files import NamedFiles, is_name
 from callboard.protocol.errors import Conflict, NotFound, UsageError
+from callboard.protocol.problems import Problem
+
+
+def read(text: str, _file: str, _name: str) -> tuple[str, list[Problem]]:
+    return text, []
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> NamedFiles:
+def files(tmp_path: Path) -> NamedFiles[str]:
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours" / "first.txt").write_text("ours")
-    return NamedFiles(kind="note", folder="notes", suffix=".txt", ours=tmp_path / "ours")
+    return NamedFiles(kind="note", scope="read:notes", folder="notes", suffix=".txt", ours=tmp_path / "ours", read=read)
 
 
-def test_the_users_files_come_before_ours(files: NamedFiles, tmp_path: Path) -> None:
+def test_the_users_files_come_before_ours(files: NamedFiles[str], tmp_path: Path) -> None:
     assert [(place.name, place.built_in) for place in files.places(tmp_path)] == [("first", True)]
     assert files.write(files.place_for("first", tmp_path), "mine", replace=False)
     assert files.text_of(files.locate("first", tmp_path).file) == "mine\n"
@@ -31,7 +36,9 @@ def test_the_users_files_come_before_ours(files: NamedFiles, tmp_path: Path) -> 
 
 def test_a_directory_that_can_not_be_read_is_empty(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("a file")
-    files = NamedFiles(kind="note", folder="notes", suffix=".txt", ours=tmp_path / "nowhere")
+    files = NamedFiles(
+        kind="note", scope="read:notes", folder="notes", suffix=".txt", ours=tmp_path / "nowhere", read=read
+    )
     assert files.places(tmp_path) == []
     with pytest.raises(NotFound, match="Unknown note `x`; there are none"):
         files.locate("x", tmp_path)

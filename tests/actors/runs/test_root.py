@@ -1,4 +1,4 @@
-"""How the root of a process ends: what was spent is written, however the rest of the stop went."""
+"""The root of a process: what was spent is written, however the rest of its stop went; and work beside all runs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import pytest
 import trio
 
 from callboard import Root
+from callboard.actors.runs.root import result_of
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.book import read
 from callboard.actors.work.spending.days import Days
 from callboard.actors.work.spending.reserve import reserve
 from callboard.protocol.chat import TokenUsage
+from callboard.protocol.errors import NotFound, ShuttingDown
 from callboard.protocol.settings.api import ApiLimits, ApiSettings, DailyLimits
 
 SETTINGS = ApiSettings(limits=ApiLimits(daily=DailyLimits(max_cost=5.0)))
@@ -51,8 +53,8 @@ def written(file: Path) -> tuple[list[float], list[float], list[float]]:
 async def test_what_was_spent_is_written_though_an_actor_uses_up_the_time_of_the_stop(home: Path) -> None:
     async def slow(me: Any) -> None:
         me.started()
-        with trio.CancelScope(shield=True):
-            await trio.sleep(0.8)
+        with trio.move_on_after(0.8, shield=True):
+            await trio.sleep_forever()
 
     async with Root(stop_within=0.2, keeps_usage=True) as root:
         root.kernel.spawn(slow, name="slow", link=False)
@@ -75,3 +77,52 @@ async def test_what_was_spent_is_written_though_something_else_fails_to_close(
         await root.__aexit__(None, None, None)
     assert written(root.usage_file) == ([], [0.5], [0.5])
     assert root.kernel.actor.end is not None, "the kernel has ended, too"
+
+
+# --- work beside all runs ------------------------------------------------------------------------------------
+
+
+async def test_what_an_actor_beside_all_runs_returns_is_the_result_and_its_crash_is_raised(home: Path) -> None:
+    async def works(_: Any) -> int:
+        return 5
+
+    async def crashes(_: Any) -> int:
+        raise NotFound("there is none")
+
+    async with Root() as root:
+        assert await result_of(root, works, name="sum") == 5
+        with pytest.raises(NotFound, match="there is none"):
+            await result_of(root, crashes, name="sum")
+
+
+async def test_an_actor_beside_all_runs_has_ended_when_its_caller_is_interrupted(home: Path) -> None:
+    steps: list[str] = []
+
+    async def works(me: Any) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with me.cleanup():
+                await trio.sleep(0.01)
+                steps.append("cleaned up")
+
+    async with Root() as root:
+        with trio.move_on_after(0.05) as interrupted:
+            await result_of(root, works, name="work")
+        steps.append("goes on")
+    assert interrupted.cancelled_caught
+    assert steps == ["cleaned up", "goes on"]
+
+
+async def test_an_actor_that_the_stopping_root_ends_has_no_result(home: Path) -> None:
+    async def works(_: Any) -> int:
+        await trio.sleep_forever()
+        return 1
+
+    async def wait(root: Root) -> None:
+        with pytest.raises(ShuttingDown, match="stopping, and sum"):
+            await result_of(root, works, name="sum")
+
+    async with trio.open_nursery() as nursery, Root() as root:
+        nursery.start_soon(wait, root)
+        await trio.sleep(0.05)

@@ -25,7 +25,7 @@ from callboard.actors.io.handed_out import PUT, without_secrets
 from callboard.actors.io.vault.file import VaultFile
 from callboard.actors.io.vault.openers import IdentityFile
 from callboard.protocol.errors import CallboardError, ConfigError, CredentialsError
-from callboard.protocol.events import Event
+from callboard.protocol.events import Event, LlmDelta, LlmReasoning
 
 KEY, TOKEN, TOOL = "s3cret-key-of-the-client", "s3cret/token+of=the server", "s3cret-of-the-tool"
 SERVER = Path(__file__).parents[1] / "work" / "mcp" / "servers" / "scripted.py"
@@ -135,6 +135,31 @@ async def test_agents_use_secrets_that_nothing_tells(
     assert found_in((tmp_path / "ps.txt").read_text()) == []
     assert found_in(caplog.text) == []
     assert written_below(tmp_path, "got.txt") == []
+
+
+@pytest.mark.parametrize("piece", [1, 3, 7])
+async def test_a_model_that_repeats_a_secret_in_pieces_tells_nothing(house: House, tmp_path: Path, piece: int) -> None:
+    """Nor does a reply that is cut off in the middle of one."""
+    events: list[Event] = []
+    said = f"It is {TOOL}, and {KEY}. The end"
+    thinks = f"Hm: {TOKEN}"
+    async with callboard.Root(config_dir=house.config) as root:
+        house.models.script(
+            CALLS[1],
+            Reply(said, reasoning=thinks, piece=piece, drop="middle"),
+            Reply(said, reasoning=thinks, piece=piece),
+            Reply(said[:20], piece=piece),
+        )
+        outcome = await callboard.run("worker", "go", root=root, on_event=events.append)
+        assert outcome.output == f"It is {PUT}, and {PUT}. The end"
+        await callboard.run("worker", "go", root=root, on_event=events.append)
+    deltas = [event.data for event in events if isinstance(event.data, LlmDelta)]
+    told = "".join(delta.text for delta in deltas)
+    assert f"It is {PUT}, and {PUT}. The end" in told
+    assert found_in(told) == []
+    assert found_in("".join(event.data.text for event in events if isinstance(event.data, LlmReasoning))) == []
+    assert found_in("".join(msgspec.json.encode(event).decode() for event in events)) == []
+    assert written_below(tmp_path) == []
 
 
 async def test_servers_and_their_logs_tell_nothing(house: House, tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from fake_models import FakeModels, Reply
 from stage import Stage
 
-from callboard.actors.work.variables import missing_variables, resolve_variables
+from callboard.actors.work.variables import missing_variables, named_file_of, overridden, resolve_variables, session_of
+from callboard.protocol.agent import Agent
 from callboard.protocol.errors import ConfigError, UsageError
 from callboard.protocol.graph.model import Variable
 
@@ -123,3 +125,23 @@ async def test_a_run_without_the_secret_does_not_begin_and_says_where_it_is_name
         await stage.run("go", target="clerk")
     assert not fake_model.requests
     assert Path(home).is_dir()
+
+
+def test_the_environment_says_instructions_session_and_file_of_an_agent() -> None:
+    agent = Agent(name="my-agent", instructions="Be short.", agent_session="daily")
+    assert session_of(agent, {"agent_session": "all"}, {}) == "daily"
+    assert session_of(msgspec.structs.replace(agent, agent_session=None), {"agent_prelude": "all"}, {}) == "all"
+    assert session_of(agent, {}, {"MY_AGENT_AGENT_SESSION": "weekly"}) == "weekly"
+    said = {"MY_AGENT_INSTRUCTIONS": "Be long."}
+    assert overridden(agent, said).instructions == "Be long."
+    assert overridden(msgspec.structs.replace(agent, dynamic_instructions=True), said).instructions == "Be short."
+    assert named_file_of("aws", {"AWS_CONFIG_FILE": "/home/me/.aws/config"}) is None
+    assert named_file_of("aws", {"AWS_CONFIG_FILE": "mine.yaml"}) == "mine.yaml"
+
+
+@pytest.mark.parametrize(
+    "given", [{"a": "1", "b": "2"}, [{"a": "1", "b": "2"}], [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}]]
+)
+def test_variables_of_the_environment_may_be_written_as_on_lokis_pages(given: object) -> None:
+    declared = [Variable(name="a"), Variable(name="b")]
+    assert resolve_variables("x", declared, {}, {"X_VARIABLES": json.dumps(given)}).real == {"a": "1", "b": "2"}

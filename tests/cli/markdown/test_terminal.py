@@ -17,7 +17,18 @@ from hypothesis import strategies as st
 from small_terminal import SmallTerminal
 
 from callboard.cli.render.markdown.stream import MarkdownStream
-from callboard.cli.render.markdown.terminal import Above, LiveText, Region, reflows, rows_of, shown_width, stderr_above
+from callboard.cli.render.markdown.terminal import (
+    CALM,
+    Above,
+    LiveText,
+    Region,
+    bounded,
+    narrower,
+    reflows,
+    rows_of,
+    shown_width,
+    stderr_above,
+)
 from callboard.cli.render.markdown.theme import Theme, of_pygments
 
 HERE = Path(__file__).parents[3]
@@ -131,8 +142,8 @@ def test_nothing_new_costs_nothing() -> None:
     assert not shown.wants_drawing
 
 
-@pytest.mark.parametrize("narrower", [15, 21, 33])
-def test_a_terminal_that_gets_narrower_shows_nothing_twice(narrower: int) -> None:
+@pytest.mark.parametrize("columns", [15, 21, 33])
+def test_a_terminal_that_gets_narrower_shows_nothing_twice(columns: int) -> None:
     """As tmux and others do it: rows that are too long are broken anew."""
     sheet = Sheet(40, 20)
     shown = live(sheet)
@@ -140,14 +151,14 @@ def test_a_terminal_that_gets_narrower_shows_nothing_twice(narrower: int) -> Non
     for word in text.split(" ")[:12]:
         shown.add(word + " ")
         shown.draw()
-    reflow(sheet.terminal, narrower)
+    reflow(sheet.terminal, columns)
     assert shown.wants_drawing
     shown.draw()
     for word in text.split(" ")[12:]:
         shown.add(word + " ")
         shown.draw()
     shown.end()
-    assert sheet.terminal.lines() == rendered(text, narrower)
+    assert sheet.terminal.lines() == rendered(text, columns)
 
 
 def reflow(terminal: SmallTerminal, columns: int) -> None:
@@ -157,6 +168,43 @@ def reflow(terminal: SmallTerminal, columns: int) -> None:
         rows += [row[at : at + columns] for at in range(0, max(len(row), 1), columns)]
     terminal.screen, terminal.size = rows, (columns, terminal.size[1])
     terminal.row, terminal.column = len(rows) - 1, len(rows[-1])
+
+
+def test_nothing_is_drawn_while_the_size_changes() -> None:
+    """What is drawn for one width on a screen that has the next one already would not be found again."""
+    sheet, now = Sheet(40, 20), [0.0]
+    shown = live(sheet, clock=lambda: now[0])
+    shown.add("one")
+    shown.draw()
+    for columns in (30, 20):
+        sheet.terminal.size = (columns, 20)
+        shown.add(" more")
+        shown.draw()
+        now[0] += CALM - 0.1
+        shown.draw()
+        assert sheet.terminal.lines() == ["one"]
+        assert shown.wants_drawing
+    now[0] += 0.2
+    shown.draw()
+    assert sheet.terminal.lines() == ["one more more"]
+
+
+def test_wide_letters_take_the_rows_that_the_terminal_breaks_them_into() -> None:
+    written, size = [""], [(40, 24)]
+    region = Region(written.append, lambda: size[0])
+    region.draw([], ["日" * 20])
+    size[0] = (7, 24)
+    region.clear()
+    assert written[-1].startswith("\x1b[6A\r")  # three to a row: seven rows
+
+
+@given(st.lists(st.integers(0, 220), max_size=60), st.integers(10, 220), st.integers(3, 60))
+def test_open_rows_have_room_also_where_the_terminal_gets_narrower(widths: list[int], columns: int, high: int) -> None:
+    rows = ["x" * min(width, columns) for width in widths]
+    kept = bounded(rows, (columns, high))
+    assert rows[len(rows) - len(kept) :] == kept
+    assert len(kept) >= min(len(rows), 1)
+    assert len(kept) == min(len(rows), 1) or sum(len(rows_of(row, narrower(columns))) for row in kept) <= high * 2 // 3
 
 
 def test_a_terminal_that_gets_wider_goes_on_wider() -> None:

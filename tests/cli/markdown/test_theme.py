@@ -197,3 +197,9 @@ def test_every_style_of_pygments_can_be_used(name: str) -> None:
         *(theme.of_style(bit) for bit in (inline.CODE, inline.LINK, inline.HEADING)),
     ]:
         assert all(part.isdecimal() for part in code.split(";") if code)
+
+
+def test_a_colour_may_lack_its_mark_as_in_themes_that_people_share(tmp_path: Path) -> None:
+    file = theme_file(tmp_path, text=THEME.replace("#75715E", "75715E").replace("#abc<", "abc<"))
+    assert read(file)(Comment).rgb == "75715e"
+    assert read(file)(String).rgb == "aabbcc"

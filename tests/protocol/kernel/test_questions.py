@@ -65,3 +65,18 @@ def test_boxes_are_a_list_or_a_text_with_commas(given: str | list[str], meant: s
 
 def test_a_text_is_an_answer_as_it_is() -> None:
     assert understood(asked("text"), " Yes\n") == " Yes\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "meant"),
+    [
+        ("text", "blue", "blue"),
+        ("text", None, ""),
+        ("confirm", "y", "yes"),
+        ("choice", "A", "a"),
+        ("checkbox", "a,b", ["a", "b"]),
+    ],
+)
+def test_an_empty_answer_means_the_default(kind: str, default: str | None, meant: object) -> None:
+    assert understood(asked(kind, "a", "b", default=default), "") == meant
+    assert understood(asked("text", default="blue"), " ") == " "

@@ -29,7 +29,7 @@ from .....protocol.errors import NodeFailed
 from .....protocol.events import ToolDelta, ToolFinished, ToolStarted
 from .....protocol.graph.model import ScriptNode
 from .....protocol.json_values import NotJson, decode
-from ....io.directories import root_dir
+from ....io.directories import root_dir, user_folder
 from ....io.handed_out import without_secrets
 from ....work.library import PROMPT_UTILS
 from ..plan import Job, Result
@@ -54,6 +54,7 @@ SETTLED = 60.0
 async def run_script_node(me: Actor, job: Job) -> Result:
     """Run the script; its keys become writes, its `_next` the way to go."""
     from .....supervisors.process import run_process
+    from ....work.tools.files.limits import STOP
 
     node = job.node
     assert isinstance(node, ScriptNode)
@@ -70,6 +71,7 @@ async def run_script_node(me: Actor, job: Job) -> Result:
             env=_environment(job, state),
             cwd=job.context.cwd,
             on_stderr=lambda line: me.emit(ToolDelta(tool=node.script, text=line)),
+            stop=STOP,
         )
     if me.stream.heard:
         me.emit(ToolFinished(tool=node.script, seconds=trio.current_time() - began, status=done.status))
@@ -106,7 +108,8 @@ def _state_in(job: Job) -> Iterator[dict[str, str]]:
 
 def _environment(job: Job, state: dict[str, str]) -> dict[str, str]:
     config = job.context.config_dir
-    utils = config / "functions" / "utils" / "prompt-utils.sh"
+    functions = user_folder("functions", config, job.context.environ)
+    utils = functions / "utils" / "prompt-utils.sh"
     environ = {name: value for name, value in job.context.environ.items() if not name.startswith("GRAPH_STATE")}
     environ.update(
         LLM_ROOT_DIR=str(root_dir(config, job.plan.directory)),
@@ -114,7 +117,7 @@ def _environment(job: Job, state: dict[str, str]) -> dict[str, str]:
         LLM_AGENT_DATA_DIR=str(job.plan.directory),
         CLICOLOR_FORCE="1",
         FORCE_COLOR="1",
-        PATH=os.pathsep.join([str(config / "functions" / "bin"), environ.get("PATH", os.defpath)]),
+        PATH=os.pathsep.join([str(functions / "bin"), environ.get("PATH", os.defpath)]),
         **state,
     )
     for name, value in job.plan.values.items():

@@ -19,6 +19,7 @@ import msgspec
 import trio
 
 from .....protocol.chat import FilePart, ImagePart, Part, TextPart
+from .....protocol.decoding import decode_json
 from .....protocol.errors import GraphMistake, ToolFailed
 from .....protocol.problems import did_you_mean, errors_in
 from .....protocol.workflow.agents import FunctionTools, ToolEntry
@@ -163,7 +164,7 @@ class _Written(msgspec.Struct, frozen=True):
 
 def _shown(file: Path) -> Shown | None:
     try:
-        written = msgspec.json.decode(file.read_bytes(), type=tuple[_Written, ...])
+        written = decode_json(file.read_bytes(), tuple[_Written, ...])
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:

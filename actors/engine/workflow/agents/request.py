@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from .....protocol.chat import ChatRequest
+from .....protocol.decoding import convert
 from .....protocol.errors import GraphMistake, ModelError, UpstreamError
 from .....protocol.settings import Settings
 from .....protocol.workflow.agents import Retry
@@ -94,7 +95,7 @@ def read_params(params: Mapping[str, Any]) -> Params:
         GraphMistake: one has a value that it can't have.
     """
     try:
-        return msgspec.convert(dict(params), Params)
+        return convert(dict(params), Params)
     except msgspec.ValidationError as error:
         raise GraphMistake(f"`params` of the agent: {error}") from None
 

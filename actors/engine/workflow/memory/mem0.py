@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .....protocol.decoding import decode_json
 from .....protocol.errors import ModelError
 from .....protocol.json_values import UNREADABLE
 from .....protocol.workflow.agents import Mem0Store
@@ -80,7 +81,7 @@ class Mem0(Store):
 
 def _read(answer: bytes) -> list[_Memory]:
     try:
-        found = msgspec.json.decode(answer, type=list[_Memory] | _Found)
+        found = decode_json(answer, list[_Memory] | _Found)
     except UNREADABLE as error:
         raise ModelError(f"mem0: the answer makes no sense: {error}") from error
     return found if isinstance(found, list) else found.results

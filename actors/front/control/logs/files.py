@@ -5,6 +5,7 @@ runs/                       0700
     run-7f3a01bc/           0700
         run.json            0600, the summary; replaced as a whole
         events.jsonl        0600, one event a line, as `callboard.protocol.events.encode` writes it
+        requests.1.jsonl    0600, what models saw and said, where that is kept (see `work.models.recorder`)
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from pathlib import Path
 import msgspec
 
 from .....protocol.control.things import RunInfo
+from .....protocol.decoding import json_decoder
 from .....protocol.requests import ID
+from ....io.directories import private_directory
 from ....io.whole_file import write_whole
 
 SUMMARY = "run.json"
 EVENTS = "events.jsonl"
+REQUESTS = "requests.{}.jsonl"
 
 
 class Kept(msgspec.Struct, kw_only=True):
@@ -29,7 +33,7 @@ class Kept(msgspec.Struct, kw_only=True):
     info: RunInfo
 
 
-_DECODER = msgspec.json.Decoder(Kept)
+_DECODER = json_decoder(Kept)
 
 
 def is_id(run: str) -> bool:
@@ -60,6 +64,6 @@ def make_private(directory: Path) -> None:
     Raises:
         OSError: it can't be made.
     """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_directory(directory)
     if directory.stat().st_mode & 0o077:
         directory.chmod(0o700)

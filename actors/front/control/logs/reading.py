@@ -13,6 +13,7 @@ from typing import BinaryIO
 import msgspec
 
 from .....protocol.control.things import RunInfo
+from .....protocol.decoding import json_decoder
 from .....protocol.events import KINDS
 from .....protocol.events.decode import decode
 from .....protocol.jsonrpc import UNREADABLE
@@ -50,8 +51,8 @@ class _Time(msgspec.Struct, gc=False):
     ts: datetime
 
 
-_HEAD = msgspec.json.Decoder(_Head)
-_TIME = msgspec.json.Decoder(_Time)
+_HEAD = json_decoder(_Head)
+_TIME = json_decoder(_Time)
 
 
 def read_page(directory: Path, offset: int, after: int, most: int = 1_000_000) -> Page:

@@ -12,8 +12,11 @@ one: a run without an end is `lost` then, with all that was written of it.
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import shutil
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -23,9 +26,11 @@ import trio
 
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import ConfigError
+from ....work.models.recorder import Recorder
+from ....work.tools.changes.store import store_of
 from ..presence import Alive
 from .elsewhere import Elsewhere
-from .files import Kept, is_id, make_private, read_kept, write_kept
+from .files import REQUESTS, Kept, is_id, make_private, read_kept, write_kept
 from .reading import LoggedEvent, Page, last_event, read_page, size_of, summed_up
 from .writer import Done, RunLog, Writer
 
@@ -38,8 +43,13 @@ MOST_AT_ONCE = 256 * 1024
 QUICKLY_READ = 1024 * 1024
 """Bytes of a log that can be summed up in the event loop."""
 
+MARGIN = 20
+"""One in so many runs more than shall be kept are pruned by a program that is no server."""
+
 CLOSE_WITHIN = 5.0
 """Seconds that the writer has to end; a disk that stands still must not hold the process up for longer."""
+
+log = logging.getLogger("callboard.control")
 
 
 class RunLogs:
@@ -48,21 +58,24 @@ class RunLogs:
     Args:
         directory: where the runs lie.
         keep: how many of those that are over are kept, the newest; 0 for all.
+        brief: for a program that ends soon: it does not look at what lies there, and leaves it to the system when the
+            disk has it all.
 
     Attributes:
         past: the runs that are not this process's, and those of it that are over.
         readers: the current readers.
     """
 
-    def __init__(self, directory: Path, *, keep: int = 1000) -> None:
+    def __init__(self, directory: Path, *, keep: int = 1000, brief: bool = False) -> None:
         self.directory = directory
         self.past: dict[str, RunInfo] = {}
         self.readers: WeakSet[Subscription] = WeakSet()
         self._keep = keep
+        self._brief = brief
         self._grown = trio.Event()
         self._followed: WeakValueDictionary[str, Elsewhere] = WeakValueDictionary()
         self._alive = Alive(directory / ".alive")
-        self.writer = Writer(self._alive.token)
+        self.writer = Writer(self._alive.token, sync=not brief)
 
     async def __aenter__(self) -> Self:
         try:
@@ -86,6 +99,22 @@ class RunLogs:
     def begin(self, info: RunInfo, on_trouble: Done) -> RunLog:
         """A log for a new run. `on_trouble` is called once, in the event loop, if writing fails."""
         return RunLog(self.writer, self.directory / info.run, on_trouble)
+
+    def recorder(self, run: str, redact: Callable[[bytes], bytes]) -> Recorder:
+        """Keeps what the models of a run see and say, beside its log, in two files at most."""
+        directory = self.directory / run
+
+        def open_file(number: int) -> RunLog:
+            replaced = REQUESTS.format(number - 2) if number > 2 else ""
+            file = RunLog(self.writer, directory, trouble, name=REQUESTS.format(number), replaces=replaced)
+            opened.append(file)
+            return file
+
+        def trouble() -> None:
+            log.error("what the models of %s see can't be kept: %s", run, opened[-1].trouble)
+
+        opened: deque[RunLog] = deque(maxlen=1)
+        return Recorder(open_file, redact)
 
     def is_free(self, run: str) -> bool:
         """Whether no run has this id."""
@@ -178,6 +207,19 @@ class RunLogs:
             del self.past[run]
         await trio.to_thread.run_sync(_remove, [self.directory / run for run in too_many])
 
+    async def prune_if_many(self) -> None:
+        """As `prune`, for a process that has not looked at what lies there: only when there are clearly too many."""
+        await trio.to_thread.run_sync(self._prune_if_many, abandon_on_cancel=True)
+
+    def _prune_if_many(self) -> None:
+        try:
+            many = sum(is_id(path.name) for path in self.directory.iterdir())
+        except OSError:
+            return
+        if self._keep > 0 and many > self._keep + self._keep // MARGIN:
+            over = [info.run for info in look(self.directory) if info.over]
+            _remove([self.directory / run for run in over[: max(0, len(over) - self._keep)]])
+
     async def remove(self, run: str) -> None:
         """Remove all that is kept of a run."""
         self.past.pop(run, None)
@@ -202,7 +244,7 @@ class RunLogs:
     def _begin(self) -> dict[str, RunInfo]:
         make_private(self.directory)
         self._alive.begin()
-        return {info.run: info for info in look(self.directory, self._alive)}
+        return {} if self._brief else {info.run: info for info in look(self.directory, self._alive)}
 
     def _end(self) -> None:
         self.writer.join(CLOSE_WITHIN)
@@ -254,3 +296,4 @@ def _gone(directory: Path, runs: set[str]) -> set[str]:
 def _remove(directories: list[Path]) -> None:
     for directory in directories:
         shutil.rmtree(directory, ignore_errors=True)
+    store_of(os.environ).remove([directory.name for directory in directories])

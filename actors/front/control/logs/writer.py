@@ -56,6 +56,8 @@ class RunLog:
 
     Args:
         on_trouble: called once, in the event loop, if writing fails.
+        name: of the file in the directory.
+        replaces: the file that goes when this one has its first line; "" for none.
 
     Attributes:
         directory: of the run.
@@ -67,13 +69,17 @@ class RunLog:
         unwritten: bytes that the thread keeps in memory.
     """
 
-    def __init__(self, writer: Writer, directory: Path, on_trouble: Done) -> None:
+    def __init__(
+        self, writer: Writer, directory: Path, on_trouble: Done, *, name: str = EVENTS, replaces: str = ""
+    ) -> None:
         self.directory = directory
         self.broken = self.trouble = ""
         self.waiting: deque[bytes | Kept | Done] = deque()
         self.due = False
         self.done: Done | None = None
         self.unwritten = 0
+        self._name = name
+        self._replaces = replaces
         self._writer = writer
         self._on_trouble: Done | None = from_any_thread(on_trouble)
         self._forgotten = False
@@ -99,6 +105,10 @@ class RunLog:
         """The run has ended. `done` is called, in the event loop, when all of it is on disk, or as much as can be."""
         self.summarise(info)
         self._writer.put(self, from_any_thread(done))
+
+    def end(self) -> None:
+        """There are no more lines, and no summary."""
+        self._writer.put(self, _nothing)
 
     def forget(self) -> None:
         """The run is to be removed: write nothing more."""
@@ -153,7 +163,7 @@ class RunLog:
                 self._append(b"".join(self._lines))
                 self._drop_lines()
             if self._kept is not None:
-                write_kept(self.directory, self._kept, sync=self._kept.info.over)
+                write_kept(self.directory, self._kept, sync=self._writer.sync and self._kept.info.over)
                 self._kept = None
         except OSError as error:
             self._report(error.strerror or str(error))
@@ -172,7 +182,10 @@ class RunLog:
         try:
             if self._file is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-                self._file = os.open(self.directory / EVENTS, flags, 0o600)
+                self._file = os.open(self.directory / self._name, flags, 0o600)
+                if self._replaces:
+                    (self.directory / self._replaces).unlink(missing_ok=True)
+                    self._replaces = ""
             left = memoryview(lines)
             while left:
                 left = left[os.write(self._file, left) :]
@@ -194,17 +207,23 @@ class RunLog:
                 os.close(file)
 
 
+def _nothing() -> None:
+    """Called when all is on disk that no reader waits for."""
+
+
 class Writer:
     """See the module. All methods but `_work` and below are the event loop's.
 
     Attributes:
         process: the token of this process, for the summaries.
+        sync: what is said to be on disk is there after a power cut, too.
         times: how long writes took.
         bytes: how many were written.
     """
 
-    def __init__(self, process: str) -> None:
+    def __init__(self, process: str, *, sync: bool = True) -> None:
         self.process = process
+        self.sync = sync
         self.times = Tally()
         self.bytes = 0
         self._due: deque[RunLog] = deque()
@@ -316,7 +335,7 @@ class Writer:
 
     def _finish(self, file: RunLog) -> None:
         done, file.done = file.done, None
-        file.release(sync=True)
+        file.release(sync=self.sync)
         self._open.pop(file, None)
         if done is not None:
             done()

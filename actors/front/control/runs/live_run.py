@@ -35,6 +35,8 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
         max_runs: how many may be under way at a time; 0 for any number.
         questions: how many changes of questions a reader may be behind.
         keep_runs: how many runs that are over are kept on disk, the newest; 0 for all.
+        keep_requests: what the models of its runs see and say is kept beside their logs, unless the settings say no; so
+            it is at a terminal. Without it, it is kept if the settings say yes.
     """
 
     ring_events: int = 1024
@@ -42,6 +44,7 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_runs: int = 0
     questions: int = 10_000
     keep_runs: int = 1000
+    keep_requests: bool = False
 
 
 @dataclass(eq=False, repr=False)

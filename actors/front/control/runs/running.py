@@ -7,6 +7,7 @@ Every event passes `hear`, in the task in which it happens; so the work there is
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from .....protocol.control.things import RunInfo
 from .....protocol.errors import ActorCancelled, Denied, NotFound
 from .....protocol.events import Event, Warned
 from .....protocol.requests import RunRequest
+from ....io.redact import Redactor, secrets_of
 from ....runs.begin import new_id, perform
 from ....runs.loading import Hooks
 from ....views.run_view import RunView
@@ -28,6 +30,7 @@ from .summary import rfc3339
 
 if TYPE_CHECKING:
     from ....runs.root import Root
+    from ....work.models.recorder import Recorder
 
 log = logging.getLogger("callboard.control")
 
@@ -87,6 +90,12 @@ class Running:
             self._starting.pop(id, None)
         return id
 
+    def recorder(self, run: str) -> Recorder:
+        """Keeps what the models of this run see and say."""
+        known = Redactor(secrets_of(self._root.settings, os.environ))
+        redact = self._redact
+        return self._logs.recorder(run, known.data if redact is None else lambda line: redact(known.data(line)))
+
     def hear(self, event: Event) -> None:
         """An event of any run."""
         id = event.run
@@ -101,7 +110,11 @@ class Running:
     ) -> None:
         self._starting[info.run] = info, task_status
         try:
-            await perform(request, msgspec.structs.replace(hooks, owner=info.owner), self._root)
+            hooks = msgspec.structs.replace(hooks, owner=info.owner)
+            wanted = self._root.settings.keep_requests
+            if (self._options.keep_requests if wanted is None else wanted) and hooks.recorder is None:
+                hooks = msgspec.structs.replace(hooks, recorder=self.recorder)
+            await perform(request, hooks, self._root)
             if info.run in self._starting:
                 raise ActorCancelled(f"{info.run} was over before it began")
         except Exception:  # a run that ends badly must not end the hub

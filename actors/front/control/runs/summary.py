@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from .....protocol.control.things import RunInfo
+from .....protocol.decoding import convert, decode_json
 from .....protocol.errors import exit_codes
 from .....protocol.events import (
     TERMINAL,
@@ -60,7 +61,7 @@ def sum_up(info: RunInfo, view: RunView, event: Event) -> None:
         info.ended = rfc3339(event.ts)
         info.output = readable(str(view.outcome.get("output") or "")[:LONGEST_OUTPUT])
         if view.outcome.get("error"):
-            error = msgspec.convert(view.outcome["error"], ErrorReport)
+            error = convert(view.outcome["error"], ErrorReport)
             info.error = msgspec.structs.replace(error, message=readable(error.message[:LONGEST_ERROR]))
         code = info.error.code if info.error is not None else None
         info.exit_code = _EXIT_CODES[view.status] if code is None else exit_codes().get(code, 1)
@@ -86,7 +87,7 @@ def outcome_of(info: RunInfo, last: LoggedEvent | None) -> Outcome:
         if error is None and info.status not in ("done", "cancelled"):
             error = ErrorReport(code="lost", message=f"the process of {info.run} ended before the run did")
         status = info.status if info.status in ("done", "cancelled") else "failed"
-        return msgspec.convert(
+        return convert(
             {
                 "run_id": info.run,
                 "status": status,
@@ -96,6 +97,6 @@ def outcome_of(info: RunInfo, last: LoggedEvent | None) -> Outcome:
             },
             Outcome,
         )
-    outcome = msgspec.convert(msgspec.json.decode(last.data, type=_Last).data.outcome, Outcome)
+    outcome = convert(decode_json(last.data, _Last).data.outcome, Outcome)
     outcome.exit_code = info.exit_code or 0
     return outcome

@@ -10,11 +10,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Send
 
 from .....protocol.control.things import UsageGroup, UsageReport
+from .....protocol.decoding import convert
 from .....protocol.errors import NotFound
 from .....protocol.model_names import models_of
 from .....protocol.version import VERSION
-from .....supervisors import Actor
-from ....work.knowledge.base.model import BuildReport
 from ...access.scopes import (
     ANYBODY,
     METRICS,
@@ -92,13 +91,13 @@ async def model(call: Call) -> Response:
 async def agents(call: Call) -> Response:
     """Everything that can be run."""
     targets = await call.hub.targets(call.caller)
-    return reply(AgentsList(agents=msgspec.convert(targets, list[AgentTold], from_attributes=True)))
+    return reply(AgentsList(agents=convert(targets, list[AgentTold], from_attributes=True)))
 
 
 @_route("GET", "/v1/usage", READ_USAGE, gives=UsageReport)
 async def usage(call: Call, query: UsageQuery) -> Response:
     """What models have cost: of the caller's own runs, with the scope `admin:runs` of all."""
-    by = msgspec.convert(query.by.split(","), list[UsageGroup])
+    by = convert(query.by.split(","), list[UsageGroup])
     return reply(await usage_of(call.api.root, call.caller, by, query.days))
 
 
@@ -178,23 +177,11 @@ async def rebuild(call: Call) -> ASGIApp:
     root, name = call.api.root, call.path("name")
     if name not in names(root.config_dir):
         raise NotFound(f"there is no knowledge base '{name[:60]}'; GET /v1/rags lists those there are")
-    recipe, owner = named(name, root.config_dir), call.caller.subject
-    if root.days is not None:
-        await root.days.check(owner)
-
-    async def build(me: Actor) -> BuildReport:
-        with root.knowledge.charges.on(root.meter(owner)):
-            return await root.knowledge.build(me, recipe, rebuild=True)
+    recipe = named(name, root.config_dir)
 
     async def perform(send: Send) -> None:
-        ref = root.kernel.spawn(build, name="rebuild", link=False)
-        try:
-            end = await ref.wait()
-        finally:
-            ref.cancel()
-        if end.error is not None:
-            raise end.error
-        counts = {field: getattr(end.value, field) for field in RebuildReply.__struct_fields__ if field != "name"}
+        report = await root.build_knowledge(recipe, call.caller.subject, rebuild=True)
+        counts = {field: getattr(report, field) for field in RebuildReply.__struct_fields__ if field != "name"}
         await reply(RebuildReply(name=name, **counts))(call.request.scope, call.request.receive, send)
 
     return Performed(perform)

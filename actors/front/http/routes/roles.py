@@ -16,7 +16,7 @@ from starlette.responses import Response
 from .....protocol.errors import CallboardError, InvalidFile, NotFound, NotKept, UsageError
 from .....protocol.role import Role
 from ....io.named_files import Place
-from ....work.roles.files import FILES, load, locate, save
+from ....work.roles.files import FILES, locate, save
 from ...access.scopes import DELETE_ROLE, READ_ROLES, WRITE_ROLE
 from ...control.requests import check_role as check_file
 from ..call import Call, reply, route
@@ -76,7 +76,7 @@ def _one(call: Call) -> RoleDetail:
     place = locate(call.path("name"), call.api.root.config_dir)
     with _without_directories(call.api.root.config_dir):
         text = FILES.text_of(place.file)
-        return _detail(place, load(place), text)
+        return _detail(place, FILES.load(place), text)
 
 
 def _write(call: Call, body: RoleBody) -> tuple[RoleDetail, bool]:
@@ -90,7 +90,7 @@ def _write(call: Call, body: RoleBody) -> tuple[RoleDetail, bool]:
 def _told(place: Place) -> RoleTold:
     source = "library" if place.built_in else "config"
     try:
-        role = load(place)
+        role = FILES.load(place)
     except CallboardError as error:
         return RoleTold(name=place.name, source=source, problem=_without_path(str(error), place))
     return RoleTold(

@@ -10,6 +10,7 @@ import trio
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from .....protocol.decoding import convert
 from .....protocol.errors import UsageError
 from ....runs.sessions.roles import name_of
 from ....runs.sessions.store import SessionMeta, Stored
@@ -143,7 +144,7 @@ async def _check_rag(call: Call, name: str) -> None:
 
 
 def _told(meta: SessionMeta, rag: str | None = None) -> SessionTold:
-    return msgspec.structs.replace(msgspec.convert(meta, SessionTold, from_attributes=True), rag=rag)
+    return msgspec.structs.replace(convert(meta, SessionTold, from_attributes=True), rag=rag)
 
 
 def _detail(stored: Stored) -> SessionDetail:

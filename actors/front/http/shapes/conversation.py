@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from .....protocol.chat import AssistantTurn, ImagePart, Part, TextPart, ToolCall, ToolTurn, Turn, UserTurn, parts_of
+from .....protocol.decoding import decode_json
 from .....protocol.errors import UsageError
 from .....protocol.session_turns import same_but_for_results
 from ....work.agent.history import INTERRUPTED
@@ -142,7 +143,7 @@ class _Turns:
 def _call(call: CallSaid) -> ToolCall:
     written = call.function.arguments
     try:
-        arguments = msgspec.json.decode(written or "{}", type=dict[str, Json])
+        arguments = decode_json(written or "{}", dict[str, Json])
     except (msgspec.DecodeError, RecursionError):
         return ToolCall(id=call.id, name=call.function.name, malformed=written)
     return ToolCall(id=call.id, name=call.function.name, arguments=arguments)

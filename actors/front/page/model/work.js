@@ -45,9 +45,15 @@ export class Work {
 
   /** The block that this event goes on with. */
   found(type, event) {
-    const block = this.open.get(`${type} ${event.actor} ${event.id || ""}`);
+    let block = this.open.get(`${type} ${event.actor} ${event.id || ""}`);
+    if (!block && type === "tool" && !event.id) block = this.#playedBy(event.actor); // what the tool itself tells
     if (block) this.changed.add(block);
     return block;
+  }
+
+  #playedBy(actor) {
+    for (const block of this.open.values()) if (block.type === "tool" && block.playedBy === actor) return block;
+    return undefined;
   }
 
   finish(type, event, fields) {
@@ -127,7 +133,13 @@ const STEPS = {
       progress: null,
       error: "",
       result: "",
+      files: [],
+      playedBy: event.actor,
     }),
+  "file.changed": (work, data, event) => {
+    const block = work.found("tool", event);
+    if (block && block.files.length < KEPT_LINES) block.files.push(data);
+  },
   "tool.call.delta": (work, data, event) => {
     const block = work.found("tool", event);
     if (!block) return;

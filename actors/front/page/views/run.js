@@ -32,6 +32,7 @@ export class RunView {
           actor,
           this.#call("_actor/inspect", { path: actor.path }).then((found) => found.actor),
           acts,
+          this.#calls(actor.path),
         ),
       send: (path, text) => this.send(path, text),
     };
@@ -211,6 +212,15 @@ export class RunView {
 
   async #call(method, params) {
     return await this.wire.call(method, params);
+  }
+
+  /** What the models of an actor saw and said; see views/run/calls.js. */
+  #calls(actor) {
+    const run = this.follower.run;
+    return {
+      list: (after) => this.#call("_run/calls", { run, after, actor }),
+      one: (number) => this.#call("_run/call", { run, number }).then((found) => found.call),
+    };
   }
 
   async #tried(method, params, done) {

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ....io.directories import user_folder
 from ..names import as_id, checked_agent
 
 
@@ -60,10 +61,10 @@ def scope_of(config_dir: Path, agent: str | None) -> Scope:
         UsageError: no agent can have that name.
     """
     if agent is None:
-        return Scope(None, config_dir / "sessions")
+        return Scope(None, user_folder("sessions", config_dir))
     checked_agent(agent)
     own = config_dir / "agents" / agent
-    guest = config_dir / "sessions" / "agents" / agent
+    guest = user_folder("sessions", config_dir) / "agents" / agent
     if not (own / "sessions").is_dir() and (guest.is_dir() or not own.is_dir()):
         return Scope(agent, guest)
     return Scope(agent, own / "sessions")
@@ -72,7 +73,7 @@ def scope_of(config_dir: Path, agent: str | None) -> Scope:
 def all_scopes(config_dir: Path) -> Iterator[Scope]:
     """Every scope that holds something, the one of no agent first."""
     yield scope_of(config_dir, None)
-    places = (config_dir / "agents", config_dir / "sessions" / "agents")
+    places = (config_dir / "agents", user_folder("sessions", config_dir) / "agents")
     names = {path.name for path in entries(places[0]) if (path / "sessions").is_dir()}
     names |= {path.name for path in entries(places[1]) if path.is_dir()}
     for name in sorted(names):

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from .....protocol.decoding import decode_json
 from .....protocol.knowledge import Chunk, Unreadable
 
 SCHEMA = """
@@ -67,7 +68,7 @@ def known(db: sqlite3.Connection) -> dict[str, Known]:
 def row(values: tuple[Any, ...]) -> Row:
     """What `ROWS` selects, as a `Row`."""
     number, document, ordinal, id, source, text, heading, first, last = values
-    path = tuple(msgspec.json.decode(heading, type=list[str]))
+    path = tuple(decode_json(heading, list[str]))
     chunk = Chunk(id=id, source=source, text=text, heading=path, lines=(first, last))
     return Row(number=number, document=document, ordinal=ordinal, chunk=chunk)
 

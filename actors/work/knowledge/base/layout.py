@@ -28,6 +28,7 @@ from typing import final
 
 import msgspec
 
+from .....protocol.decoding import decode_json
 from .....protocol.errors import KnowledgeBusy, KnowledgeError, KnowledgeMissing
 from .....protocol.json_values import UNREADABLE
 from ....io.whole_file import sync, unfinished, write_whole
@@ -91,10 +92,10 @@ class Layout:
         home = self.generation(number)
         try:
             data = (home / "meta.json").read_bytes()
-            format = msgspec.json.decode(data, type=_Format).format
+            format = decode_json(data, _Format).format
             if format != FORMAT:
                 raise self.broken(f"it has format {format}, and this version of callboard reads {FORMAT}")
-            meta = msgspec.json.decode(data, type=Meta)
+            meta = decode_json(data, Meta)
         except (FileNotFoundError, *UNREADABLE) as error:
             raise self.broken(f"{home / 'meta.json'} can't be read: {error}") from error
         for name, size in meta.files.items():
@@ -118,7 +119,7 @@ class Layout:
     def lost(self) -> Lost:
         """What could not be read the last time. A file that makes no sense says nothing."""
         try:
-            return msgspec.json.decode(self.unreadable.read_bytes(), type=Lost)
+            return decode_json(self.unreadable.read_bytes(), Lost)
         except (FileNotFoundError, *UNREADABLE):
             return Lost()
 
@@ -306,7 +307,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 def _told(handle: int) -> str:
     try:
-        builder = msgspec.json.decode(os.pread(handle, 1000, 0), type=Builder)
+        builder = decode_json(os.pread(handle, 1000, 0), Builder)
     except UNREADABLE:
         return "another process"
     since = time.strftime("%H:%M:%S", time.localtime(builder.started))

@@ -23,6 +23,7 @@ from typing import Any, final
 
 import msgspec
 
+from .....protocol.decoding import decode_json
 from .....protocol.errors import KnowledgeError
 from .....protocol.knowledge import Chunk, Document
 from ....io.whole_file import write_whole
@@ -69,7 +70,7 @@ def unfinished(layout: Layout, base: int, model: str, settings: Settings | None,
         settings: None for those that it was begun with.
     """
     try:
-        plan = msgspec.json.decode((layout.building / "plan.json").read_bytes(), type=Plan)
+        plan = decode_json((layout.building / "plan.json").read_bytes(), Plan)
         wanted = settings or plan.settings
         same = (plan.format, plan.model, plan.settings.language) == (FORMAT, model, wanted.language)
         upon = plan.base == 0 or (plan.base == base and not rebuild)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from .....protocol.events import Warned
-from ....io.directories import cache_dir
+from ....io.directories import cache_dir, private_directory
 from ...models.call import Emitter
 from .embedder import Embedder, normalised
 
@@ -168,7 +168,7 @@ class EmbeddingCache:
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            private_directory(self.path.parent)
             self._connection = _connected(self.path)
         return self._connection
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import msgspec
 
+from .....protocol.decoding import json_decoder
 from ...models.azure import Azure, AzureCodec
 from ...models.codec import bearer, read
 
@@ -53,7 +54,7 @@ class Codec(msgspec.Struct, frozen=True, kw_only=True):
 
 def decoded(body: bytes, type: type[T]) -> T:
     """An answer; raises ModelError if it is not in the provider's format."""
-    return read(msgspec.json.Decoder(type).decode, body)
+    return read(json_decoder(type).decode, body)
 
 
 # --- OpenAI

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from .....protocol.environment import said
 from .....protocol.errors import ConfigError, KeyRefused
 from .....protocol.settings import ClientSettings, Settings
 from .....supervisors.actor import Actor
@@ -28,6 +29,7 @@ from ...models.codec import bearer
 from ...models.endpoints import Endpoints
 from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
 from ...models.limiter import Gates
+from ...models.providers import organization
 from ...models.target import Access, TokenBearer
 from . import local
 from .cache import Cached, EmbeddingCache
@@ -46,6 +48,9 @@ DEFAULT = local.STATIC
 """The model when none is chosen: it needs no key and no network."""
 
 MINILM = "local:minilm"
+
+RETRIES, MOST_RETRIES = 2, 100
+"""How often a request that has failed is sent anew: usually, and at most."""
 
 THREADS = 2
 """Threads that embedding may take."""
@@ -88,6 +93,7 @@ class Embedders:
         self._endpoints = Endpoints(environ)
         self._account_of = account_of
         self._file = settings.file
+        self._tries = 1 + retry_limit(environ)
         self._on_usage = on_usage
         self._gates = gates
         self._may_wait = may_wait
@@ -189,6 +195,7 @@ class Embedders:
             account_of=self._account_of,
             on_usage=self._on_usage,
             file=self._file,
+            tries=self._tries,
             rng=self._rng,
         )
 
@@ -228,7 +235,7 @@ class Embedders:
         model, codec = access.model, _codec(access)
         each, all_ = model.max_tokens_per_chunk, model.max_input_tokens
         return Remote(
-            self._client(access, codec.headers(access.key)),
+            self._client(access, codec.headers(access.key) | organization(access.client)),
             access.name,
             codec,
             limiter=self._limiter,
@@ -288,3 +295,17 @@ def _sending(
         return endpoint.post(id, headers, below(path), body, on_headers, sign)
 
     return send
+
+
+def retry_limit(environ: Mapping[str, str]) -> int:
+    """How often a request that has failed is sent anew: `CALLBOARD_EMBEDDINGS_RETRY_LIMIT`, or Loki's variable.
+
+    Raises:
+        ConfigError: it is no number from 0 to 100.
+    """
+    variable, text = said("embeddings_retry_limit", environ)
+    if not variable:
+        return RETRIES
+    if not text.isascii() or not text.isdecimal() or int(text) > MOST_RETRIES:
+        raise ConfigError(f"{variable} is '{text}': expected a whole number from 0 to {MOST_RETRIES}")
+    return int(text)

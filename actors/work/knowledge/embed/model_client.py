@@ -96,6 +96,7 @@ class ModelClient:
         account_of: where requests are reserved.
         on_usage: told of tokens.
         file: where prices are set, for errors.
+        tries: of one request, the first included.
         rng: where the jitter of the waits comes from.
     """
 
@@ -111,9 +112,11 @@ class ModelClient:
         account_of: AccountOf = lambda _: None,
         on_usage: OnUsage | None = None,
         file: str = "",
+        tries: int = 3,
         rng: random.Random,
     ) -> None:
         self.model = model
+        self._tries = tries
         self.at_once = rules.max_concurrency or AT_ONCE
         self.rules = msgspec.structs.replace(rules, max_concurrency=self.at_once)
         self._connect = connect
@@ -152,10 +155,9 @@ class ModelClient:
         account = self._account_of(me)
         if account is not None:
             await self._price.looked_up()
-            if account.asks_for_prices and self._price.tariff is None:
-                unpriced = account.unpriced(self.model, self._file)
-                if unpriced is not None:
-                    raise unpriced
+            unpriced = account.asks_for_prices and self._price.tariff is None
+            if unpriced and (refused := account.unpriced(self.model, self._file)) is not None:
+                raise refused
         last: _Request | None = None
 
         async def once(attempt: int) -> T:
@@ -177,6 +179,7 @@ class ModelClient:
             me.emit(LlmRetry(model=self.model, attempt=attempt, wait=wait, error=str(error)))
 
         retry = Retry(
+            most=self._tries,
             backoff=BACKOFF,
             retryable=lambda error: isinstance(error, UpstreamError) and error.transient and not hopeless(error),
         )

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from .....protocol.decoding import json_decoder
 from .....protocol.errors import ModelError, Unsupported
 from .....protocol.events import LlmRerank
 from ...models.call import Emitter
@@ -105,7 +106,7 @@ class _Answer(msgspec.Struct):
     usage: _Usage | None = None
 
 
-_decode = msgspec.json.Decoder(_Answer).decode
+_decode = json_decoder(_Answer).decode
 
 
 class MiniLM:

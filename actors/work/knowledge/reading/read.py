@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
+from .....protocol.decoding import decode_json
 from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.knowledge import Document
 from ....io.encodings import binary, cleaned, declared_inside, decoded
@@ -184,7 +185,7 @@ class _Notebook(msgspec.Struct):
 def markdown_of(text: str) -> str:
     """The notebook as Markdown; empty if it is none of the kind that is known."""
     try:
-        book = msgspec.json.decode(text, type=_Notebook)
+        book = decode_json(text, _Notebook)
     except (msgspec.DecodeError, RecursionError):
         return ""
     kernel = book.metadata.get("kernelspec")
@@ -250,7 +251,7 @@ def told(done: Completed) -> tuple[str, str]:
     if done.status != 0:
         raise CantRead(f"this PDF broke its reader (status {done.status}, signal {done.signal})")
     line, _, text = done.stdout.partition(b"\n")
-    head = msgspec.json.decode(line, type=Head)
+    head = decode_json(line, Head)
     if head.empty:
         pages = "1 page" if head.pages == 1 else f"{head.pages} pages"
         raise CantRead(

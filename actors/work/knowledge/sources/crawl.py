@@ -21,6 +21,7 @@ import msgspec
 import trio
 from protego import Protego
 
+from .....protocol.decoding import decode_json
 from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Unreadable
 from ..reading.bounds import CantRead
@@ -289,7 +290,7 @@ class CrawlHistory:
                 return
             for line in data.splitlines():
                 with suppress(*UNREADABLE):
-                    visit = msgspec.json.decode(line, type=Visit)
+                    visit = decode_json(line, Visit)
                     self.known[visit.url] = visit
 
     async def add(self, visit: Visit) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 import httpx
 import msgspec
 
+from .....protocol.decoding import decode_json
 from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Unreadable
 from ..reading import kinds
@@ -110,7 +111,7 @@ async def _listing(context: SourceContext, tree: Tree) -> _Listing:
     async with Web(context) as web:
         answer = await web.get(f"{context.settings.github.api}/repos/{place}?recursive=1")
     try:
-        return msgspec.json.decode(answer.data, type=_Listing)
+        return decode_json(answer.data, _Listing)
     except UNREADABLE as error:
         raise CantRead(f"its answer makes no sense: {error}") from error
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, final
 import msgspec
 import trio
 
+from .....protocol.decoding import decode_json
 from .....protocol.errors import ConfigError
 from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Document, Unreadable
@@ -159,7 +160,7 @@ def _listed(data: bytes, source: str) -> list[Raw] | None:
     if data[:100].lstrip()[:1] != b"[":
         return None
     try:
-        items = msgspec.json.decode(data, type=list[_Item])
+        items = decode_json(data, list[_Item])
     except UNREADABLE:
         return None
     return [

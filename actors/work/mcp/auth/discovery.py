@@ -18,6 +18,7 @@ from urllib.parse import urljoin
 import msgspec
 import trio
 
+from .....protocol.decoding import convert
 from .....protocol.errors import CallboardError
 from ....io.oauth.http import Answer
 from . import metadata
@@ -166,7 +167,7 @@ class _Search:
             self.seen.append(f"{address}: {f'HTTP {answer.status}' if answer.status != 200 else 'no JSON'}")
             return None
         try:
-            return msgspec.convert(answer.fields, kind)
+            return convert(answer.fields, kind)
         except msgspec.ValidationError as error:
             self.seen.append(f"{address}: {error}")
             return None

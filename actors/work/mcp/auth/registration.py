@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from .....protocol.decoding import convert
 from ....io.oauth.http import Answer
 from .metadata import AuthorizationServer, Unusable, quoted
 
@@ -104,7 +105,7 @@ async def registered(server: AuthorizationServer, http: Http, redirect_uri: str,
             ' that were registered by hand, write "oauth": {"clientId": "..."} into the entry in mcp.json'
         )
     try:
-        made = msgspec.convert(answer.fields, _Registered)
+        made = convert(answer.fields, _Registered)
     except msgspec.ValidationError as error:
         raise Unusable(
             f"the authorization server {server.issuer} registered us without saying as whom: {error}"

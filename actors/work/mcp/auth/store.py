@@ -15,9 +15,11 @@ from pathlib import Path
 
 import msgspec
 
+from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError
 from .....protocol.json_values import UNREADABLE
 from .....protocol.mcp.config import OAuth, Server
+from ....io.directories import private_directory
 from ....io.oauth.server import AuthServer
 from ....io.oauth.token import Token
 from ....io.oauth.token_file import TokenFile
@@ -95,7 +97,7 @@ class Store:
             ConfigError: it could not be written.
         """
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_directory(self.path.parent)
             write_whole(self.path, msgspec.json.encode(login), private=True)
         except OSError as error:
             raise ConfigError(f"the sign-in can't be kept in {self.path}: {error.strerror or error}") from error
@@ -119,4 +121,4 @@ class Store:
         return self.tokens.remove()
 
 
-_decode = msgspec.json.Decoder(Login).decode
+_decode = json_decoder(Login).decode

@@ -18,6 +18,7 @@ from typing import TypeVar, final
 import msgspec
 import trio
 
+from .....protocol.decoding import decode_json, json_decoder
 from .....protocol.errors import McpError, McpLost, McpUnsent
 from .....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, Notification, Request, encode_failure
 from .....protocol.mcp import model
@@ -52,8 +53,8 @@ class _Result(msgspec.Struct, frozen=True, rename="camel"):
     request_state: str | None = None
 
 
-_OBJECT = msgspec.json.Decoder(dict[str, Json])
-_BACK = msgspec.json.Decoder(_Result)
+_OBJECT = json_decoder(dict[str, Json])
+_BACK = json_decoder(_Result)
 
 
 @final
@@ -198,9 +199,9 @@ class McpClient:
         for _ in range(MAX_PAGES):
             try:
                 raw = await self._request(method, {} if cursor is None else {"cursor": cursor}, None)
-                found = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-                listed = msgspec.json.decode(found[kind], type=list[msgspec.Raw]) if kind in found else []
-                following = msgspec.json.decode(found.get("nextCursor", msgspec.Raw(b"null")), type=str | None)
+                found = decode_json(raw, dict[str, msgspec.Raw])
+                listed = decode_json(found[kind], list[msgspec.Raw]) if kind in found else []
+                following = decode_json(found.get("nextCursor", msgspec.Raw(b"null")), str | None)
             except UNREADABLE as error:
                 raise McpError(f"{what} its {kind} in a way that can't be read: {error}") from error
             except McpError as error:
@@ -211,7 +212,7 @@ class McpClient:
                 raise McpError(f"{what} more than {MAX_LISTED:,} {kind}; that many are not read")
             for each in listed:
                 try:
-                    entries.append(msgspec.json.decode(each, type=type))
+                    entries.append(decode_json(each, type))
                 except UNREADABLE as error:
                     odd = f"one of its {kind} is left out: {error}; it begins: {bytes(each[:80])!r}"
                     self.log("warning", odd)
@@ -352,10 +353,10 @@ class McpClient:
         method, params = notification.method, notification.params
         try:
             if method == "notifications/progress":
-                self._progress(msgspec.json.decode(params, type=model.Progress))
+                self._progress(decode_json(params, model.Progress))
             elif method == "notifications/message":
                 if self._on_log is not None:
-                    self._on_log(msgspec.json.decode(params, type=model.LogMessage))
+                    self._on_log(decode_json(params, model.LogMessage))
             elif method == "notifications/cancelled":
                 id = _OBJECT.decode(params).get("requestId")
                 if isinstance(id, int | str):

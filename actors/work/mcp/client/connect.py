@@ -129,6 +129,7 @@ class _Attempt:
             await self._client.shake_hands(HANDSHAKE[0])
         link = self._client.link
         assert isinstance(link, StdioLink)
+        link.process.stop_as(ProcessStop())
         self._client.pid = link.process.pid
 
     async def _http(self, remembered: str) -> None:

@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
+from .....protocol.decoding import convert, decode_json
 from .....protocol.errors import McpError, McpLost
 from .....protocol.jsonrpc import UNREADABLE
 from .....protocol.mcp import model
@@ -163,7 +164,7 @@ class Handshake:
 
     def _read(self, raw: msgspec.Raw, type: type[T]) -> T:
         try:
-            return msgspec.json.decode(raw, type=type)
+            return decode_json(raw, type)
         except UNREADABLE as error:
             raise McpError(f"MCP server '{self._name}' answered the handshake with something else: {error}") from error
 
@@ -171,7 +172,7 @@ class Handshake:
 def _introduced(meta: Mapping[str, Json]) -> model.Implementation:
     """Who the server says it is. It need not say so; what can't be understood is as good as nothing."""
     try:
-        return msgspec.convert(meta.get(model.META_SERVER, {}), model.Implementation)
+        return convert(meta.get(model.META_SERVER, {}), model.Implementation)
     except msgspec.ValidationError:
         return model.Implementation()
 

@@ -35,7 +35,7 @@ from .....protocol import jsonrpc
 from .....protocol.errors import McpError, McpUnsent, ProcessError
 from .....protocol.mcp.config import Server
 from .....supervisors import Actor
-from .....supervisors.process import Process, start_process
+from .....supervisors.process import Process, ProcessStop, start_process
 from .....supervisors.spawn import is_dead, wait_for_death
 from . import texts
 from .lines import HEAD, JUNK, TAIL, Lines, TooLong, id_in
@@ -55,6 +55,9 @@ UNCANCELLABLE = ("initialize", "server/discover")
 
 DEAF_FOR = 2.0
 """Seconds that a server whose input is closed goes on without ending, which would tell more, before it is given up."""
+
+HASTE = ProcessStop(eof=0.1, term=0.1)
+"""How patiently a server is ended that nothing was agreed with: it has nothing to lose, and a person may wait."""
 
 REPORTS_WITHIN = 1.0
 """Seconds for what a dead process left to be swept."""
@@ -84,6 +87,7 @@ async def open_stdio(
         )
     except ProcessError as error:
         raise McpUnsent(f"MCP server '{server.name}' could not be started: {error}") from error
+    process.stop_as(HASTE)
     link = StdioLink(server, process, receiver, on_junk)
     me.spawn(link.read, name="reader")
     me.spawn(link.write, name="writer")

@@ -13,9 +13,11 @@ from typing import final
 
 import msgspec
 
+from .....protocol.decoding import json_decoder
 from .....protocol.jsonrpc import UNREADABLE
 from .....protocol.mcp.config import ToolList
 from .....protocol.mcp.model import Implementation, Tool
+from ....io.directories import private_directory
 from ....io.whole_file import write_whole
 
 MAX_BYTES = 8 * 1024 * 1024
@@ -75,7 +77,7 @@ class Catalogs:
             return
         path = self._file(digest)
         with suppress(OSError):
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_directory(self._directory)
             is_new = not path.exists()
             write_whole(path, data, private=True)
             if is_new:
@@ -94,4 +96,4 @@ class Catalogs:
         return self._directory / f"{digest}.json"
 
 
-_DECODER = msgspec.json.Decoder(Catalog)
+_DECODER = json_decoder(Catalog)

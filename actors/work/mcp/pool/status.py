@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 import trio
 
+from .....protocol.decoding import decode_json, json_decoder
 from .....protocol.errors import CallboardError
 from .....protocol.events import Warned
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.status import ServerStatus
 from .....supervisors import Actor
+from ....io.directories import private_directory
 from ....io.handed_out import hidden
 from ....io.whole_file import replacing
 
@@ -161,7 +163,7 @@ async def answer_inquiries(me: Actor, directory: Path, answer: Answerer) -> None
 
 
 def _listening(directory: Path) -> tuple[trio.socket.SocketType, Path]:
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_directory(directory)
     directory.chmod(0o700)  # which fails if it isn't ours
     name = f"mcp-{os.getpid()}"
     number = 1
@@ -247,7 +249,7 @@ async def _ask(path: Path, request: bytes, answers: list[dict[str, Json]]) -> No
             async with await trio.open_unix_socket(address) as stream:
                 await stream.send_all(request)
                 line = await _line(stream, MAX_ANSWER)
-        told = msgspec.json.decode(line, type=dict[str, Json]) if line else {"ended": True}
+        told = decode_json(line, dict[str, Json]) if line else {"ended": True}
         answers.append({**told, "pid": pid})
     except ConnectionRefusedError:
         with suppress(OSError):
@@ -286,4 +288,4 @@ def _short(path: Path) -> Iterator[str]:
         os.close(directory)
 
 
-_INQUIRIES = msgspec.json.Decoder(Inquiry)
+_INQUIRIES = json_decoder(Inquiry)

@@ -45,7 +45,7 @@ async def signed_in(me: Actor, server: Server, access: Access, needed: McpSignIn
                 f"MCP server '{server.name}' wants you to sign in{more}. Open this page in a browser of this machine;"
                 f" it comes back here by itself:\n{request.url}\nIf it can't, paste the address that it ended at."
             )
-            return await code_from(me, request, redirect, text)
+            return await code_from(me.ask_person, request, redirect, text)
 
         try:
             await sign_in(server, access.store, access.environ, person, scopes=needed.scopes)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError, CredentialsError
 from .....protocol.json_values import UNREADABLE
 from ..renewed import Renewed
@@ -53,7 +54,7 @@ class _Printed(msgspec.Struct, rename="pascal"):
     expiration: datetime | None = None
 
 
-_decode = msgspec.json.Decoder(_Printed).decode
+_decode = json_decoder(_Printed).decode
 
 
 def is_asked_for(profile: Mapping[str, str]) -> bool:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 import trio
 
+from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....protocol.json_values import UNREADABLE
 from ....io.imports import imported
@@ -44,7 +45,7 @@ class _Granted(msgspec.Struct, rename="pascal"):
     expiration: datetime
 
 
-_decode = msgspec.json.Decoder(_Granted).decode
+_decode = json_decoder(_Granted).decode
 
 
 class Role:

@@ -35,6 +35,7 @@ from urllib.parse import urlencode
 import msgspec
 import trio
 
+from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....protocol.json_values import UNREADABLE
 from ....io.imports import imported
@@ -80,9 +81,9 @@ class _Renewed(msgspec.Struct, rename="camel"):
     refresh_token: str = ""
 
 
-_token = msgspec.json.Decoder(_Token).decode
-_granted = msgspec.json.Decoder(_Granted).decode
-_renewed = msgspec.json.Decoder(_Renewed).decode
+_token = json_decoder(_Token).decode
+_granted = json_decoder(_Granted).decode
+_renewed = json_decoder(_Renewed).decode
 
 
 def is_sso(profile: Mapping[str, str]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from .....protocol import chat
+from .....protocol.decoding import json_decoder
 
 Json = Any
 
@@ -103,9 +104,9 @@ class Failure(msgspec.Struct):
     message: str = ""
 
 
-decode_answer = msgspec.json.Decoder(Answer).decode
-decode_event = msgspec.json.Decoder(Event).decode
-decode_failure = msgspec.json.Decoder(Failure).decode
+decode_answer = json_decoder(Answer).decode
+decode_event = json_decoder(Event).decode
+decode_failure = json_decoder(Failure).decode
 
 
 def usage_of(usage: Usage | None) -> chat.TokenUsage:

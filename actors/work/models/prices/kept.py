@@ -7,8 +7,9 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from .....protocol.decoding import decode_json
 from .....protocol.errors import ConfigError
-from ....io.directories import data_dir
+from ....io.directories import data_dir, private_directory
 from ....io.whole_file import write_whole
 from .source import LARGEST, encoded, read
 from .table import Table
@@ -48,9 +49,8 @@ def vendored() -> Table:
 
 
 def _decoded(data: bytes) -> Table:
-    import msgspec
 
-    return msgspec.json.decode(data, type=Table)
+    return decode_json(data, Table)
 
 
 def updated_file(environ: Mapping[str, str]) -> Path:
@@ -66,7 +66,7 @@ def keep(table: Table, environ: Mapping[str, str]) -> Path:
     """
     file = updated_file(environ)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        private_directory(file.parent)
         write_whole(file, encoded(table), durable=True)
     except OSError as error:
         raise ConfigError(f"{file} can't be written: {error.strerror}") from error

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError
 from .rates import USD, Rate, Rates, Tier, Tiered
 from .table import Entry, Match, Provider, Table, compiled
@@ -72,8 +73,8 @@ class _Provider(msgspec.Struct):
     fallback_model_providers: list[str] | None = None
 
 
-_decode_theirs = msgspec.json.Decoder(list[_Provider]).decode
-_decode_ours = msgspec.json.Decoder(Table).decode
+_decode_theirs = json_decoder(list[_Provider]).decode
+_decode_ours = json_decoder(Table).decode
 
 
 def read(data: bytes, *, where: str, today: date) -> Table:

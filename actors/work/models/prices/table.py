@@ -13,6 +13,7 @@ from functools import cached_property
 
 import msgspec
 
+from .....protocol.decoding import json_decoder
 from .rates import Rates
 
 
@@ -98,7 +99,7 @@ class Provider(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
         return next((entry for entry in self.models if entry.match.fits(name)), None)
 
 
-_decode_entries = msgspec.json.Decoder(tuple[Entry, ...]).decode
+_decode_entries = json_decoder(tuple[Entry, ...]).decode
 
 
 class Table(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

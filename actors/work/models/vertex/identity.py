@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import trio
 
+from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError, CredentialsError, KeyRefused, UpstreamError
 from .....protocol.json_values import UNREADABLE
 from ....io.imports import imported
@@ -57,7 +58,7 @@ class _Granted(msgspec.Struct):
     expires_in: float
 
 
-_decode = msgspec.json.Decoder(_Granted).decode
+_decode = json_decoder(_Granted).decode
 
 
 def boot_seconds() -> float:

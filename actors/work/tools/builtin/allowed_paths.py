@@ -76,7 +76,7 @@ class AllowedPath(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ToolFailed: it is not there, is of a kind that has no contents, or may not be read.
         """
-        with explained(self), _walked(self.root, self.parts[:-1]) as above:
+        with explained(self), walked(self.root, self.parts[:-1]) as above:
             descriptor = os.open(self.name, _READ, dir_fd=above) if self.parts else os.open(self.root, _READ)
         try:
             mode = os.fstat(descriptor).st_mode
@@ -88,30 +88,30 @@ class AllowedPath(msgspec.Struct, frozen=True, kw_only=True):
             os.close(descriptor)
 
     @contextlib.contextmanager
-    def above(self, *, make: bool = False) -> Iterator[int]:
+    def above(self, *, make: bool = False, made: list[int] | None = None) -> Iterator[int]:
         """A descriptor of the directory that it is in, for changing it there; `make` the directories that are missing.
+
+        Args:
+            make: whether to.
+            made: gets their depths: how many of `parts` lead to each.
 
         Raises:
             ToolFailed: there is no such directory, or it is a root, which has nothing above it for us.
         """
         if not self.parts:
             raise ToolFailed(f"'{self.shown}' is one of the directories that may be used as a whole; name one in it")
-        with explained(self), _walked(self.root, self.parts[:-1], make=make) as path_only:
+        with explained(self), walked(self.root, self.parts[:-1], make=make, made=made) as path_only:
             descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=path_only)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
 
-    def make_directory(self) -> bool:
-        """Make it and what is missing above it; whether it was missing."""
-        with explained(self):
-            try:
-                with _walked(self.root, self.parts):
-                    return False
-            except FileNotFoundError:
-                with _walked(self.root, self.parts, make=True):
-                    return True
+    def make_directory(self) -> list[int]:
+        """Make it and what is missing above it; the depths of what was missing."""
+        made: list[int] = []
+        with explained(self), walked(self.root, self.parts, make=True, made=made):
+            return made
 
 
 class AllowedPaths:
@@ -214,14 +214,16 @@ def _real(here: Path, text: str, *, follow: bool) -> Path:
 
 
 @contextlib.contextmanager
-def _walked(root: Path, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
-    """A descriptor of the directory down `parts`, reached without following a link."""
+def walked(root: Path, parts: Sequence[str], *, make: bool = False, made: list[int] | None = None) -> Iterator[int]:
+    """A descriptor of the directory down `parts`, reached without following a link; `make`, `made` as for `above`."""
     descriptor = os.open(root, _DOWN & ~os.O_NOFOLLOW)
     try:
-        for part in parts:
+        for depth, part in enumerate(parts, 1):
             if make:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, dir_fd=descriptor)
+                    if made is not None:
+                        made.append(depth)
             below = os.open(part, _DOWN, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = below
@@ -253,7 +255,7 @@ def _near(place: AllowedPath) -> str:
     """What the model may have meant: the first part that is missing, and names that look like it."""
     try:
         for depth, part in enumerate(place.parts):
-            with _walked(place.root, place.parts[:depth]) as directory:
+            with walked(place.root, place.parts[:depth]) as directory:
                 there = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
             try:
                 names = os.listdir(there)  # noqa: PTH208 - by descriptor
@@ -280,8 +282,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         environ: for commands, for proxies, and for the addresses of the services.
         paths: what `fs_*` may touch.
         timeout: seconds of one call.
+        keeps: what files hold before a run changes them is kept (`changes`).
     """
 
     environ: Mapping[str, str]
     paths: AllowedPaths
     timeout: float
+    keeps: bool = True

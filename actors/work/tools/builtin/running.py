@@ -18,7 +18,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import ProcessError, ToolFailed
-from ..files.limits import MIB, Limits, ended, impose, kill, watch
+from ..files.limits import MIB, STOP, Limits, ended, impose, kill, watch
 from ..files.output import Printed
 from .allowed_paths import Setting
 
@@ -107,6 +107,7 @@ async def run_program(
             env=setting.environ,
             cwd=setting.paths.here,
             stdin="null" if input is None else "pipe",
+            stop=STOP,
         )
     except ProcessError as error:
         raise ToolFailed(str(error)) from error

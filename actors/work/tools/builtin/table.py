@@ -35,6 +35,7 @@ class Spec(msgspec.Struct, frozen=True):
         effect, subject, reads, synonyms: see `Tool`.
         description: for the model.
         required, optional: parameters by name, each a JSON Schema.
+        previews: what a call would change can be shown before it is allowed (`previews`).
     """
 
     module: str
@@ -45,6 +46,7 @@ class Spec(msgspec.Struct, frozen=True):
     optional: Mapping[str, Json] = {}
     reads: bool = False
     synonyms: Mapping[str, str] = {}
+    previews: bool = False
 
     def schema(self) -> dict[str, Json]:
         """The JSON Schema of the arguments."""
@@ -113,6 +115,7 @@ SPECS: Mapping[str, Spec] = {
         "Write a whole file; it is made, with its directories, or replaced.",
         _texts(path="The file.", contents="All that the file shall contain."),
         synonyms=CONTENTS,
+        previews=True,
     ),
     "fs_patch": _writes(
         "Change parts of a file with a unified diff. The lines of context and the removed lines "
@@ -124,9 +127,12 @@ SPECS: Mapping[str, Spec] = {
         ),
         synonyms=CONTENTS,
         reads=True,
+        previews=True,
     ),
     "fs_mkdir": _writes("Make a directory, with those above it that are missing.", _texts(path="The directory.")),
-    "fs_rm": _writes("Remove a file, or a directory with all that is in it.", _texts(path="The file or directory.")),
+    "fs_rm": _writes(
+        "Remove a file, or a directory with all that is in it.", _texts(path="The file or directory."), previews=True
+    ),
     "execute_command": _runs(
         "command",
         "Run a shell command (bash). Returns what it prints, and its exit status unless that is 0. "
@@ -166,7 +172,12 @@ SPECS: Mapping[str, Spec] = {
 
 
 def builtin_tools(
-    environ: Mapping[str, str], roots: Sequence[Path] = (), *, here: Path | None = None, timeout: float = TIMEOUT
+    environ: Mapping[str, str],
+    roots: Sequence[Path] = (),
+    *,
+    here: Path | None = None,
+    timeout: float = TIMEOUT,
+    keeps: bool = True,
 ) -> dict[str, Tool]:
     """All built-in tools by name.
 
@@ -176,11 +187,12 @@ def builtin_tools(
             working directory in any case, as it is by the commands that the same model runs.
         here: the working directory; None for ours.
         timeout: seconds of one call.
+        keeps: what files hold before a run changes them is kept.
     """
     from .allowed_paths import AllowedPaths, Setting
 
     here = here or Path.cwd()
-    setting = Setting(environ=environ, paths=AllowedPaths(roots or (here,), here), timeout=timeout)
+    setting = Setting(environ=environ, paths=AllowedPaths(roots or (here,), here), timeout=timeout, keeps=keeps)
     return {name: _tool(name, spec, setting) for name, spec in SPECS.items()}
 
 
@@ -196,6 +208,11 @@ def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
             paths = paths.beside(kept.directory)
         return await function(me, msgspec.structs.replace(setting, paths=paths), arguments)
 
+    async def preview(arguments: Arguments, access: FileAccess) -> str:
+        from .previews import preview_of
+
+        return await preview_of(name, setting.paths.within(access), arguments)
+
     return Tool(
         spec=ToolSpec(name=name, description=spec.description, parameters=spec.schema()),
         run=run,
@@ -207,4 +224,5 @@ def _tool(name: str, spec: Spec, setting: Setting) -> Tool:
         synonyms=spec.synonyms,
         reads=spec.reads,
         run_within=run,
+        preview=preview if spec.previews else None,
     )

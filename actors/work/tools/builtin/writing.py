@@ -4,6 +4,8 @@ changed.
 A file is replaced as a whole: the new one is written beside it and renamed over it, so that no reader sees half of
 it, and a call that is cancelled changes nothing or everything. Its mode stays. While a file is read, changed and
 replaced, its directory is locked (`flock`), so that two calls of one turn, or of two agents, come one after the other.
+
+The call's keeper hears of a change before it is made (`changes/keeping`), so that it can be shown and taken back.
 """
 
 from __future__ import annotations
@@ -15,19 +17,22 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from .....protocol.errors import ToolFailed
 from ....io.handed_out import PUT, hidden_bytes
+from ..changes.keeping import Keeper, keeper_of
 from ..tool import Arguments
 from .allowed_paths import AllowedPath, AllowedPaths, Setting, explained, in_thread
-from .diff import DiffError, Hunk, apply, parse
+from .diff import Applied, DiffError, Hunk, apply, parse
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
+
+T = TypeVar("T")
 
 LARGEST = 8 * 1024 * 1024
 """Bytes that may be written at once."""
@@ -39,25 +44,36 @@ _PUT = PUT.encode()
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-async def fs_write(_me: Actor, setting: Setting, arguments: Arguments) -> str:
+async def fs_write(me: Actor, setting: Setting, arguments: Arguments) -> str:
     """Write all of a file."""
     data = encoded(arguments["contents"])
-    return await in_thread(lambda: _write(setting.paths.find(arguments["path"]), data), changes=True)
+    keeper = keeper_of(me, setting, "fs_write")
+    return await _changing(me, keeper, lambda: _write(setting.paths.find(arguments["path"]), data, keeper))
 
 
-async def fs_mkdir(_me: Actor, setting: Setting, arguments: Arguments) -> str:
+async def fs_mkdir(me: Actor, setting: Setting, arguments: Arguments) -> str:
     """Make a directory."""
     path = arguments["path"]
-    made = await in_thread(lambda: setting.paths.find(path).make_directory(), changes=True)
+    keeper = keeper_of(me, setting, "fs_mkdir")
+    made = await _changing(me, keeper, lambda: _make(setting.paths.find(path), keeper))
     return f"made {path}" if made else f"{path} exists already"
 
 
-async def fs_rm(_me: Actor, setting: Setting, arguments: Arguments) -> str:
+async def fs_rm(me: Actor, setting: Setting, arguments: Arguments) -> str:
     """Remove a file, a link (never what it points to) or a directory."""
     text = arguments["path"]
     if not text.strip():
         raise ToolFailed("the path is empty; nothing was removed")
-    return await in_thread(lambda: _remove(setting.paths, setting.paths.find(text, follow=False)), changes=True)
+    keeper = keeper_of(me, setting, "fs_rm")
+    return await _changing(me, keeper, lambda: _remove(setting.paths, setting.paths.find(text, follow=False), keeper))
+
+
+async def _changing(me: Actor, keeper: Keeper, work: Callable[[], T]) -> T:
+    """Change files in a thread, and tell what was changed."""
+    try:
+        return await in_thread(work, changes=True)
+    finally:
+        keeper.tell(me)
 
 
 def encoded(text: str) -> bytes:
@@ -110,8 +126,10 @@ def status_of(place: AllowedPath, directory: int) -> os.stat_result | None:
     return status
 
 
-def replace(place: AllowedPath, directory: int, old: os.stat_result | None, data: bytes) -> None:
-    """Put a new file in the place of `old`."""
+def replace(
+    place: AllowedPath, directory: int, old: os.stat_result | None, data: bytes, *, mode: int | None = None
+) -> None:
+    """Put a new file in the place of `old`, whose mode it gets unless another is given."""
     temporary = f".{secrets.token_hex(6)}.callboard"
     descriptor = os.open(temporary, _NEW, 0o666, dir_fd=directory)
     try:
@@ -121,7 +139,9 @@ def replace(place: AllowedPath, directory: int, old: os.stat_result | None, data
                 if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
                     with contextlib.suppress(OSError):  # only root may give files away
                         os.fchown(descriptor, old.st_uid, old.st_gid)
-                os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+                mode = stat.S_IMODE(old.st_mode) if mode is None else mode
+            if mode is not None:
+                os.fchmod(descriptor, mode)
         os.rename(temporary, place.name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:  # cancelled too: no temporary file stays
         with contextlib.suppress(OSError):
@@ -129,29 +149,39 @@ def replace(place: AllowedPath, directory: int, old: os.stat_result | None, data
         raise
 
 
-def _write(place: AllowedPath, data: bytes) -> str:
-    with place.above(make=True) as directory, explained(place), locked(directory):
+def _make(place: AllowedPath, keeper: Keeper) -> bool:
+    made = place.make_directory()
+    keeper.makes(place, made)
+    return len(place.parts) in made
+
+
+def _write(place: AllowedPath, data: bytes, keeper: Keeper) -> str:
+    made: list[int] = []
+    with place.above(make=True, made=made) as directory, explained(place), locked(directory):
         old = status_of(place, directory)
         if old is not None and _PUT in data:
             _keep_secrets(place, _read(place, directory, old), data)
-        replace(place, directory, old, data)
+        with keeper.writes(place, directory, data, made):
+            replace(place, directory, old, data)
     lines = data.count(b"\n") + (0 if data.endswith(b"\n") or not data else 1)
     done = "wrote" if old is None else "replaced"
     size = "1 byte" if len(data) == 1 else f"{len(data)} bytes"
     return f"{done} {place.shown}: {lines} {'line' if lines == 1 else 'lines'}, {size}"
 
 
-def _remove(paths: AllowedPaths, place: AllowedPath) -> str:
+def _remove(paths: AllowedPaths, place: AllowedPath, keeper: Keeper) -> str:
     if any(root.is_relative_to(place.path) for root in paths.roots):
         raise ToolFailed(f"'{place.shown}' is, or holds, a directory that may be used as a whole; it is not removed")
-    with place.above() as directory, explained(place):
+    with place.above() as directory, explained(place), locked(directory):
         mode = os.stat(place.name, dir_fd=directory, follow_symlinks=False).st_mode
         if stat.S_ISDIR(mode):
             if place.access.bars and _holds_barred(place, directory):
                 raise ToolFailed(f"'{place.shown}' was not removed: the permissions deny something in it")
-            shutil.rmtree(place.name, dir_fd=directory)
+            with keeper.removes(place, directory):
+                shutil.rmtree(place.name, dir_fd=directory)
             return f"removed {place.shown} with all that was in it"
-        os.unlink(place.name, dir_fd=directory)
+        with keeper.removes(place, directory):
+            os.unlink(place.name, dir_fd=directory)
         return f"removed {place.shown}"
 
 
@@ -164,34 +194,46 @@ def _holds_barred(place: AllowedPath, above: int) -> bool:
     return False
 
 
-async def fs_patch(_me: Actor, setting: Setting, arguments: Arguments) -> str:
+async def fs_patch(me: Actor, setting: Setting, arguments: Arguments) -> str:
     """Patch a file; one that is not there is made if the diff only adds."""
-    encoded(arguments["contents"])
-    return await in_thread(lambda: _patch(setting.paths.find(arguments["path"]), arguments["contents"]), changes=True)
+    diff = arguments["contents"]
+    encoded(diff)
+    keeper = keeper_of(me, setting, "fs_patch")
+    return await _changing(me, keeper, lambda: _patch(setting.paths.find(arguments["path"]), diff, keeper))
 
 
-def _patch(place: AllowedPath, diff: str) -> str:
+def _patch(place: AllowedPath, diff: str, keeper: Keeper) -> str:
     try:
-        return _patched(place, parse(diff))
+        return _patched(place, parse(diff), keeper)
     except DiffError as error:
         raise ToolFailed(f"'{place.shown}' was not patched: {error}") from error
 
 
-def _patched(place: AllowedPath, hunks: list[Hunk]) -> str:
+def _patched(place: AllowedPath, hunks: list[Hunk], keeper: Keeper) -> str:
     creates = not any(hunk.old for hunk in hunks)
-    with place.above(make=creates) as directory, explained(place), locked(directory):
+    made: list[int] = []
+    with place.above(make=creates, made=made) as directory, explained(place), locked(directory):
         old = status_of(place, directory)
         if old is None and not creates:
             raise FileNotFoundError(2, "No such file or directory")
-        # Bytes that are no UTF-8 pass through unchanged.
         before = b"" if old is None else _read(place, directory, old)
-        applied = apply(before.decode(errors="surrogateescape"), hunks)
-        after = applied.text.encode(errors="surrogateescape")
+        applied, after = patched(before, hunks)
         _keep_secrets(place, before, after)
-        replace(place, directory, old, after)
+        with keeper.writes(place, directory, after, made):
+            replace(place, directory, old, after)
     moved = "".join(f"; hunk {number} stood at line {line}" for number, line in applied.moved)
     many = "1 hunk" if len(hunks) == 1 else f"{len(hunks)} hunks"
     return f"patched {place.shown}: {many}, +{applied.added} -{applied.removed} lines{moved}"
+
+
+def patched(before: bytes, hunks: list[Hunk]) -> tuple[Applied, bytes]:
+    """A content with a diff applied; bytes that are no UTF-8 pass through unchanged.
+
+    Raises:
+        DiffError: it does not fit.
+    """
+    applied = apply(before.decode(errors="surrogateescape"), hunks)
+    return applied, applied.text.encode(errors="surrogateescape")
 
 
 def _keep_secrets(place: AllowedPath, before: bytes, after: bytes) -> None:

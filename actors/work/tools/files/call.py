@@ -22,13 +22,13 @@ import msgspec
 import trio
 
 from .....protocol.errors import ProcessError, ToolFailed
-from .....supervisors.child import ProcessStop
 from .....supervisors.spawn import WHY
+from ....io.directories import private_directory
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .call_file import Host, handed_over, memory_file, raw_json
 from .environment import Home, caches, environment, raw_names
 from .interpreters import command, command_by_npx
-from .limits import MIB, USUAL, Limits, ended, impose, kill, watch
+from .limits import MIB, STOP, USUAL, Limits, ended, impose, kill, watch
 from .output import Printed, Terminal, Written, read_output, result, wants_one
 from .questions import AskSocket, Clock
 
@@ -91,7 +91,7 @@ def _told(declaration: Declaration) -> Iterator[None]:
 def _place(home: Home, declaration: Declaration) -> Iterator[Path]:
     """The file for the result, which is there as long as the call. The caches are made and stay."""
     for directory in caches(home, declaration):
-        directory.mkdir(parents=True, exist_ok=True)
+        private_directory(directory)
     fd, name = tempfile.mkstemp(prefix="callboard-output-")
     os.close(fd)
     try:
@@ -167,7 +167,7 @@ class _Call:
                 env=environ,
                 cwd=self._cwd,
                 on_stderr=printed.stderr,
-                stop=ProcessStop(),
+                stop=STOP,
                 pass_fds=fds,
             )
         except ProcessError as error:
@@ -183,7 +183,7 @@ class _Call:
         self, process: Process, printed: Printed, clock: Clock, beside: Sequence[Callable[[], Awaitable[None]]]
     ) -> ProcessEnd:
         assert process.stdout is not None
-        async with ended(self._me, process, ProcessStop().within):
+        async with ended(self._me, process, STOP.within):
             with clock.scope:
                 clock.start()
                 impose(process.pid, self._limits)

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .....protocol.errors import ConfigError
-from ....io.directories import root_dir
+from ....io.directories import root_dir, user_folder
+from ....io.env_file import env_file, read_dotenv
 from ...library import PROMPT_UTILS
 
 if TYPE_CHECKING:
@@ -78,13 +78,14 @@ def environment(home: Home, declaration: Declaration, *, output: Path, raw: str 
         raw: its arguments as JSON.
     """
     environ = inherited(home.environ)
+    programs = user_folder("functions", home.config_dir, home.environ) / "bin"
     environ.update(
         LLM_OUTPUT=str(output),
         LLM_ROOT_DIR=str(root_dir(home.config_dir, home.agent_dir if home.own else None)),
         LLM_TOOL_NAME=declaration.name,
         LLM_TOOL_CACHE_DIR=str(tool_cache(home, declaration)),
         LLM_PROMPT_UTILS_FILE=str(PROMPT_UTILS),
-        PATH=os.pathsep.join([str(home.config_dir / "functions" / "bin"), environ.get("PATH", os.defpath)]),
+        PATH=os.pathsep.join([str(programs), environ.get("PATH", os.defpath)]),
     )
     if home.agent is not None:
         directory = str(home.agent_dir or home.config_dir)
@@ -134,24 +135,13 @@ def file_name(name: str) -> str:
     return part if part.strip(".") else "_"
 
 
-# --- `.env` files: `KEY=VALUE` lines, as data
-#
-# Nothing is expanded and nothing is run: `$HOME` and `$(date)` stay as they are. A value in single quotes is taken as
-# it is, one in double quotes may hold `\n`, `\t`, `\"`, `\\` and may go over several lines, and an unquoted one ends
-# where ` #` begins a comment. `export` in front is allowed. What is set already always wins.
+# --- `.env` files
 #
 # The user's own files may set anything. That of an agent may have come with a repository, so it sets nothing that makes
 # other programs run something, or that says yes for the user (`is_reserved`).
 
-_NAME = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*")
-_BLANK = re.compile(r"[ \t\r]*(?:#[^\n]*)?(?:\n|\Z)")
-_SINGLE = re.compile(r"'([^']*)'")
-_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_BARE = re.compile(r"[^\n]*")
-_COMMENT = re.compile(r"(?:^|[ \t])#.*")
 _RESERVED = frozenset(("AUTO_CONFIRM", "BASH_ENV", "ENV", "IFS", "PATH"))
 _RESERVED_BEGINNINGS = ("LD_", "DYLD_", "PYTHON", "NODE_", "BASH_FUNC_", "GIT_")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "$": "$"}
 
 
 def tool_environ(environ: Mapping[str, str], *, agent_dir: Path | None, config_dir: Path) -> dict[str, str]:
@@ -165,68 +155,16 @@ def tool_environ(environ: Mapping[str, str], *, agent_dir: Path | None, config_d
     Raises:
         ConfigError: one of them can't be read.
     """
-    found = [read_dotenv(home / ".env") for home in (config_dir, config_dir / "functions")]
+    of_user = read_dotenv(env_file(config_dir, environ))
+    found = [of_user, read_dotenv(user_folder("functions", config_dir, environ) / ".env")]
     if agent_dir is not None:
         own = read_dotenv(agent_dir / ".env")
         found.insert(0, {name: value for name, value in own.items() if not is_reserved(name)})
-    return {name: value for values in (*reversed(found), environ) for name, value in values.items()}
+    # the program has put the user's file into its environment (`load_env_file`); it goes before no nearer file for that
+    set_here = {name: value for name, value in environ.items() if of_user.get(name) != value}
+    return {name: value for values in (*reversed(found), set_here) for name, value in values.items()}
 
 
 def is_reserved(name: str) -> bool:
     """Whether an agent's own `.env` can't set this variable."""
     return name in _RESERVED or name.startswith(_RESERVED_BEGINNINGS)
-
-
-def read_dotenv(file: Path) -> dict[str, str]:
-    """What a `.env` file sets; nothing if there is none. The last of two lines with the same name wins.
-
-    Raises:
-        ConfigError: it can't be read or understood; says the line.
-    """
-    try:
-        text = file.read_text("utf-8-sig").replace("\r\n", "\n")
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: it is not UTF-8 text (byte {error.start})") from error
-    except OSError as error:
-        raise ConfigError(f"{file}: it can't be read ({error.strerror})") from error
-    return _parse(text, file)
-
-
-def _parse(text: str, file: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
-    at = 0
-    while at < len(text):
-        if blank := _BLANK.match(text, at):
-            at = blank.end()
-            continue
-        line = text.count("\n", 0, at) + 1
-        name = _NAME.match(text, at)
-        if name is None:
-            shown = text[at:].split("\n", 1)[0].strip()[:60]
-            raise ConfigError(f"{file}:{line}: expected NAME=VALUE, found: {shown}")
-        value, at = _value(text, name.end(), f"{file}:{line}: {name[1]}")
-        if "\0" in value:
-            raise ConfigError(f"{file}:{line}: {name[1]}: a value can't hold a NUL character")
-        found[name[1]] = value
-    return found
-
-
-def _value(text: str, at: int, where: str) -> tuple[str, int]:
-    quote = text[at : at + 1]
-    if quote not in ("'", '"'):
-        bare = _BARE.match(text, at)
-        assert bare is not None
-        return _COMMENT.sub("", bare[0]).strip(), bare.end()
-    quoted = (_SINGLE if quote == "'" else _DOUBLE).match(text, at)
-    if quoted is None:
-        raise ConfigError(f"{where}: the value begins with {quote} and that quote is never closed")
-    rest = _BLANK.match(text, quoted.end())
-    if rest is None:
-        shown = text[quoted.end() :].split("\n", 1)[0].strip()[:40]
-        raise ConfigError(f"{where}: nothing may follow the closing {quote} but a comment, found: {shown}")
-    value = quoted[1]
-    if quote == '"':
-        value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), value, flags=re.DOTALL)
-    return value, rest.end()

@@ -45,6 +45,8 @@ async def test_another_s_run_is_refused_unless_one_is_an_admin(town: Town) -> No
     async with town.socket("bob") as call:
         for method in ("_run/get", "_run/cancel", "_run/events", "_run/subscribe", "_run/graph", "_run/delete"):
             assert await call(method, run=run) == FORBIDDEN, method
+        for method in ("_run/changes", "_run/restore"):
+            assert await call(method, run=run) == FORBIDDEN, method
         for method in ("_actor/inspect", "_actor/pause", "_actor/cancel"):
             assert await call(method, path=f"/{run}") in (FORBIDDEN, NOT_FOUND), method
         assert run not in json.dumps(await call("_run/list"))

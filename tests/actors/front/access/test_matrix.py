@@ -23,11 +23,11 @@ from starlette.routing import Route as Path_
 from callboard.actors.front.access.scopes import METHODS
 from callboard.actors.front.control.methods import METHODS as OWN
 from callboard.actors.front.http.routes import find_route, routes
-from callboard.protocol.control import acp
+from callboard.protocol.control import acp, chat
 from callboard.protocol.control.caller import SCOPES
 
 ROUTES = {(route.method, route.path): route.rule for route in routes()}
-SERVED = {*OWN, *acp.METHODS}
+SERVED = {*OWN, *acp.METHODS, *chat.METHODS}
 ROUTE_SCOPES = [(route, scope) for route, rule in ROUTES.items() for scope in rule.scopes]
 METHOD_SCOPES = [(method, scope) for method in sorted(SERVED) for scope in METHODS[method].scopes]
 ABOUT = ("run", "before", "path", "question", "session", "session_id")
@@ -68,7 +68,11 @@ def filled(template: str, **known: str) -> str:
 
 def params_about(method: str) -> list[tuple[str, Any]]:
     """The parameters of a method that name a thing which is somebody's, each with the struct they are in."""
-    kind = ACP[method] if method in ACP else OWN[method].params if method not in acp.METHODS else None
+    known = {
+        **{name: each.params for name, each in OWN.items()},
+        **{name: pair[0] for name, pair in chat.METHODS.items()},
+    }
+    kind = ACP[method] if method in ACP else known.get(method)
     return [] if kind is None else [(field.name, kind) for field in msgspec.structs.fields(kind) if field.name in ABOUT]
 
 

@@ -30,6 +30,7 @@ async def house(
 ) -> AsyncIterator[House]:
     """The real server, in this process, with the scripted model behind it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("CALLBOARD_KEEP_REQUESTS", "true")
     config_dir = fake_model.config_dir(tmp_path / "config")
     server = Server(ServeOptions(port=0))
     async with callboard.Root(config_dir=config_dir, patient=True, serving=True) as root:

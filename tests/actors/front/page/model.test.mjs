@@ -4,6 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Follower } from "./page/follow.js";
+import { ending, figures as figuresOf, parts } from "./page/model/calls.js";
+import { parted } from "./page/model/diff.js";
 import { caller, cost, count, duration } from "./page/model/format.js";
 import { layout } from "./page/model/layout.js";
 import { RunState } from "./page/model/run.js";
@@ -160,6 +162,28 @@ test("a tool call belongs to the agent, is done once, and the same id may come a
     [
       ["/run-1/a", '{"n":1}', "", false],
       ["/run-1/a", '{"n":2}', "broken", false],
+    ],
+  );
+});
+
+test("what a tool prints and changes belongs to its call, though only the call itself has an id", () => {
+  const state = after(
+    ["run.started"],
+    ["actor.spawned", "a"],
+    ["actor.spawned", "a/t"],
+    ["actor.spawned", "a/u"],
+    ["tool.call.started", "a/t", { tool: "t", arguments: "{}" }, "call_0"],
+    ["tool.call.started", "a/u", { tool: "u", arguments: "{}" }, "call_1"],
+    ["tool.call.delta", "a/t", { tool: "t", text: "x" }],
+    ["file.changed", "a/u", { tool: "u", path: "/p/a", how: "changed", added: 3, removed: 1 }],
+    ["tool.call.finished", "a/u", { tool: "u", seconds: 1 }, "call_1"],
+    ["file.changed", "a/u", { tool: "u", path: "/p/b", how: "created", added: 1, removed: 0 }],
+  );
+  assert.deepEqual(
+    state.work.blocks.map((block) => [block.tool, block.lines, block.files.map((file) => file.path)]),
+    [
+      ["t", ["x"], []],
+      ["u", [], ["/p/a"]],
     ],
   );
 });
@@ -476,4 +500,77 @@ test("an address chooses groups and ranges that there are", () => {
   assert.deepEqual(chosen("key", "90"), { by: "key", days: 90 });
   assert.deepEqual(chosen("owner", "31"), { by: "model", days: 30 });
   assert.deepEqual(chosen(undefined, undefined), { by: "model", days: 30 });
+});
+
+test("a question of a tool is its words and the lines of its diff; one without a diff is its words alone", () => {
+  const diff = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n one\n--- sql\n+++ c\n\\ No newline at end of file";
+  const found = parted({ text: `Allow fs_write?\npath: x\n${diff}`, diff });
+  assert.equal(found.text, "Allow fs_write?\npath: x");
+  assert.deepEqual(
+    found.lines.map((line) => line.kind),
+    ["head", "head", "hunk", "same", "removed", "added", "note"],
+  );
+  assert.deepEqual(parted({ text: "Go?" }), { text: "Go?", lines: [] });
+  assert.deepEqual(parted({ text: "Go?", diff: "+other" }), { text: "Go?", lines: [] });
+  assert.deepEqual(parted(undefined), { text: "", lines: [] });
+});
+
+const CALL = {
+  number: 3,
+  started: "2026-11-24T10:00:00Z",
+  actor: "/run-1/lead",
+  model: "a:b",
+  status: "answered",
+  stop: "tools",
+  calls: ["fs_ls"],
+  seconds: 1.25,
+  input_tokens: 1200,
+  output_tokens: 30,
+  cost: 0.002,
+  error: "",
+  tries: 2,
+};
+
+test("a call is told by how its reply ended and what it took", () => {
+  assert.equal(ending(CALL, true), "calls fs_ls");
+  assert.equal(ending({ ...CALL, calls: [], stop: "end" }, true), "end");
+  assert.equal(ending({ ...CALL, status: "failed", error: "no" }, true), "no");
+  assert.equal(ending({ ...CALL, status: "asked" }, true), "cut off");
+  assert.equal(ending({ ...CALL, status: "asked" }, false), "is asked\u2026");
+  assert.equal(figuresOf(CALL).split(" \u00b7 ").slice(1).join("; "), "a:b; 1.2k in, 30 out; $0.0020; 1.3 s; 2 tries");
+  assert.equal(figuresOf({ ...CALL, seconds: null, input_tokens: 0, output_tokens: 0, cost: null, tries: 1, started: "" }), "a:b");
+});
+
+test("the parts of a call are what the model saw, in its order, and what it said", () => {
+  const request = {
+    system: "You lead.",
+    messages: [
+      { role: "user", content: [{ type: "text", text: "look" }, { type: "image", media_type: "image/png", bytes: 5000 }] },
+      { role: "assistant", text: "I look", tool_calls: [{ id: "1", name: "fs_ls", arguments: { path: "." } }] },
+      { role: "assistant", tool_calls: [{ id: "2", name: "fs_ls", malformed: "{pa" }] },
+      { role: "tool", call: "1", name: "fs_ls", content: "no such file", error: true },
+    ],
+    tools: [{ name: "fs_ls", description: "Lists.", parameters: { properties: { path: {}, deep: {} } } }],
+    parameters: { temperature: 0.5 },
+  };
+  const reply = { text: "done", reasoning: "hm", tool_calls: [], stop: "end" };
+  const found = parts({ ...CALL, request, reply, failures: [{ error: "busy", wait: 1 }] });
+  assert.deepEqual(
+    found.map((part) => [part.title, part.text]),
+    [
+      ["System", "You lead."],
+      ["User", "look\n[image: image/png, 5.0k bytes]"],
+      ["Assistant", 'I look\ncalls fs_ls {"path":"."}'],
+      ["Assistant", "calls fs_ls {pa"],
+      ["Tool fs_ls (failed)", "no such file"],
+      ["Tools (1)", "fs_ls(path, deep)\nLists."],
+      ["Parameters", '{\n "temperature": 0.5\n}'],
+      ["Try 1 failed", "busy"],
+      ["Reasoning", "hm"],
+      ["Reply (end)", "done"],
+    ],
+  );
+  const bare = { system: "", messages: [], tools: [], parameters: {} };
+  const failed = parts({ ...CALL, request: bare, reply: null, failures: [], error: "too long" });
+  assert.deepEqual(failed, [{ title: "Failed", text: "too long", tone: "failed" }]);
 });

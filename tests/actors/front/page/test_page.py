@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from urllib.parse import urlsplit
 
+import pytest
 import trio
 from browser import Browser, Page
 from fake_models import Reply, Request
@@ -205,4 +206,43 @@ async def test_an_agent_at_work_is_inspected_told_something_paused_and_goes_on(h
         await page.press("p")
         await page.until("document.querySelector('.result')?.dataset.status === 'done'")
         assert "be brief" in json.dumps(house.models.requests[-1].json["messages"])
+        assert page.problems == []
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+async def test_what_the_model_of_an_agent_saw_is_in_its_inspector(house: House, browser: Browser, width: int) -> None:
+    house.plain(f"description: x\ninstructions: {json.dumps(HOSTILE)}\nglobal_tools: [fs_ls]", name="worker")
+    house.models.script(Reply(text=HOSTILE, calls=[("fs_ls", {"path": "."})]), Reply(text="z" * 3000))
+    async with browser.page(house.page, width, 900) as page:
+        run = await begin(page, "worker", "work")
+        await page.until("document.querySelector('.result')?.dataset.status === 'done'")
+        if width < 820:
+            await page.click(".tabs [data-tab=actors]")
+        await page.click(f".actor[data-path='/{run}/worker']")
+        await page.click(".work .bar button:not([hidden])")
+        await page.until("document.querySelectorAll('.calls li').length === 2")
+        ends = "[...document.querySelectorAll('.calls .end')].map(each => each.textContent)"
+        assert await page.evaluate(ends) == ["calls fs_ls", "end"]
+        await page.click(".calls li:last-child summary")
+        await page.until("document.querySelectorAll('.calls li:last-child .part').length > 4")
+        shown = await page.evaluate("document.querySelector('.calls li:last-child .call').textContent")
+        for text in (HOSTILE, "work", "calls fs_ls", "z" * 3000, "Parameters"):
+            assert text in shown
+        inside = "document.querySelector('.inspect .inside')"
+        assert await page.evaluate(f"{inside}.scrollWidth <= {inside}.clientWidth")
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert await page.evaluate("window.pwned === undefined")
+        await page.click(".calls li:last-child .part summary")
+        assert await page.evaluate("document.querySelector('.calls li:last-child details.part').open")
+        assert page.problems == []
+
+
+async def test_without_anything_kept_the_inspector_says_how_to_keep_it(house: House, browser: Browser) -> None:
+    house.agent('start: end\nnodes: {end: {type: end, output: "x"}}', "silent")
+    async with browser.page(house.page, 1400, 900) as page:
+        run = await begin(page, "silent", "work")
+        await page.until("document.querySelector('.result')?.dataset.status === 'done'")
+        await page.click(f".actor[data-path='/{run}/silent']")
+        await page.click(".work .bar button:not([hidden])")
+        await page.until("document.querySelector('.kept .hint')?.textContent.includes('keep_requests: true')")
         assert page.problems == []

@@ -183,6 +183,25 @@ async def test_each_of_many_questions_is_answered_on_its_own_and_one_answered_el
         assert page.problems == []
 
 
+async def test_a_tool_that_wants_to_change_a_file_shows_the_diff_line_by_line(
+    scripted: Scripted, browser: Browser
+) -> None:
+    diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-<b>old</b>\n+new"
+    text = f"Allow fs_write?\npath: x\n{diff}"
+    more = {"permission": "fs_write", "options": ["yes", "no"], "diff": diff}
+    await put(scripted, "run-1", *frames.opening("run-1"), frames.asked("run-1", "q-1", "choice", text, **more))
+    async with browser.page(scripted.url) as page:
+        await go(page, "run/run-1")
+        await page.until("document.querySelector('.questions .diff')")
+        words = "document.querySelector('.questions .asked').textContent"
+        assert await page.evaluate(words) == "Allow fs_write?\npath: x"
+        lines = "[...document.querySelectorAll('.questions .diff span')].map((each) => each.dataset.line).join()"
+        assert await page.evaluate(lines) == "head,head,hunk,removed,added"
+        removed = "document.querySelector('.questions [data-line=removed]').textContent"
+        assert await page.evaluate(removed) == "-<b>old</b>\n"
+        assert page.problems == []
+
+
 async def test_a_run_of_another_process_is_watched_and_says_that_it_can_not_be_steered_from_here(
     scripted: Scripted, browser: Browser
 ) -> None:

@@ -45,7 +45,7 @@ async def test_the_code_comes_back_and_the_browser_is_told(server: LocalAuthServ
     pages: list[bytes] = []
 
     async def says_yes(request: Authorization) -> None:
-        with trio.CancelScope(shield=True):
+        with trio.move_on_after(10, shield=True):
             pages.append(await server.browser(request.url))
 
     assert (await played(server, says_yes)).startswith("s3cret-code")
@@ -61,7 +61,7 @@ async def test_a_no_and_an_error_are_shown_and_raised(server: LocalAuthServer) -
     pages: list[bytes] = []
 
     async def says_no(request: Authorization) -> None:
-        with trio.CancelScope(shield=True):
+        with trio.move_on_after(10, shield=True):
             pages.append(await server.browser(request.url, error="access_denied"))
 
     with pytest.raises(OAuthRefused, match="access_denied"):

@@ -90,7 +90,7 @@ class Batches:
                     end = await ref.wait()
                 except trio.Cancelled:
                     ref.cancel()
-                    with trio.CancelScope(shield=True):
+                    with trio.move_on_after(10, shield=True):
                         await ref.wait()
                     raise
                 if end.error is not None:

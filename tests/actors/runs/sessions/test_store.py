@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from session_shelf import Shelf
 
+from callboard.actors.io.handed_out import handed_out
 from callboard.actors.runs.sessions.disk import files
 from callboard.actors.runs.sessions.names import as_id
 from callboard.actors.runs.sessions.store import SessionStore
@@ -321,3 +322,21 @@ def test_a_session_is_a_struct_that_can_be_shown(shelf: Shelf) -> None:
 
 def test_the_store_needs_no_directory_to_be_empty(tmp_path: Path) -> None:
     assert SessionStore(tmp_path / "nowhere").list(everywhere=True) == []
+
+
+def test_a_file_is_without_what_the_vault_has_handed_out_and_without_thoughts_that_held_some(shelf: Shelf) -> None:
+    """Whoever goes on in this process has the words as they were; a signed thought can't be sent again changed."""
+    secret = "wk-a-secret-of-the-vault"
+    handed_out(secret)
+    thoughts = [{"form": "f", "data": f"about {secret}"}, {"form": "f", "data": "about plums"}]
+    said = [{"role": "user", "content": f"it is {secret}"}]
+    said += [{"role": "assistant", "content": "ok", "thought": thought} for thought in thoughts]
+    called = {"tool_results": [], "text": "", "sequence": False, "thought": thoughts[0]}
+    said.append({"role": "tool", "content": called})
+    made = shelf.store.create(initial=Session(messages=said))
+    again = shelf.again().open(made.id).session.messages
+    assert secret not in shelf.store.path(made.id, None).read_text()
+    assert [each["content"] for each in again[:3]] == ["it is [redacted]", "ok", "ok"]
+    assert [each.get("thought") for each in again] == [None, None, thoughts[1], None]
+    assert "thought" not in again[3]["content"]
+    assert made.session.messages == said

@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 from callboard.actors.io.named_files import MOST_BYTES
-from callboard.actors.work.macros.files import FILES, find, load, save
+from callboard.actors.work.macros.files import FILES, find
 from callboard.protocol.errors import InvalidFile, NotFound
 
 
 def test_the_built_in_macros_have_no_problems(tmp_path: Path) -> None:
     found = FILES.places(tmp_path)
     assert [place.name for place in found] == ["generate-commit-message"]
-    assert load(found[0]).problems == ()
+    assert FILES.load(found[0]).problems == ()
 
 
 def test_a_macro_is_kept_found_and_deleted(tmp_path: Path) -> None:
-    _, new = save("mine", "steps: [hi]", tmp_path)
+    _, new = FILES.save("mine", "steps: [hi]", tmp_path)
     assert new
     assert find("mine", tmp_path).steps == ("hi",)
     with pytest.raises(InvalidFile, match=r"1 error in .*mine\.yaml:\n  .*no steps"):
-        save("mine", "steps: []", tmp_path)
+        FILES.save("mine", "steps: []", tmp_path)
     assert FILES.delete("mine", tmp_path).name == "mine.yaml"
     with pytest.raises(NotFound, match="Unknown macro `mine`; there are: generate-commit-message"):
         find("mine", tmp_path)

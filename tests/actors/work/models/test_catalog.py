@@ -184,6 +184,12 @@ def test_the_user_agent_of_the_settings_is_a_header_of_every_request() -> None:
     assert "user-agent" not in headers("")
 
 
+def test_the_organization_of_a_client_is_a_header_of_its_requests() -> None:
+    client = ClientSettings(type="openai", name="ours", api_key="k", organization_id="org-7")
+    assert Catalog(Settings(clients=(client,)), {}).target("ours:gpt-4o").headers["openai-organization"] == "org-7"
+    assert "openai-organization" not in Catalog(Settings(), KEYS).target("openai:gpt-4o").headers
+
+
 def test_a_model_is_known_without_its_key() -> None:
     client, entry = catalog({}).named("openai:gpt-4o")
     assert (client.type, entry.name) == ("openai", "gpt-4o")

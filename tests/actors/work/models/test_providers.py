@@ -133,9 +133,9 @@ def test_a_conversation_in_anthropic_format() -> None:
                 "content": [
                     {"type": "tool_result", "tool_use_id": "c1", "content": "2"},
                     {"type": "tool_result", "tool_use_id": "c2", "content": "broken", "is_error": True},
+                    {"type": "text", "text": "go on"},
                 ],
             },
-            {"role": "user", "content": "go on"},
         ],
         "tools": [{"name": "add", "description": "Add numbers", "input_schema": ADD.parameters}],
         "temperature": 0.5,

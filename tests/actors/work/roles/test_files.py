@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from callboard.actors.io.named_files import MOST_BYTES, is_name
-from callboard.actors.work.roles.files import FILES, find, load, locate, save
+from callboard.actors.work.roles.files import FILES, find, locate, save
 from callboard.protocol.errors import Conflict, InvalidFile, NotFound, NotKept, UsageError
 
 BUILT_IN = [
@@ -37,7 +37,7 @@ def test_the_built_in_roles_are_those_of_loki_and_have_no_problems(tmp_path: Pat
     found = FILES.places(tmp_path)
     assert [place.name for place in found] == BUILT_IN
     for place in found:
-        role = load(place)
+        role = FILES.load(place)
         assert role.problems == ()
         assert role.description
         assert place.built_in

@@ -2,6 +2,7 @@
 
 import { h, mark, say } from "../../dom.js";
 import { caller, clock, count, duration } from "../../model/format.js";
+import { asked } from "./asked.js";
 
 /** An element for a block; `update()` brings it up to date. pick(path) follows the actor that it belongs to. */
 export function blockView(block, pick) {
@@ -81,7 +82,9 @@ const MAKERS = {
           ? block.progress?.message || "at work"
           : block.broken
             ? "broken off"
-            : [block.error ? "failed" : "", duration(block.seconds)].filter(Boolean).join(" \u00b7 "),
+            : [block.error ? "failed" : "", linesOf(block.files), duration(block.seconds)]
+                .filter(Boolean)
+                .join(" \u00b7 "),
       update() {
         mark(this.parts[0].parentNode, "data-failed", block.error ? "" : null);
         const lines = block.lines.join("\n");
@@ -102,7 +105,7 @@ const MAKERS = {
     const answer = h("p", { class: "answer" });
     return {
       head: h("span", { class: "label" }, "asks"),
-      parts: [h("p", { class: "asked" }, block.question?.text ?? ""), answer],
+      parts: [...asked(block.question), answer],
       meta: () => (block.open ? "waits for an answer" : ""),
       update() {
         say(answer, answered(block));
@@ -141,6 +144,13 @@ function answered(block) {
   if (block.broken) return "Closed: the run has ended.";
   const value = block.secret ? "(secret)" : Array.isArray(block.answer) ? block.answer.join(", ") : block.answer;
   return block.by ? `${value}   (${block.by})` : `${value}`;
+}
+
+/** `+3 -1`: the lines that a tool has put into files and taken out of them. */
+function linesOf(files) {
+  const known = files.filter((file) => typeof file.added === "number");
+  const sum = (name) => known.reduce((all, file) => all + file[name], 0);
+  return known.length ? `+${sum("added")} -${sum("removed")}` : "";
 }
 
 function short(args) {

@@ -1,13 +1,16 @@
-// One actor, looked at closely: what the census says of it, where its task stands, its newest events.
+// One actor, looked at closely: what the census says of it, what its models saw, where its task stands, its newest events.
 
 import { h } from "../../dom.js";
 import { clock, cost, duration, instant, tokens } from "../../model/format.js";
 import { summary } from "../../model/log.js";
 import { ENDED } from "../../model/actors.js";
 import { badge, looks, setBadge } from "../marks.js";
+import { callsView } from "./calls.js";
 
-/** Show the actor in a dialog. acts: {cancel(actor), pause(actor)}; detail: promise of what the server says. */
-export function inspect(actor, detail, acts) {
+const TALKS = new Set(["run", "graph", "node", "agent"]);
+
+/** Show the actor in a dialog. acts: {cancel(actor), pause(actor)}; detail: promise of what the server says; calls: see there. */
+export function inspect(actor, detail, acts, calls) {
   const state = badge("running");
   setBadge(state, looks(actor));
   const body = h("div", { class: "body" }, h("p", { class: "hint" }, "Loading\u2026"));
@@ -16,12 +19,13 @@ export function inspect(actor, detail, acts) {
     h("button", { type: "button", class: "quiet", onclick: () => (dialog.close(), then(actor)) }, text);
   const live = !ENDED.has(actor.state);
   const actions = live ? [act(actor.paused ? "Resume" : "Pause", acts.pause), act("Cancel\u2026", acts.cancel)] : [];
+  const requests = TALKS.has(actor.kind) ? [h("h3", {}, "Requests to models"), callsView(calls, actor.path, !live)] : [];
   const dialog = h(
     "dialog",
     { class: "inspect", "aria-label": `Actor ${actor.path}` },
     h("header", {}, h("h2", {}, actor.name), state),
     h("code", { class: "path" }, actor.path),
-    body,
+    h("div", { class: "inside" }, body, ...requests),
     h("div", { class: "actions" }, ...actions, h("span", { class: "filler" }), close),
   );
   const before = document.activeElement;

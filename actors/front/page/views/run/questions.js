@@ -2,6 +2,7 @@
 
 import { h, mark, say } from "../../dom.js";
 import { duration, instant, within } from "../../model/format.js";
+import { asked } from "./asked.js";
 
 const FAREWELL = 4000; // milliseconds for which it is told who else has answered
 
@@ -99,7 +100,7 @@ class Card {
         h("strong", {}, from),
         this.rest,
       ),
-      h("p", { class: "asked" }, question.text),
+      ...asked(question),
       question.rule ? h("p", { class: "hint" }, question.rule) : null,
       this.hint,
       this.form,

@@ -5,21 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tool_bench import Bench
 
 from callboard.actors.io.directories import root_dir
+from callboard.actors.io.env_file import load_env_file
 from callboard.actors.work.tools.files.environment import (
     LONGEST_VARIABLE,
     PROMPT_UTILS,
     environment,
     file_name,
-    read_dotenv,
     tool_environ,
 )
 from callboard.actors.work.tools.registry import ToolOptions, ToolRegistry
-from callboard.protocol.errors import ConfigError
 from callboard.protocol.settings import Settings
 
 ENV = 'main() { env -0 >> "$LLM_OUTPUT"; }'
@@ -134,53 +131,6 @@ def bench_less(tmp_path: Path) -> Bench:
 # --- .env ---------------------------------------------------------------------------------------------------------
 
 
-def test_values_quotes_comments_and_export(tmp_path: Path) -> None:
-    file = tmp_path / ".env"
-    file.write_text(
-        "\ufeff# a comment\n\nPLAIN=a b # not this\nexport EXPORTED = x\nEMPTY=\nHASH=a#b\nURL=http://x/#y\n"
-        'SINGLE=\'$HOME # "kept"\' # comment\nDOUBLE="a\\n\\"b\\" \\$x \\q"\n'
-        'LINES="one\ntwo"\nPLAIN=again\r\nNOT=$(run `me`)\nLAST=no newline',
-        encoding="utf-8",
-    )
-    assert read_dotenv(file) == {
-        "PLAIN": "again",
-        "EXPORTED": "x",
-        "EMPTY": "",
-        "HASH": "a#b",
-        "URL": "http://x/#y",
-        "SINGLE": '$HOME # "kept"',
-        "DOUBLE": 'a\n"b" $x \\q',
-        "LINES": "one\ntwo",
-        "NOT": "$(run `me`)",
-        "LAST": "no newline",
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("A=1\nrubbish here\n", r"\.env:2: expected NAME=VALUE, found: rubbish here"),
-        ("A=1\n\n2B=x\n", r"\.env:3: expected NAME=VALUE"),
-        ("A='x\n", r"\.env:1: A: the value begins with ' and that quote is never closed"),
-        ('A="x"y\n', r"\.env:1: A: nothing may follow the closing \" but a comment, found: y"),
-        ("A=\0\n", r"\.env:1: A: a value can't hold a NUL"),
-    ],
-)
-def test_a_bad_line_is_named(tmp_path: Path, text: str, complaint: str) -> None:
-    (tmp_path / ".env").write_text(text)
-    with pytest.raises(ConfigError, match=complaint):
-        read_dotenv(tmp_path / ".env")
-
-
-def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_bytes(b"A=\xff")
-    with pytest.raises(ConfigError, match="not UTF-8"):
-        read_dotenv(tmp_path / ".env")
-    (tmp_path / "dir" / ".env").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="can't be read"):
-        read_dotenv(tmp_path / "dir" / ".env")
-
-
 def test_the_nearest_env_file_wins_and_the_environment_over_all(tmp_path: Path) -> None:
     agent, config = tmp_path / "agent", tmp_path / "config"
     (config / "functions").mkdir(parents=True)
@@ -192,6 +142,19 @@ def test_the_nearest_env_file_wins_and_the_environment_over_all(tmp_path: Path) 
     assert found == {"SET": "ours", "A": "agent", "B": "config", "C": "functions"}
     assert tool_environ({}, agent_dir=None, config_dir=config)["A"] == "config"
     assert tool_environ({}, agent_dir=None, config_dir=tmp_path / "none") == {}
+
+
+def test_the_users_file_wins_over_no_nearer_one_when_the_program_has_loaded_it(
+    tmp_path: Path,
+) -> None:
+    agent, config = tmp_path / "agent", tmp_path / "config"
+    for home in (agent, config):
+        home.mkdir()
+        (home / ".env").write_text(f"A={home.name}\nB={home.name}\n")
+    environ = {"B": "ours"}
+    load_env_file(config, environ)
+    found = tool_environ(environ, agent_dir=agent, config_dir=config)
+    assert found == {"A": "agent", "B": "ours"}
 
 
 RISKY = [
@@ -239,14 +202,3 @@ async def test_a_global_tool_does_not_see_the_env_file_of_the_agent_that_calls_i
     home = registry.home(directory=agent, agent="a", values={}, options=ToolOptions())
     tools = [*registry.named(["peek"], home, ToolOptions()), *registry.of_agent(agent, home).tools.values()]
     assert [await bench.play(tool) for tool in tools] == [{"output": "a  user\n"}, {"output": "a agent user\n"}]
-
-
-@given(st.text(st.sampled_from("AB=\"'\\\n #$\r\te x\0\ufeff")))
-@settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
-def test_any_text_is_read_or_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / ".env").write_text(text, "utf-8", newline="")
-    try:
-        found = read_dotenv(tmp_path / ".env")
-    except ConfigError:
-        return
-    assert all(name.isidentifier() and "\0" not in value for name, value in found.items())

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import shlex
 
-from callboard.cli.words import split_files, split_words
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.protocol.words import split_files, split_words
 
 
 @pytest.mark.parametrize(
@@ -44,3 +48,8 @@ def test_a_prompt_stands_behind_two_dashes(line: str, files: tuple[str, ...], te
 def test_a_long_line_takes_no_long_time() -> None:
     for line in ("\\" * 100_000, "'" * 100_001, '"\\' * 50_000, "`" * 100_001, " " * 100_000):
         split_words(line)
+
+
+@given(st.lists(st.text(max_size=20), max_size=5))
+def test_what_a_program_quotes_as_for_a_shell_is_the_same_words_here(words: list[str]) -> None:
+    assert split_words(shlex.join(words)) == words

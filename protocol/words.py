@@ -4,11 +4,30 @@ r"""Lines of the chat as words: quotes and backquotes hold blanks together, a ba
 
 A backquoted word keeps its backquotes: `-f` and `.file` know it as a command by them. A quote that does not end takes
 the rest of the line, so a prompt with an apostrophe is no error.
+
+`:::` before and behind a text says where it begins and ends, for those who type several lines one after another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+
+FENCE = ":::"
+"""Begins and ends a text of several lines."""
+
+
+def unfenced(text: str) -> str:
+    """A text without its fences, if it has both."""
+    inner = text.strip()
+    if not inner.startswith(FENCE) or is_open(text):
+        return text
+    return inner.removeprefix(FENCE).removesuffix(FENCE).strip("\n")
+
+
+def is_open(text: str) -> bool:
+    """Whether a text is begun with a fence and not ended: what is typed next belongs to it."""
+    text = text.strip()
+    return text.startswith(FENCE) and not text.removeprefix(FENCE).endswith(FENCE)
 
 
 def split_words(line: str) -> list[str]:

@@ -1,0 +1,38 @@
+"""The commands of a chat: a module per family. `load` imports them, and they register themselves in `table`."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from ..table import COMMANDS
+
+
+def load() -> tuple[ModuleType, ...]:
+    """Register every command, in the order in which help shows them."""
+    from . import (
+        agent,
+        agent_looking,
+        deleting,
+        editing,
+        files,
+        history,
+        leaving,
+        looking,
+        rag,
+        reporting,
+        role,
+        session,
+        settings,
+        sharing,
+        signing_in,
+        vault,
+        watching,
+    )
+
+    talking = settings, role, session, agent, agent_looking, rag, files, history
+    families = looking, *talking, reporting, watching, editing, signing_in, vault, deleting, sharing, leaving
+    places = {module.__name__: place for place, module in enumerate(families)}
+    in_order = sorted(COMMANDS.values(), key=lambda each: places[each.play.__module__])
+    COMMANDS.clear()
+    COMMANDS.update((each.name, each) for each in in_order)
+    return families

@@ -1,0 +1,131 @@
+"""`.delete`: roles, sessions, knowledge bases, macros, and what agents have kept."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+import trio
+
+from .....protocol.errors import Conflict, NotFound
+from .....protocol.problems import did_you_mean
+from ....io.named_files import NamedFiles
+from ....work.knowledge import registry
+from ....work.macros.files import FILES as MACROS
+from ....work.roles.files import FILES as ROLES
+from ..line import Line
+from ..table import command
+
+T = TypeVar("T")
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that can be deleted.
+
+    Attributes:
+        called: for people.
+        names: those there are.
+        delete: removes the one of a name.
+        scopes: what the caller needs.
+    """
+
+    called: str
+    names: Callable[[Line], Awaitable[list[str]]]
+    delete: Callable[[Line, str], Awaitable[None]]
+    scopes: tuple[str, ...]
+
+
+def _files(files: NamedFiles[T], scope: str) -> Kind:
+    async def names(line: Line) -> list[str]:
+        places = await trio.to_thread.run_sync(files.places, line.root.config_dir)
+        return [place.name for place in places if not place.built_in]
+
+    async def delete(line: Line, name: str) -> None:
+        if files is ROLES and name == line.chat.role:
+            raise Conflict(f"the chat is in role '{name}': `.exit role` first")
+        await trio.to_thread.run_sync(files.delete, name, line.root.config_dir)
+
+    return Kind(called=files.kind, names=names, delete=delete, scopes=(scope,))
+
+
+async def _sessions(line: Line) -> list[str]:
+    agent = line.chat.agent
+    found = await line.root.sessions.list(line.caller, agent=agent, everywhere=False)
+    return [meta.alias or meta.id for meta in found]
+
+
+async def _delete_session(line: Line, name: str) -> None:
+    if line.chat.session is not None and name in (line.chat.session.name, line.chat.session.stored.id):
+        raise Conflict(f"the chat is in session '{name}': `.exit session` first")
+    await line.root.sessions.delete(line.caller, name, agent=line.chat.agent)
+
+
+async def _bases(line: Line) -> list[str]:
+    return await trio.to_thread.run_sync(registry.names, line.root.config_dir)
+
+
+async def _delete_base(line: Line, name: str) -> None:
+    if name == line.chat.rag:
+        raise Conflict(f"the chat looks things up in '{name}': `.exit rag` first")
+    recipe = await trio.to_thread.run_sync(registry.named, name, line.root.config_dir)
+    await line.root.knowledge.drop(recipe)
+    file = registry.file_of(name, line.root.config_dir)
+    if file is not None:
+        await trio.to_thread.run_sync(partial(file.unlink, missing_ok=True))
+
+
+async def _agents(line: Line) -> list[str]:
+    """Those that have sessions."""
+    found = await line.root.sessions.list(line.caller)
+    return sorted({meta.agent for meta in found if meta.agent is not None})
+
+
+async def _delete_agent_data(line: Line, name: str) -> None:
+    if name == line.chat.agent:
+        raise Conflict(f"the chat is in agent '{name}': `.exit agent` first")
+    for meta in await line.root.sessions.list(line.caller, agent=name):
+        await line.root.sessions.delete(line.caller, meta.id, agent=name)
+
+
+KINDS: dict[str, Kind] = {
+    "role": _files(ROLES, "write:roles"),
+    "session": Kind(called="session", names=_sessions, delete=_delete_session, scopes=("write:sessions",)),
+    "rag": Kind(called="knowledge base", names=_bases, delete=_delete_base, scopes=("run:files",)),
+    "macro": _files(MACROS, "run:files"),
+    "agent-data": Kind(
+        called="agent's data (its sessions)", names=_agents, delete=_delete_agent_data, scopes=("write:sessions",)
+    ),
+}
+
+
+@command(
+    ".delete",
+    "Delete things for good",
+    usage="<role|session|rag|macro|agent-data> [name]",
+    completes=lambda _, __, words: [(name, kind.called) for name, kind in KINDS.items()] if len(words) == 1 else [],
+)
+async def _delete(line: Line) -> None:
+    word, _, name = line.rest.partition(" ")
+    kind, name = KINDS.get(word), name.strip()
+    if kind is None:
+        raise line.misused()
+    for scope in kind.scopes:
+        line.caller.need(scope)
+    known = await kind.names(line)
+    if not known:
+        raise NotFound(f"there is no {kind.called} to delete")
+    if name and name not in known:
+        hint = did_you_mean(name, known) or f".delete {word} shows those there are"
+        raise NotFound(f"there is no {kind.called} '{name[:60]}' to delete; {hint}")
+    chosen = [name] if name else await line.choose_several(f"Delete which {kind.called}?", known)
+    if not chosen:
+        await line.note("nothing was deleted")
+        return
+    if not await line.confirm(f"Delete {', '.join(chosen)} for good?"):
+        await line.note("nothing was deleted")
+        return
+    for each in chosen:
+        await kind.delete(line, each)
+        await line.note(f"deleted {kind.called} '{each}'")

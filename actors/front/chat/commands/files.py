@@ -1,0 +1,87 @@
+"""`.file`, `.macro`: prompts with files, and lines that are played one after another."""
+
+from __future__ import annotations
+
+import os
+
+import trio
+
+from .....protocol.errors import NotFound
+from .....protocol.words import split_files, split_words
+from ....io.last_reply import keep_reply
+from ....work.macros.files import FILES, find
+from ....work.macros.play import lines_of
+from .. import names
+from ..asked import Prompt
+from ..line import Line
+from ..prompting import ask
+from ..table import command
+
+_LAST_REPLY = "%%"
+
+_NEW_MACRO = """\
+# Lines of the chat, played one after another.
+variables:
+  - name: topic
+    rest: true
+steps:
+  - 'What should I know about {{topic}}?'
+"""
+
+
+@command(
+    ".file",
+    "Ask about files, directories, pages and what commands write",
+    usage="<file|dir|url|loader:path|`command`|%%>... [-- text...]",
+    scopes=("run:files",),
+)
+async def _file(line: Line) -> None:
+    files, text = split_files(line.rest)
+    if not files:
+        raise line.misused()
+    if _LAST_REPLY in files and line.chat.reply is not None:  # this chat's, not that of another program
+        await trio.to_thread.run_sync(keep_reply, line.chat.reply, os.environ)
+    await ask(line, Prompt(text, files))
+
+
+@command(
+    ".macro",
+    "Play a macro, or make one",
+    usage="<name> [text...]",
+    in_macros=False,
+    completes=lambda chat, caller, words: names.macros(chat, caller) if len(words) == 1 else [],
+)
+async def _macro(line: Line) -> None:
+    words = split_words(line.rest)
+    if not words:
+        raise line.misused()
+    base = line.root.config_dir
+    try:
+        macro = await trio.to_thread.run_sync(find, words[0], base)
+    except NotFound:
+        if not line.caller.has("run:files"):
+            raise
+        await _new(line, words[0])
+        return
+    arguments = words[1:]
+    lines = lines_of(macro, arguments)
+    if left := macro.left_over(arguments):
+        await line.warn(f"{len(left)} argument(s) that no variable takes were passed over. Usage: {macro.usage}")
+    chat = line.chat.beside() if macro.isolated else line.chat
+    for each in lines:
+        await line.say(f">> {each}", "echo")
+        done = await chat.play(each, line.person, in_macro=True)
+        line.run, line.status = done.run or line.run, done.status or line.status
+        if done.leave or line.chat.interrupted:
+            return
+
+
+async def _new(line: Line, name: str) -> None:
+    """Have the person write a macro that is not there yet."""
+    base = line.root.config_dir
+    FILES.place_for(name, base)  # which says what is wrong with the name
+    new = await line.edit_until(f"{name}.yaml", _NEW_MACRO, lambda text: FILES.save(name, text, base, replace=False))
+    if new is None:
+        await line.note(f"nothing was written, so there is no macro '{name}'")
+    else:
+        await line.note(f"wrote the macro '{name}': .macro {name}")

@@ -1,0 +1,127 @@
+"""What was said last: `.continue`, `.regenerate`, `.retry`, `.undo`, `.copy`."""
+
+from __future__ import annotations
+
+from .....protocol.chat import UserTurn, text_of
+from .....protocol.errors import CallboardError, Conflict
+from .....protocol.session import Session
+from .....protocol.session_turns import turns_of
+from ...control.changes import changes_of_run, restore_run
+from ..asked import Prompt
+from ..line import Line
+from ..place import Message, Start
+from ..prompting import ask
+from ..table import command
+
+CONTINUE = "Go on exactly where your last answer ends. Repeat nothing of it, and say nothing before you go on."
+
+
+@command(".continue", "Have the last answer gone on with")
+async def _continue(line: Line) -> None:
+    chat, place = line.chat, line.chat.place
+    await place.refresh(line.hub, line.caller)
+    if place.last() is None or place.last_reply is None:
+        raise Conflict("Unable to continue the response: nothing was answered yet.")
+    start = place.mark()
+    try:
+        await ask(line, Prompt(CONTINUE), shown="continue", start=start)
+    finally:
+        if start in place.starts:
+            place.starts.remove(start)
+    if _joins(place.session.messages, start):
+        async with place.change(line.hub, line.caller) as session:
+            if _joins(session.messages, start):
+                at = start.at
+                session.messages[at - 1]["content"] += session.messages[at + 1]["content"]
+                del session.messages[at : at + 2]
+        chat.reply = place.last_reply
+    elif place.starts and place.starts[-1].end == start.at:  # it stays, as part of what it goes on with
+        place.starts[-1].end = start.end
+
+
+def _joins(messages: list[Message], start: Start) -> bool:
+    """Whether what was added is one answer to `CONTINUE`, behind another answer."""
+    if not start.is_in(messages) or start.end != start.at + 2 or start.at < 1:
+        return False
+    first, second = messages[start.at - 1], messages[start.at + 1]
+    texts = isinstance(first.get("content"), str) and isinstance(second.get("content"), str)
+    return texts and first.get("role") == second.get("role") == "assistant"
+
+
+@command(".retry", "Ask the last question again, which failed")
+@command(".regenerate", "Ask the last question again, in the place of its answer")
+async def _again(line: Line) -> None:
+    chat, place = line.chat, line.chat.place
+    await place.refresh(line.hub, line.caller)
+    prompt = _last_prompt(line)
+    if prompt is None:
+        raise Conflict("Unable to regenerate the response: nothing was asked yet.")
+    vain = place.drop_vain()
+    last, taken = place.last(), None
+    if last is not None and (chat.asked is None or (last in place.starts and not vain)):
+        if last.end < len(place.session.messages):
+            raise Conflict("Something else was said in the session since; `.undo` takes back what you have asked.")
+        taken = await place.take_last(line.hub, line.caller)
+    await ask(line, prompt, instead=taken)
+
+
+def _last_prompt(line: Line) -> Prompt | None:
+    if line.chat.asked is not None:
+        return line.chat.asked
+    said = line.chat.place.last_exchange()
+    turns = turns_of(Session(messages=said[:1]))
+    if not turns or not isinstance(turns[0], UserTurn):
+        return None
+    return Prompt(text_of(turns[0].content))
+
+
+@command(".undo", "Take back the last question and its answer")
+async def _undo(line: Line) -> None:
+    chat = line.chat
+    if chat.place.drop_vain():
+        chat.asked = None
+        await line.note("The last prompt has left nothing to take back; `.undo` again takes back what was said before.")
+        return
+    last = await chat.place.take_last(line.hub, line.caller)
+    if last is None:
+        why = "nothing was said yet" if chat.place.is_empty else "of what was said there is only a summary"
+        raise Conflict(f"There is nothing to undo: {why}.")
+    run, taken = last[0].run, last[1]
+    chat.asked, chat.reply = None, chat.place.last_reply
+    said = turns_of(Session(messages=taken[:1]))
+    words = text_of(said[0].content) if said and isinstance(said[0], UserTurn) else ""
+    await line.note(f"Taken back: {_short(words)}")
+    if run is not None and not line.in_macro and line.caller.has("run:files") and line.caller.has("write:runs"):
+        await _restore(line, run)
+
+
+async def _restore(line: Line, run: str) -> None:
+    """Offer to put back the files that our own tools have changed in a run."""
+    try:
+        changed = await changes_of_run(line.hub, line.caller, run)
+    except CallboardError:  # it was removed meanwhile
+        return
+    if not changed.files:
+        return
+    count = len(changed.files) + changed.more
+    names = ", ".join(each.path for each in changed.files[:5]) + (", ..." if count > 5 else "")
+    if not await line.confirm(f"Restore {count} file{'s' if count > 1 else ''} that it has changed ({names})?"):
+        return
+    done = await restore_run(line.hub, line.caller, run)
+    for each in done.restored:
+        await line.note(f"restored: {each.path}")
+    for left in done.left:
+        await line.warn(f"left as it is: {left.path}: {left.why}")
+
+
+def _short(text: str) -> str:
+    one = " ".join(text.split())
+    return one if len(one) <= 80 else f"{one[:77]}..."
+
+
+@command(".copy", "Copy the last answer", at_work=True)
+async def _copy(line: Line) -> None:
+    if not line.chat.reply:
+        raise Conflict("There is no answer to copy yet.")
+    await line.copy(line.chat.reply)
+    await line.note("Copied the last answer.")

@@ -1,0 +1,16 @@
+"""Leaving the chat."""
+
+from __future__ import annotations
+
+from ..line import Line
+from ..table import command
+from .session import leave
+
+
+@command(".exit", "Leave the chat", usage="[role|session|agent|rag]")
+async def _exit(line: Line) -> None:
+    if line.rest:
+        raise line.misused()
+    if line.chat.session is not None:
+        await leave(line)
+    line.leave = True

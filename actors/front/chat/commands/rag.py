@@ -1,0 +1,217 @@
+"""`.rag` and what belongs to it: the knowledge base that prompts are looked up in."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from .....protocol.errors import NotFound, UsageError
+from .....protocol.events import KnowledgeRetrieved
+from .....protocol.events.decode import decode
+from ....work.knowledge import registry
+from ....work.knowledge.overview import base_info
+from ....work.knowledge.recipe import Recipe
+from .. import names
+from ..line import Line
+from ..table import command
+from .looking import counted, table
+
+if TYPE_CHECKING:
+    from ....work.knowledge.base.model import BuildReport
+    from ....work.knowledge.overview import BaseInfo
+
+MAKES_BASES = ("run:files",)
+"""The scopes of who may have files of this machine read and written."""
+
+_NAMED = 20
+"""Sources that could not be read are named up to this number."""
+
+
+@command(
+    ".rag",
+    "Look prompts up in a knowledge base, or make one",
+    usage="<name>",
+    completes=lambda chat, caller, words: names.rags(chat, caller) if len(words) == 1 else [],
+)
+async def _rag(line: Line) -> None:
+    name = line.rest
+    if not name:
+        known = [each for each, _ in await trio.to_thread.run_sync(names.rags, line.chat, line.caller)]
+        name = (await line.choose("Which knowledge base?", known) if known else None) or ""
+    if not name:
+        raise UsageError("Usage: .rag <name>; a name that is not known makes a new one")
+    if not registry.is_path(name) and registry.file_of(name, line.root.config_dir) is None:
+        await _make(line, name)
+    recipe, is_built = await _usable(line, name)
+    if not is_built:
+        await _build(line, recipe)
+    line.chat.rag = name
+
+
+async def use_rag(line: Line, name: str) -> None:
+    """Have prompts looked up in a knowledge base that is there already."""
+    if not registry.is_path(name) and registry.file_of(name, line.root.config_dir) is None:
+        raise NotFound(f"there is no knowledge base {name[:60]!r}; in a chat, `.rag NAME` makes one")
+    await _usable(line, name)
+    line.chat.rag = name
+
+
+async def _usable(line: Line, name: str) -> tuple[Recipe, bool]:
+    """The recipe of a base that the caller may use, and whether the base is built."""
+    if registry.is_path(name):
+        line.caller.need("run:files")
+    recipe = await _recipe(line, name)
+    seen = await trio.to_thread.run_sync(base_info, recipe)
+    if seen.error is not None:
+        raise UsageError(f"{recipe.what} can't be used: {seen.error}")
+    return recipe, seen.meta is not None
+
+
+async def _make(line: Line, name: str) -> None:
+    """Ask what a new base is made of, and write its file."""
+    line.caller.need("run:files")
+    settings = line.root.settings
+    text = f"There is no knowledge base {name[:60]!r} yet. What is it made of? Files, globs, URLs; `;` between them"
+    documents = [each.strip() for each in (await line.ask(text) or "").split(";") if each.strip()]
+    if not documents:
+        raise UsageError(f"no documents were named, so there is no knowledge base {name[:60]!r}")
+    model = settings.rag_embedding_model or None
+    if model is None and (known := _embedding_models(line)):
+        model = known[0] if len(known) == 1 else await line.choose("Which model makes the vectors?", known)
+    size = await _number(line, "Characters of a chunk", settings.rag_chunk_size)
+    overlap = await _number(line, "Characters that neighbours may share", settings.rag_chunk_overlap)
+    make = partial(
+        registry.make,
+        name,
+        documents,
+        line.root.config_dir,
+        loaders=tuple(settings.document_loaders),
+        embedding_model=model,
+        chunk_size=size,
+        chunk_overlap=overlap,
+    )
+    file = await trio.to_thread.run_sync(make)
+    await line.note(f"wrote {file}")
+
+
+def _embedding_models(line: Line) -> list[str]:
+    """Those that the settings name."""
+    return [
+        f"{client.name or client.type}:{model.name}"
+        for client in line.root.settings.clients
+        for model in client.models
+        if model.type == "embedding"
+    ]
+
+
+async def _number(line: Line, text: str, default: int | None) -> int | None:
+    said = await line.ask(f"{text} (Enter for {default or 'what fits the model'})", default=str(default or ""))
+    if not said or not said.strip():
+        return default
+    if not said.strip().isdecimal():
+        raise UsageError(f"'{said.strip()[:60]}' is no number of characters")
+    return int(said)
+
+
+async def _recipe(line: Line, name: str) -> Recipe:
+    try:
+        return await trio.to_thread.run_sync(registry.named, name, line.root.config_dir)
+    except (OSError, RuntimeError, ValueError):  # too long, no such home, a zero byte
+        raise NotFound(f"{name[:60]!r} names no knowledge base, and no directory that can be read") from None
+
+
+async def _build(line: Line, recipe: Recipe, *, rebuild: bool = False) -> None:
+    await line.note(f"Building {recipe.what} ...")
+    await _told(line, recipe, await line.root.build_knowledge(recipe, line.caller.subject, rebuild=rebuild))
+
+
+async def _told(line: Line, recipe: Recipe, report: BuildReport) -> None:
+    for each in report.unreadable[:_NAMED]:
+        await line.warn(f"not read: {each.source}: {each.reason}")
+    if len(report.unreadable) > _NAMED:
+        await line.warn(f"not read: {len(report.unreadable) - _NAMED} more")
+    if not report.chunks:
+        raise UsageError(f"{recipe.what} is empty: nothing was found that could be read")
+    sources = report.added + report.changed + report.unchanged
+    await line.note(
+        f"{recipe.what}: {counted(report.chunks, 'chunk')} of {counted(sources, 'source')}, in {report.seconds:.1f} s"
+    )
+
+
+@command(".rebuild rag", "Build the knowledge base anew", needs=("rag",), scopes=MAKES_BASES)
+async def _rebuild(line: Line) -> None:
+    await _build(line, await _in_use(line), rebuild=True)
+
+
+async def _in_use(line: Line) -> Recipe:
+    assert line.chat.rag is not None  # `needs` has seen to that
+    return await _recipe(line, line.chat.rag)
+
+
+@command(".edit rag-docs", "Change what the knowledge base is made of", needs=("rag",), scopes=MAKES_BASES)
+async def _edit(line: Line) -> None:
+    recipe = await _in_use(line)
+    file = registry.file_of(recipe.target, line.root.config_dir)
+    if file is None or recipe.upstream is not None:
+        raise UsageError(f"{recipe.what} has no file of ours that says what it is made of, so it can't be changed here")
+    text = await trio.to_thread.run_sync(partial(file.read_text, encoding="utf-8"))
+    base = line.root.config_dir
+    if await line.edit_until(file.name, text, lambda edited: registry.replace(recipe.target, edited, base)) is None:
+        await line.note("nothing was changed")
+        return
+    await _build(line, await _in_use(line))
+
+
+@command(".sources rag", "Show where the last answer's passages came from", needs=("rag",), at_work=True)
+async def _sources(line: Line) -> None:
+    sources = await _retrieved(line)
+    await line.say("\n".join(sources) if sources else "No sources")
+
+
+async def _retrieved(line: Line) -> list[str]:
+    """What the last run has looked up, each source once, in the order in which it was found."""
+    run, after, found = line.chat.last_run, 0, dict[str, None]()
+    while run is not None:
+        try:
+            page = await line.hub.events(line.caller, run, after)
+        except NotFound:  # its log was removed
+            break
+        if not page:
+            break
+        for event in page:
+            if event.kind == KnowledgeRetrieved.kind and (told := decode(event.data)) is not None:
+                assert isinstance(told.data, KnowledgeRetrieved)
+                found |= dict.fromkeys(told.data.sources)
+        after = page[-1].seq
+    return list(found)
+
+
+@command(".info rag", "Show the knowledge base", needs=("rag",), at_work=True)
+async def _info(line: Line) -> None:
+    recipe = await _in_use(line)
+    seen: BaseInfo = await trio.to_thread.run_sync(base_info, recipe)
+    meta = seen.meta
+    shows_files = line.caller.has("run:files")
+    rows: list[tuple[str, object]] = [("name", recipe.target)]
+    if shows_files:
+        rows.append(("directory", recipe.directory))
+    if meta is not None:
+        rows += [
+            ("model", meta.model),
+            ("chunk_size", meta.settings.chunk_size),
+            ("chunk_overlap", seen.overlap),
+            ("chunks", meta.chunks),
+            ("sources", meta.sources),
+        ]
+    settings = line.chat.settings
+    rows += [("top_k", settings.rag_top_k), ("reranker_model", settings.rag_reranker_model or "none")]
+    if shows_files:
+        rows += [("documents" if not at else "", each) for at, each in enumerate(recipe.documents)]
+    await line.say(table(rows))
+
+
+@command(".exit rag", "Look nothing up any more", needs=("rag",))
+async def _exit(line: Line) -> None:
+    line.chat.rag = None

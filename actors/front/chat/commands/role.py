@@ -1,0 +1,193 @@
+"""Roles: `.role`, `.prompt` and what can be done with the one that the chat is in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from .....protocol.errors import Conflict, NotFound, UsageError
+from .....protocol.role import Role, role_of_prompt, split_name
+from .....protocol.session import Session
+from .....protocol.session_yaml import write_yaml
+from ....io.named_files import is_name
+from ....runs.in_role import without_servers
+from ....runs.sessions.roles import change_role
+from ....work.roles.files import FILES, find, locate, save
+from ...control.requests import check_role
+from .. import names
+from ..asked import Prompt
+from ..line import Line
+from ..place import Place
+from ..prompting import ask
+from ..table import MISSING, command
+from .looking import table
+
+
+@command(
+    ".role",
+    "Take on a role, or ask in one once",
+    usage="<name> [text]",
+    needs=("no agent",),
+    completes=lambda chat, caller, words: names.roles(chat, caller) if len(words) < 2 else [],
+)
+async def _role(line: Line) -> None:
+    name, _, text = line.rest.partition(" ")
+    if not name:
+        raise line.misused()
+    if not await _is_there(line, name) and not await _made(line, name):
+        raise NotFound(f"Unknown role `{repr(name[:60])[1:-1]}`: there is no such role, and none was made")
+    if text.strip():
+        once = Place.in_memory(None, Session(role_name=name))
+        await ask(line, Prompt(text.strip()), once)
+        return
+    await use_role(line, name)
+
+
+async def use_role(line: Line, name: str) -> None:
+    """Have the model answer in a role from now on."""
+    _check_empty(line)
+    role = await line.root.loader.threaded(
+        lambda: check_role(line.caller, name, line.root, model=line.chat.place.session.model)
+    )
+    await _change(line, name, None)
+    if (unserved := without_servers(role, line.chat.settings)) is not None:
+        await line.warn(f"{unserved}; `.set mcp_server_support true` turns it on")
+
+
+async def use_prompt(line: Line, text: str) -> None:
+    """The same in a role that is this text."""
+    _check_empty(line)
+    role_of_prompt(text)
+    await _change(line, None, text)
+
+
+def _check_empty(line: Line) -> None:
+    if line.chat.agent is not None:
+        raise UsageError(
+            f"a role is for a chat without an agent, and in this one '{line.chat.agent}' answers; `.exit agent` first"
+        )
+    if line.chat.session is not None and not line.chat.session.is_empty:
+        raise Conflict(MISSING["empty session"])
+
+
+async def _change(line: Line, name: str | None, prompt: str | None) -> None:
+    if line.chat.session is None:
+        line.chat.new_memory()
+    async with line.chat.place.change(line.hub, line.caller) as session:
+        change_role(session, name, prompt)
+
+
+@command(".prompt", "Take on a role that is this text", usage="<text>", needs=("no agent",))
+async def _prompt(line: Line) -> None:
+    if not line.rest:
+        raise line.misused()
+    await use_prompt(line, line.rest)
+
+
+async def _is_there(line: Line, name: str) -> bool:
+    try:
+        await line.root.loader.threaded(lambda: find(name, line.root.config_dir))
+    except NotFound:
+        return False
+    return True
+
+
+async def _made(line: Line, name: str) -> bool:
+    """A role that is not there is made in the person's editor; false if it is not."""
+    base = split_name(name)[0]
+    if line.in_macro or not line.caller.has("write:roles") or not is_name(base):
+        return False
+    return await _edited(line, base, _NEW)
+
+
+async def _edited(line: Line, name: str, text: str) -> bool:
+    if await line.edit_until(f"{name}.md", text, lambda edited: save(name, edited, line.root.config_dir)) is None:
+        return False
+    await line.note(f"The role is kept as '{name}'.")
+    return True
+
+
+_NEW = """\
+---
+# model: openai:gpt-4o
+# temperature: 0.2
+# enabled_tools: fs_cat,fs_ls
+---
+You are a helpful assistant.
+"""
+
+
+@command(".info role", "Show the role", needs=("role",), at_work=True)
+async def _info(line: Line) -> None:
+    chat = line.chat
+    if chat.role is None:
+        await line.say(f"role    temp\n\n{chat.role_prompt}")
+        return
+    line.caller.need("read:roles")
+    name = chat.role
+    role = await line.root.loader.threaded(lambda: find(name, line.root.config_dir))
+    rows: list[tuple[str, object]] = [("role", name), *_settings(role, chat.place.session).items()]
+    await line.say(table(rows) + f"\n\n{role.template}")
+
+
+_SETTINGS = (
+    "model",
+    "temperature",
+    "top_p",
+    "enabled_tools",
+    "enabled_mcp_servers",
+    "auto_continue",
+    "max_auto_continues",
+    "inject_todo_instructions",
+    "continuation_prompt",
+)
+
+
+def _settings(role: Role, session: Session) -> dict[str, Any]:
+    """What the role says, with what was set since it was taken on."""
+    found: dict[str, Any] = {}
+    for key in _SETTINGS:
+        own, said = getattr(session, key), getattr(role, key)
+        value = own if own is not None else said
+        if value is not None:
+            found[key] = ",".join(value) if isinstance(value, tuple | list) else value
+    return found
+
+
+@command(".edit role", "Edit the role's file", needs=("role",), scopes=("write:roles",), in_macros=False)
+async def _edit(line: Line) -> None:
+    name = line.chat.role
+    if name is None:
+        raise Conflict("this role is a prompt and has no file; `.save role NAME` makes one")
+    base = split_name(name)[0]
+    place = locate(base, line.root.config_dir)
+    text = await trio.to_thread.run_sync(FILES.text_of, place.file)
+    if await _edited(line, base, text):
+        await line.note("It counts from the next prompt on.")
+
+
+@command(".save role", "Keep the role under a name", usage="[name]", needs=("role",), scopes=("write:roles",))
+async def _save(line: Line) -> None:
+    chat = line.chat
+    name = line.rest or chat.role or await line.ask("Name of the role:") or ""
+    if not name:
+        raise line.misused()
+    if chat.role is not None:
+        called = chat.role
+        role = await line.root.loader.threaded(lambda: find(called, line.root.config_dir))
+    else:
+        role = role_of_prompt(chat.role_prompt or "")
+    front = {**({"description": role.description} if role.description else {}), **_settings(role, chat.place.session)}
+    if role.prompt:
+        front["prompt"] = role.prompt
+    head = f"---\n{write_yaml(front).rstrip()}\n---\n" if front else ""
+    await trio.to_thread.run_sync(lambda: save(name, head + role.text, line.root.config_dir))
+    async with chat.place.change(line.hub, line.caller) as session:
+        change_role(session, name, None)
+    await line.note(f"The role is kept as '{name}'.")
+
+
+@command(".exit role", "Leave the role", needs=("role",))
+async def _exit(line: Line) -> None:
+    await _change(line, None, None)

@@ -1,0 +1,246 @@
+"""Sessions: `.session` and what can be done with the one that the chat is in."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+import trio
+
+from .....protocol.errors import Conflict, NotFound
+from .....protocol.session import Session, read_session, write_session
+from .....protocol.session_turns import turns_of
+from ....io.handed_out import without_secrets
+from ....runs.in_session import keep_unnamed
+from ....runs.sessions.names import TEMP, checked_alias
+from ....runs.sessions.roles import change_role, name_of, prompt_of
+from ....runs.sessions.summary import compressed
+from ....work.agent.compaction import told
+from .. import names
+from ..line import Line
+from ..place import Place, wish
+from ..table import command
+from .looking import table
+
+if TYPE_CHECKING:
+    from ..chat import Chat
+
+CARRY_OVER = "Start a session that incorporates the last question and answer?"
+
+
+@command(
+    ".session",
+    "Start a session, or go on with one",
+    usage="[name]",
+    needs=("no session",),
+    completes=lambda chat, caller, words: names.sessions(chat, caller) if len(words) < 2 else [],
+)
+async def _session(line: Line) -> None:
+    await enter(line, line.rest)
+
+
+async def enter(line: Line, name: str, *, asks: bool = True) -> None:
+    """Have the chat in a session: "" for a temporary one.
+
+    Args:
+        asks: whether the person is asked if what was said last comes along.
+    """
+    chat = line.chat
+    memory = chat.memory
+    place = await _opened(line, name)
+    last = memory.last_exchange()
+    if asks and last and place.is_empty and not line.in_macro and await line.confirm(CARRY_OVER):
+        async with place.change(line.hub, line.caller) as session:
+            session.messages = [*session.messages, *last]
+    if place.is_empty and chat.agent is None and chat.has_role:
+        role, prompt = chat.role, chat.role_prompt
+        async with place.change(line.hub, line.caller) as session:
+            change_role(session, role, prompt)
+    chat.session, chat.asked = place, None
+    if place.session.agent_variables and chat.agent is not None:
+        chat.variables = {**place.session.agent_variables, **chat.variables}
+    rag = place.session.other.get("rag")
+    if isinstance(rag, str) and rag and chat.rag is None:
+        chat.rag = rag
+
+
+async def _opened(line: Line, name: str) -> Place:
+    chat = line.chat
+    scope = chat.memory.stored.agent
+    if not name or name == TEMP:
+        return Place.in_memory(scope, temporary=True)
+    sessions = line.root.sessions
+    line.caller.need("write:sessions")
+    try:
+        stored = await sessions.get(line.caller, name, agent=scope)
+    except NotFound:
+        if _wish(chat, Session()) is False:
+            return Place.in_memory(scope, alias=checked_alias(name))
+        store = sessions.store
+        stored = await trio.to_thread.run_sync(
+            lambda: store.open_or_create_by_alias(name, scope, Session, caller=line.caller)
+        )
+    return Place.of(stored, chat.settings)
+
+
+def _wish(chat: Chat, session: Session) -> bool | None:
+    return wish(session, chat.settings)
+
+
+def _to_keep(chat: Chat, session: Session) -> None:
+    """Naming a session is the wish to keep it, whatever was said before."""
+    if _wish(chat, session) is False:
+        session.save_session = None
+    if _wish(chat, session) is False:  # the settings say so
+        session.save_session = True
+
+
+@command(".empty session", "Forget what was said in the session", needs=("session",))
+async def _empty(line: Line) -> None:
+    await _now(line.chat).empty(line.hub, line.caller)
+
+
+def _now(chat: Chat) -> Place:
+    assert chat.session is not None
+    return chat.session
+
+
+@command(".compress session", "Put a summary in the place of what was said", needs=("session",))
+async def _compress(line: Line) -> None:
+    place = _now(line.chat)
+    await line.note("Compressing the session.")
+    if place.kept:
+        done = await line.root.sessions.compress(line.caller, place.stored.id)
+        await place.refresh(line.hub, line.caller)
+    else:
+        model, payer = line.chat.model_in_use or None, line.caller.subject
+        done = await compressed(line.root, place.session, place.stored.agent, model, payer=payer)
+    place.starts.clear()
+    await line.note("The session is compressed." if done else "There is too little to compress.")
+
+
+@command(".info session", "Show the session", needs=("session",), at_work=True)
+async def _info(line: Line) -> None:
+    place = _now(line.chat)
+    session = place.session
+    rows: list[tuple[str, object]] = [
+        ("session", place.name),
+        ("id", place.stored.id if place.kept else None),
+        ("title", session.title),
+        ("agent", place.stored.agent),
+        ("role", name_of(session) or ("temp" if prompt_of(session) else None)),
+        ("model", session.model),
+        ("answers", place.turns),
+        ("tokens", place.tokens),
+        *((key, getattr(session, key)) for key in _SHOWN),
+    ]
+    said = "\n\n".join(told(turn) for turn in turns_of(session))
+    await line.say(table((name, value) for name, value in rows if value is not None) + (f"\n\n{said}" if said else ""))
+
+
+_SHOWN = (
+    "temperature",
+    "top_p",
+    "enabled_tools",
+    "enabled_mcp_servers",
+    "save_session",
+    "compression_threshold",
+    "auto_continue",
+    "max_auto_continues",
+)
+
+
+@command(".edit session", "Edit the session's file", needs=("session",), scopes=("run:files",), in_macros=False)
+async def _edit(line: Line) -> None:
+    place = _now(line.chat)
+    called = f"session '{place.name}'"
+    text = write_session(without_secrets(place.session))  # as its file says it
+    edited = await line.edit_until(f"{place.name}.yaml", text, lambda edited: read_session(edited, called))
+    if edited is None:
+        return
+    new = read_session(edited, called)
+    async with place.change(line.hub, line.caller) as session:
+        for key in Session.__struct_fields__:
+            if key != "meta":
+                setattr(session, key, getattr(new, key))
+    place.starts.clear()
+
+
+@command(".save session", "Keep the session under a name", usage="[name]", needs=("session",))
+async def _save(line: Line) -> None:
+    await save(line, line.rest)
+
+
+async def save(line: Line, name: str) -> None:
+    """Keep the chat's session under a name, or under one that a model finds."""
+    place = _now(line.chat)
+    line.caller.need("write:sessions")
+    sessions = line.root.sessions
+    if place.kept:
+        if not name:
+            await line.note(f"The session is kept as '{place.name}'.")
+        elif name != place.name:
+            await sessions.rename(line.caller, place.stored.id, name)
+            await place.refresh(line.hub, line.caller)
+        return
+    session = deepcopy(place.session)
+    _to_keep(line.chat, session)
+    agent = place.stored.agent
+    if not name:
+        model = line.chat.model_in_use or None
+        stored = await keep_unnamed(line.root, session, agent=agent, model=model, caller=line.caller)
+    else:
+        stored = await trio.to_thread.run_sync(lambda: sessions.store.create(agent, name, session, caller=line.caller))
+    starts, line.chat.session = place.starts, Place(stored, kept=True)
+    line.chat.session.starts = starts
+    await line.note(f"The session is kept as '{line.chat.session.name}'.")
+
+
+@command(".exit session", "Leave the session", needs=("session",))
+async def _exit(line: Line) -> None:
+    await leave(line)
+
+
+async def leave(line: Line) -> None:
+    """Have the chat in no session; a temporary one is kept as `save_session` says, or as the person says."""
+    chat = line.chat
+    place = _now(chat)
+    keeps = _wish(chat, place.session)
+    ends = place.temporary and not place.is_empty and keeps is not False
+    if ends and not line.caller.has("write:sessions"):
+        await line.note("The session is not kept: that needs the scope 'write:sessions'.")
+    elif ends:
+        name: str | None = ""
+        if keeps is None:
+            if line.in_macro or not await line.confirm("Save session?"):
+                name = None
+            else:
+                name = await line.ask("Session name (empty for one by itself):", default="")
+        if name is not None:
+            await save(line, name)
+    elif keeps is True and place.stored.id == TEMP and not place.is_empty:  # named, and not kept at first
+        await save(line, place.name)
+    chat.session = chat.asked = None
+    if chat.agent is None:
+        chat.rag = None if chat.rag and chat.rag == place.session.other.get("rag") else chat.rag
+
+
+@command(".fork", "Go on in a copy of the conversation", usage="[name]")
+async def _fork(line: Line) -> None:
+    chat, place = line.chat, line.chat.place
+    if place.is_empty:
+        raise Conflict("there is nothing to fork: nothing was said yet")
+    copy = read_session(write_session(place.session), "the session")
+    copy.meta = type(copy.meta)()
+    if not line.rest:
+        chat.session = Place.in_memory(place.stored.agent, copy, temporary=True)
+    else:
+        line.caller.need("write:sessions")
+        _to_keep(chat, copy)
+        store = line.root.sessions.store
+        stored = await trio.to_thread.run_sync(
+            lambda: store.create(place.stored.agent, line.rest, copy, caller=line.caller)
+        )
+        chat.session = Place(stored, kept=True)
+    chat.session.starts = list(place.starts)
+    await line.note(f"This is now a copy: session '{chat.session.name}'.")

@@ -1,0 +1,122 @@
+"""`.vault`: secrets, for the person at this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from .....protocol.control import chat as frames
+from .....protocol.control.caller import LOCAL, Caller
+from .....protocol.errors import ConfigError, Denied, NotFound, UsageError
+from .....protocol.problems import did_you_mean
+from .....protocol.references import is_secret_name
+from ....io.handed_out import handed_out, without_secrets
+from ....io.imports import imported
+from ....io.vault.file import VaultFile, unusable
+from ....io.vault.openers import Passphrase
+from ..line import Line
+from ..table import command
+
+if TYPE_CHECKING:
+    from ..chat import Chat
+
+_ACTIONS = {
+    "add": "keep a new secret",
+    "get": "show the value of a secret",
+    "update": "change the value of a secret",
+    "delete": "remove a secret",
+    "list": "show the names of all secrets",
+}
+
+
+def _completed(chat: Chat, caller: Caller, words: Sequence[str]) -> list[tuple[str, str]]:
+    if len(words) == 1:
+        return list(_ACTIONS.items())
+    vault = chat.hub.root.vault
+    hidden = caller.subject != LOCAL.subject or vault.file is None or not vault.is_quick
+    if hidden or len(words) > 2 or words[0] in ("add", "list"):
+        return []
+    assert vault.file is not None
+    return [(name, "") for name in sorted(vault.file.read())]
+
+
+@command(
+    ".vault",
+    "Keep secrets, encrypted",
+    usage="<add|get|update|delete|list> [name]",
+    in_macros=False,
+    completes=_completed,
+)
+async def _vault(line: Line) -> None:
+    if line.caller.subject != LOCAL.subject:
+        raise Denied("the vault is for the person at this machine alone")
+    action, _, name = line.rest.partition(" ")
+    name = name.strip()
+    if action not in _ACTIONS or bool(name) == (action == "list"):
+        raise line.misused()
+    file = line.root.vault.file
+    if file is None:
+        raise UsageError("the secrets are another program's (`vault.command` of config.yaml): change them there")
+    secrets = await _opened(line, file)
+    if action == "list":
+        await line.say("\n".join(sorted(secrets)) if secrets else "There are no secrets yet: .vault add NAME")
+        return
+    if not is_secret_name(name):
+        wanted = "letters, digits, _ and -, the first no digit and no -"
+        raise UsageError(f"'{name[:60]}' can't be a secret's name: {wanted}")
+    if action == "add" and name in secrets:
+        raise UsageError(f"there is a secret '{name}' already: .vault update {name}")
+    if action != "add" and name not in secrets:
+        hint = did_you_mean(name, secrets) or ".vault list shows their names"
+        raise NotFound(f"there is no secret '{name}'; {hint}")
+    if action == "get":
+        told = frames.Said(chat=line.chat.id, kind="text", text=secrets[name])
+        await line.person.said(told)  # and not those who watch
+    elif action == "delete":
+        await _delete(line, file, name)
+    else:
+        await _put(line, file, name, new=action == "add")
+
+
+async def _opened(line: Line, file: VaultFile) -> dict[str, str]:
+    """What is in it; the person is asked for its passphrase, if that is not known yet."""
+    opener = file.opener
+    if isinstance(opener, Passphrase) and opener.is_wanted:
+        if file.stamp is None:
+            raise UsageError("its passphrase has to be chosen first, with your first secret: callboard vault add NAME")
+        opener.tell(await line.ask(f"Passphrase of the vault {file.path}", secret=True) or "")
+    await imported("pyrage")
+    try:
+        return await trio.to_thread.run_sync(file.read)
+    except ConfigError:
+        if isinstance(opener, Passphrase):
+            opener.tell(None)  # it may be typed better the next time
+        raise
+
+
+async def _put(line: Line, file: VaultFile, name: str, *, new: bool) -> None:
+    value = await line.ask(f"Value of {name} (hidden)", secret=True)
+    if value is None or not value.strip():
+        raise UsageError("no value was typed, so nothing was changed")
+    if why := unusable(value):
+        raise UsageError(f"the value of {name} {why}; nothing was kept")
+    handed_out(value)
+    line.root.kernel.bus.rewrite = without_secrets  # the person may say it next
+
+    def edit(secrets: dict[str, str]) -> None:
+        if new == (name in secrets):
+            raise ConfigError(f"'{name}' was changed meanwhile by another program; look with .vault list")
+        secrets[name] = value
+
+    await trio.to_thread.run_sync(file.change, edit)
+    await line.note(f"{name} is {'kept' if new else 'changed'} in {file.path}")
+
+
+async def _delete(line: Line, file: VaultFile, name: str) -> None:
+    if not await line.confirm(f"Delete the secret '{name}' for good?"):
+        await line.note("nothing was deleted")
+        return
+    await trio.to_thread.run_sync(file.change, lambda secrets: secrets.pop(name, None))
+    await line.note(f"{name} is deleted")

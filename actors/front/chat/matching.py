@@ -1,0 +1,50 @@
+"""Which command a line means. A name of two words goes before one of its first word; `/name` means `.name`.
+
+`.prompt last` shows something, and `.prompt last of them` is a prompt: of two that fit, the one that takes words has
+them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ....protocol.errors import UsageError
+from ....protocol.problems import did_you_mean
+from .commands import load
+from .table import COMMANDS, Command
+
+load()
+
+UNKNOWN = 'Unknown command. Type ".help" for additional help.'
+
+_WORD = re.compile(r"[./][A-Za-z][A-Za-z0-9_-]*$")
+
+
+def matched(text: str) -> tuple[Command, str] | None:
+    """The command that a line means, and what stands behind its name; None for a line that is a prompt.
+
+    A path at the beginning of a line (`./run.sh fails`, `/etc/hosts is odd`) makes it a prompt.
+
+    Raises:
+        UsageError: it looks like a command, and is none.
+    """
+    known = COMMANDS
+    first, _, rest = text.strip().partition(" ")
+    first, newline, more = first.partition("\n")
+    rest = (newline + more + " " + rest).strip() if newline else rest.strip()
+    if not _WORD.match(first):
+        return None
+    name = "." + first[1:]
+    second, _, behind = rest.partition(" ")
+    longer = f"{name} {second}"
+    if second and longer in known and not (behind and name in known and known[name].usage and not known[longer].usage):
+        return known[longer], behind.strip()
+    if name in known:
+        return known[name], rest
+    longer_ones = [each.removeprefix(f"{name} ") for each in known if each.startswith(f"{name} ")]
+    if longer_ones:
+        raise UsageError(f"Usage: {name} <{'|'.join(longer_ones)}>")
+    near = did_you_mean(name, list(known))
+    if rest and not near:
+        return None
+    raise UsageError(f"{UNKNOWN} ({name}: {near})" if near else UNKNOWN)

@@ -1,0 +1,258 @@
+"""`_chat/*` on a connection: what it answers, and the client as the person of a chat.
+
+    ChatMethods(peer, chats).methods      # as those of ACP are (`acp.agent`)
+
+A chat ends with the connection that has opened it, unless it was opened with `keep`. Those who watch are told by an
+actor of their connection, which falls behind by so many bytes at most (`watcher`): then it watches no more.
+`_chat/closed` tells so, and that the chat has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import trio
+
+from ....protocol.control import chat as frames
+from ....protocol.control.errors import Refused
+from ....protocol.control.own import Done, Nothing
+from ....protocol.decoding import convert
+from ....protocol.errors import CallboardError, NotFound, Saturated, ShuttingDown
+from ...io.outbox import Gone
+from ..control.peer import Method, Peer
+from ..control.runs.running import check_owner, sees
+from .chat import Chat
+from .completion import completions
+from .opening import opened
+from .watcher import Watcher
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+    from ..control.hub import Hub
+    from .order import Turn
+    from .person import Given
+
+MOST_CHATS = 1000
+MOST_OF_ONE = 100
+"""Chats of one subject."""
+
+KEPT_FOR = 24 * 3600.0
+"""Seconds: a kept chat that nothing was asked of for so long is closed when room is wanted."""
+
+
+class Chats:
+    """The chats of a hub, by id."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.open: dict[str, Chat] = {}
+
+    def new(self, owner: str) -> Chat:
+        """A chat.
+
+        Raises:
+            Saturated: there are too many, of the owner or at all.
+        """
+        self._close_left()
+        own = sum(chat.owner == owner for chat in self.open.values())
+        if own >= MOST_OF_ONE:
+            raise Saturated(
+                f"{owner} has {own} chats open, and that is as many as may be; _chat/list has them: close one"
+            )
+        if len(self.open) >= MOST_CHATS:
+            raise Saturated(f"{MOST_CHATS} chats are open, and that is as many as may be; close one")
+        chat = Chat(self.hub, owner)
+        self.open[chat.id] = chat
+        return chat
+
+    def _close_left(self) -> None:
+        """Close the kept chats that their clients have left long ago."""
+        last = time.monotonic() - KEPT_FOR
+        for chat in [each for each in self.open.values() if each.keep and each.touched < last]:
+            if not (chat.busy or chat.run is not None or chat.watchers):
+                self.close(chat)
+
+    def close(self, chat: Chat) -> None:
+        """End a chat, with what it has under way."""
+        if self.open.pop(chat.id, None) is not None:
+            chat.close()
+
+
+class ClientPerson:
+    """The client of a connection as the person of a chat: frames to it, requests of it."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.caller = peer.caller
+        self._peer = peer
+
+    async def began(self, told: frames.Began) -> None:
+        """See `Person`."""
+        await self._peer.notify("_chat/began", told)
+
+    async def said(self, told: frames.Said) -> None:
+        """See `Person`."""
+        await self._peer.notify("_chat/said", told)
+
+    async def changed(self, told: frames.Changed) -> None:
+        """See `Person`."""
+        await self._peer.notify("_chat/changed", told)
+
+    async def ask(self, asked: frames.AskPerson) -> Given | None:
+        """See `Person`. A client that can't ask gives no answer."""
+        answer = await self._requested("_chat/ask", asked, frames.PersonAnswered)
+        return None if answer is None else answer.value
+
+    async def edit(self, asked: frames.EditText) -> str | None:
+        """See `Person`."""
+        answer = await self._requested("_chat/edit", asked, frames.Edited)
+        return None if answer is None else answer.text
+
+    async def copy(self, asked: frames.CopyText) -> None:
+        """See `Person`."""
+        await self._peer.request("_chat/copy", asked)
+
+    async def _requested(self, method: str, params: msgspec.Struct, kind: type[Any]) -> Any:
+        try:
+            return convert(await self._peer.request(method, params), kind)
+        except (Refused, msgspec.ValidationError):
+            return None
+
+
+class ChatMethods:
+    """See the module. Attributes: `methods`, what the connection answers, by name."""
+
+    def __init__(self, peer: Peer, chats: Chats) -> None:
+        self._peer = peer
+        self._chats = chats
+        self._person = ClientPerson(peer)
+        self._own: set[str] = set()
+        self._watching: dict[str, Watcher] = {}
+        self._holding = contextlib.ExitStack()
+        self._unread = self._holding.enter_context(peer.hub.unread.of(peer.caller.subject))
+        peer.me.on_end(lambda _: self._gone())
+        handlers: dict[str, Callable[[Any], Any]] = {
+            "_chat/open": self._open,
+            "_chat/list": self._list,
+            "_chat/get": self._get,
+            "_chat/line": self._line,
+            "_chat/interrupt": self._interrupt,
+            "_chat/complete": self._complete,
+            "_chat/watch": self._watch,
+            "_chat/close": self._close,
+        }
+        self.methods = {name: self._method(name, handler) for name, handler in handlers.items()}
+
+    @staticmethod
+    def _method(name: str, answer: Callable[[Any], Any]) -> Method:
+        params, result = frames.METHODS[name]
+        return Method(params, result, lambda _, given: answer(given))
+
+    def _of(self, id: str) -> Chat:
+        chat = self._chats.open.get(id)
+        if chat is None:
+            raise NotFound(f"there is no chat '{id[:60]}'; _chat/list has those that are open")
+        check_owner(self._peer.caller, chat.owner, chat.id)
+        chat.touched = time.monotonic()
+        return chat
+
+    async def _open(self, wanted: frames.OpenChat) -> frames.Opened:
+        chat = self._chats.new(self._peer.caller.subject)
+        try:
+            notes = await opened(chat, self._person, wanted)
+        except BaseException:  # cancelled, too: its client has not got the id, so only we can close it
+            self._chats.close(chat)
+            raise
+        chat.keep = wanted.keep
+        if not wanted.keep:
+            self._own.add(chat.id)
+        return frames.Opened(chat=chat.info(), notes=notes)
+
+    def _list(self, _: Nothing) -> frames.ChatList:
+        seen = [chat for chat in self._chats.open.values() if sees(self._peer.caller, chat.owner)]
+        return frames.ChatList(chats=[chat.info() for chat in seen])
+
+    def _get(self, of: frames.OfChat) -> frames.OneChat:
+        return frames.OneChat(chat=self._of(of.chat).info())
+
+    def _line(self, sent: frames.SendLine) -> Coroutine[Any, Any, frames.LineDone]:
+        chat = self._of(sent.chat)
+        return self._play(chat, sent.line, chat.order.join())
+
+    async def _play(self, chat: Chat, text: str, turn: Turn) -> frames.LineDone:
+        person: Any = self._watcher(chat) or self._person
+        done = await chat.play_in_turn(text, person, turn)
+        if done.leave:
+            self._end(chat)
+        return done
+
+    def _watcher(self, chat: Chat) -> ClientPerson | None:
+        """This connection, if it watches: it hears of its own lines directly, and must not hear of them twice."""
+        return self._person if self._person in chat.watchers else None
+
+    def _interrupt(self, of: frames.OfChat) -> frames.Interrupted:
+        return frames.Interrupted(interrupted=self._of(of.chat).interrupt())
+
+    async def _complete(self, typed: frames.Complete) -> frames.Completions:
+        chat = self._of(typed.chat)
+        found = await trio.to_thread.run_sync(completions, chat, self._peer.caller, typed.line)
+        return frames.Completions(items=found)
+
+    def _watch(self, wanted: frames.WatchChat) -> frames.WatchingChat:
+        chat = self._of(wanted.chat)
+        if chat.id not in self._watching:
+            watcher = self._watching[chat.id] = Watcher(self._unread)
+
+            def tell(frame: bytes) -> None:
+                if not watcher.put(frame):
+                    self._unwatch(chat.id)
+
+            chat.watchers[self._person] = tell
+            chat.on_close[self._person] = lambda: self._unwatch(chat.id)
+            with contextlib.suppress(ShuttingDown):
+                self._peer.me.spawn(self._tell, chat.id, watcher, name=f"watch-{chat.id}", link=False)
+        told = [] if wanted.after is None else chat.told.after(wanted.after, self._peer.caller.has)
+        return frames.WatchingChat(chat=chat.info(), told=told)
+
+    async def _tell(self, _: Actor, id: str, watcher: Watcher) -> None:
+        try:
+            with contextlib.suppress(Gone):
+                async for frame in watcher:
+                    await self._peer.send(frame)
+                await self._peer.notify("_chat/closed", frames.Closed(chat=id, lagged=watcher.lagged))
+        finally:
+            watcher.drop()
+
+    def _unwatch(self, id: str) -> None:
+        watcher = self._watching.pop(id, None)
+        if watcher is not None:
+            watcher.end()
+        chat = self._chats.open.get(id)
+        if chat is not None:
+            chat.watchers.pop(self._person, None)
+            chat.on_close.pop(self._person, None)
+
+    def _close(self, of: frames.OfChat) -> Done:
+        self._end(self._of(of.chat))
+        return Done()
+
+    def _end(self, chat: Chat) -> None:
+        self._own.discard(chat.id)
+        self._unwatch(chat.id)
+        self._chats.close(chat)
+
+    def _gone(self) -> None:
+        """The connection has ended."""
+        for id, watcher in list(self._watching.items()):
+            watcher.drop()
+            self._unwatch(id)
+        for id in self._own:
+            chat = self._chats.open.get(id)
+            if chat is not None:
+                with contextlib.suppress(CallboardError):
+                    self._chats.close(chat)
+        self._own.clear()
+        self._holding.close()

@@ -1,0 +1,162 @@
+"""The names of what there is, with a word about each: roles, agents, sessions, bases, macros, models, files.
+
+What is read of a directory is kept until the directory changes. Who lacks the scope to read of them finds none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ....protocol.errors import CallboardError
+from ...runs.finding import built_in_agents, own_agents
+from ...runs.sessions.disk.places import scope_of
+from ...work.knowledge import registry
+from ...work.macros.files import FILES as MACROS
+from ...work.models.prices.rates import Rate, Tiered
+from ...work.models.providers import base_of
+from ...work.models.usable import model_names
+from ...work.roles.files import FILES as ROLES
+
+if TYPE_CHECKING:
+    from ....protocol.control.caller import Caller
+    from ...runs.root import Root
+    from .chat import Chat
+
+Names = list[tuple[str, str]]
+"""Names, and what lists say of each."""
+
+MOST_FILES = 200
+MOST_LISTS = 500
+_kept: dict[tuple[str, str], tuple[tuple[float, ...], Names]] = {}
+
+
+def _lately(kind: str, directories: list[Path], read: Callable[[], Names]) -> Names:
+    key = (kind, str(directories[0]))
+    now = tuple(_changed(each) for each in directories)
+    kept = _kept.get(key)
+    if kept is None or kept[0] != now:
+        if len(_kept) >= MOST_LISTS:
+            _kept.clear()
+        kept = _kept[key] = now, read()
+    return kept[1]
+
+
+def _changed(directory: Path) -> float:
+    try:
+        return directory.stat().st_mtime_ns
+    except OSError:
+        return 0.0
+
+
+def roles(chat: Chat, caller: Caller) -> Names:
+    """The roles of the user, and those that come with us."""
+    if not caller.has("read:roles"):
+        return []
+    base = chat.hub.root.config_dir
+    return _lately("roles", [ROLES.directory(base)], lambda: [(each.name, "") for each in ROLES.places(base)])
+
+
+def macros(chat: Chat, caller: Caller) -> Names:
+    """The macros."""
+    if not caller.has("read:agents"):
+        return []
+    base = chat.hub.root.config_dir
+    return _lately("macros", [MACROS.directory(base)], lambda: [(each.name, "") for each in MACROS.places(base)])
+
+
+def agents(chat: Chat, caller: Caller) -> Names:
+    """The agents of the user, and those that come with us."""
+    if not caller.has("read:agents"):
+        return []
+    base = chat.hub.root.config_dir
+
+    def read() -> Names:
+        return [*((name, "") for name in own_agents(base)), *((name, "built in") for name in built_in_agents())]
+
+    return _lately("agents", [base / "agents"], read)
+
+
+def rags(chat: Chat, caller: Caller) -> Names:
+    """The knowledge bases."""
+    if not caller.has("read:agents"):
+        return []
+    base = chat.hub.root.config_dir
+    return _lately("rags", [registry.folder(base)], lambda: [(name, "") for name in registry.names(base)])
+
+
+def sessions(chat: Chat, caller: Caller) -> Names:
+    """The sessions of the agent that the chat is in, or of none; those that have a name."""
+    if not caller.has("read:sessions"):
+        return []
+    store, agent = chat.hub.root.sessions.store, chat.memory.stored.agent
+
+    def read() -> Names:
+        try:
+            found = store.list(agent, everywhere=False, caller=caller)
+        except CallboardError:
+            return []
+        return [(meta.alias, meta.title or "") for meta in found if meta.alias]
+
+    home = scope_of(store.config_dir, agent).home
+    whose = f"{caller.subject} {caller.has('admin:sessions')}"
+    return _lately(f"sessions of {whose}", [home / "by-name", home / "by-id"], read)
+
+
+def models(root: Root, type: str = "chat") -> Names:
+    """The models that can be named, with window and price. Blocks: the first time, the table of prices is read."""
+    key = id(root.settings), type
+    if key not in _models:
+        _models.clear()  # of settings that are gone
+        names = model_names(root.settings, os.environ) if type == "chat" else _listed(root, type)
+        _models[key] = [(name, _about(root, name)) for name in names]
+    return _models[key]
+
+
+_models: dict[tuple[int, str], Names] = {}
+
+
+def _listed(root: Root, type: str) -> Iterator[str]:
+    for client in root.settings.clients:
+        yield from (f"{client.name}:{model.name}" for model in client.models if model.type == type)
+
+
+def _about(root: Root, name: str) -> str:
+    catalog = root.gateway.catalog
+    try:
+        client, model = catalog.named(name)
+    except CallboardError:
+        return ""
+    tariff = catalog.prices.finder.find(client, model, base_of(client, os.environ)).tariff
+    rates = None if tariff is None else tariff.now()
+    price = "- / -" if rates is None else f"{_price(rates.input)} / {_price(rates.output)}"
+    has = (("vision", model.supports_vision), ("tools", model.supports_function_calling))
+    marks = " ".join(mark for mark, there in has if there)
+    return f"{model.max_input_tokens or '-'} / {model.max_output_tokens or '-'} | {price} {marks}".rstrip()
+
+
+def _price(rate: Rate | None) -> str:
+    price = rate.base if isinstance(rate, Tiered) else rate
+    return "-" if price is None else f"{price:g}"
+
+
+def files(begun: str) -> Names:
+    """Files and directories whose path begins so."""
+    head, slash, tail = begun.rpartition("/")
+    directory = Path(head + slash or ".").expanduser()
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except (OSError, RuntimeError, ValueError):
+        return []
+    found: Names = []
+    for entry in entries:
+        if entry.name.startswith(tail) and (tail.startswith(".") or not entry.name.startswith(".")):
+            is_directory = entry.is_dir()
+            found.append(
+                (f"{head}{slash}{entry.name}{'/' if is_directory else ''}", "directory" if is_directory else "")
+            )
+        if len(found) >= MOST_FILES:
+            break
+    return found

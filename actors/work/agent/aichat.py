@@ -1,0 +1,26 @@
+"""Agents as people of aichat have them: the keys of a `config.yaml` in an `index.yaml`, and tools in a `tools.txt`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ....protocol.agent import Agent
+from ...io.stamps import look
+
+INDEX = "index.yaml"
+"""Counts where a directory has neither a `config.yaml` nor a `graph.yaml`."""
+
+LISTED = "tools.txt"
+"""Beside it: a global tool on each line, of which one that begins with `#` is none."""
+
+
+def with_listed(agent: Agent, directory: Path) -> Agent:
+    """The agent of an `index.yaml` with the tools of its `tools.txt`."""
+    file = look(directory / LISTED)
+    if not file.is_file():
+        return agent
+    lines = (line.strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines())
+    listed = (line for line in lines if line and not line.startswith("#"))
+    return msgspec.structs.replace(agent, global_tools=tuple(dict.fromkeys((*agent.global_tools, *listed))))

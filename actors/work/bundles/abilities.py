@@ -1,0 +1,321 @@
+"""What the things in a bundle will be able to do once they are installed, read from their files without running any.
+
+It is shown before anything is installed, for each item: what starts a program, and whether it asks a person first;
+which servers are reached; which names hide others. The texts are a stranger's: one line each, and bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ....protocol.agent import draft_agent
+from ....protocol.errors import CallboardError
+from ....protocol.graph.model import AgentNode, Graph, LlmNode, RagNode, ScriptNode
+from ....protocol.graph.read import read_graph
+from ....protocol.macro import read_macro
+from ....protocol.mcp.read_config import read_mcp
+from ....protocol.problems import Problem, errors_in
+from ....protocol.role import read_role
+from ....protocol.source import parse_mapping
+from ....protocol.tree import plain
+from ..agent.aichat import INDEX, with_listed
+from ..library import AGENTS, MACROS, ROLES, SENDING
+from ..tools.builtin.table import SPECS
+from ..tools.registry import ENDINGS, WITH_ACCOUNTS, bare_name, read_tool_file
+from .layout import Item, Kind
+
+if TYPE_CHECKING:
+    from ....protocol.agent import Agent
+    from ..tools.declare.declaration import ToolFile
+
+_LONGEST = 240
+"""Characters of what something says of itself. What is to be run is shown whole, or not installed (`_WHOLE`)."""
+
+_WHOLE = 4_000
+_MANY = 40
+_ENVIRONMENT = re.compile(
+    r"(?:environ(?:\.get)?[\[(]\s*|getenv\(\s*|process\.env\[\s*)[\"']([A-Z][A-Z0-9_]{2,})[\"']|process\.env\.([A-Z][A-Z0-9_]{2,})"
+)
+_REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-[^}]*)?\}|\{\{([A-Za-z_]\w*)\}\}")
+_OWN = ("LLM_", "CALLBOARD_", "ARGC_")
+
+
+class Abilities(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one item.
+
+    Attributes:
+        about: what it says it is for.
+        can: what it will be able to do, a line each.
+        wrong: why it can't be used; "" if it can.
+    """
+
+    about: str = ""
+    can: tuple[str, ...] = ()
+    wrong: str = ""
+
+
+def abilities_of(item: Item, home: Path, files: Container[str] = ()) -> Abilities:
+    """Of an agent, a role, a macro, a tool or a workflow whose files lie in `home` as in a configuration directory.
+
+    Args:
+        files: the global tools that are files, in the place of a built-in one too: those run without asking.
+    """
+    try:
+        found = _of(item, home, files)
+    except (OSError, UnicodeDecodeError) as error:
+        return Abilities(wrong=f"it can't be read: {error}")
+    except CallboardError as error:
+        return Abilities(wrong=line(str(error)))
+    return _shown(found)
+
+
+def _shown(found: Abilities) -> Abilities:
+    """With its texts as single lines, which hold nothing that a terminal would take for something else."""
+    can = tuple(map(_one_line, found.can))
+    if any(len(text) > _WHOLE for text in can):
+        return Abilities(wrong=f"what it runs is too long to be read: more than {_WHOLE} characters")
+    return msgspec.structs.replace(found, about=line(found.about), can=can)
+
+
+def _of(item: Item, home: Path, files: Container[str]) -> Abilities:
+    if item.name in (".shared", "utils") and item.kind in ("agents", "tools"):
+        return Abilities(about=f"files that its {item.kind} share: {_listed(sorted(item.files))}")
+    if item.kind == "agents":
+        return _of_agent(item, home / "agents" / item.name, files)
+    file = home / next(iter(item.files))
+    if item.kind == "tools":
+        return _of_tool(item, file)
+    text = file.read_text("utf-8")
+    if item.kind == "roles":
+        return _of_role(item, text, file, files)
+    if item.kind == "macros":
+        return _of_macro(item, text, file)
+    return _of_workflow(text, file)
+
+
+# --- agents
+
+
+def _of_agent(item: Item, directory: Path, tool_files: Container[str]) -> Abilities:
+    files = [name for name in ("config.yaml", "graph.yaml") if (directory / name).is_file()]
+    files = files or [name for name in (INDEX,) if (directory / name).is_file()]
+    if len(files) != 1:
+        why = "both config.yaml and graph.yaml" if files else "neither config.yaml nor graph.yaml"
+        return Abilities(wrong=f"agents/{item.name} has {why}")
+    text = (directory / files[0]).read_text("utf-8")
+    if files[0] == "graph.yaml":
+        graph, problems = read_graph(text, files[0])
+        if graph is None:
+            return _broken(problems)
+        can = [*_own_tools(directory), *_graph_can(graph, tool_files)]
+        return Abilities(about=graph.description, can=(*can, *_hides("agents", item.name)))
+    agent, problems = draft_agent(text, files[0])
+    if agent is None or errors_in(problems):
+        return _broken(problems)
+    if files[0] == INDEX:
+        agent = with_listed(agent, directory)
+    can = [*_own_tools(directory, agent), *_agent_can(agent, tool_files)]
+    return Abilities(about=agent.description, can=(*can, *_hides("agents", item.name)))
+
+
+def _own_tools(directory: Path, agent: Agent | None = None) -> Iterator[str]:
+    for path in (directory / f"tools{ending}" for ending in ENDINGS):
+        if not path.is_file():
+            continue
+        file = read_tool_file(path, agent=True, wordless=True)
+        names = [declaration.name for declaration in file.declarations]
+        if names:
+            yield f"runs programs of its own without asking: {path.name} ({_listed(names)})"
+        if file.instructions is not None and agent is not None and agent.dynamic_instructions:
+            yield f"runs _instructions of {path.name} whenever it starts, without asking"
+        yield from _wants(file, path)
+
+
+def _agent_can(agent: Agent, files: Container[str]) -> Iterator[str]:
+    yield from _tools_line(agent.global_tools, files)
+    if agent.mcp_servers:
+        yield f"uses MCP servers: {_listed(agent.mcp_servers)}"
+    if agent.can_spawn_agents:
+        which = agent.spawnable_agents
+        yield f"starts other agents: {'any' if which is None else _listed(which)}"
+    if agent.documents:
+        yield f"reads documents: {_listed(agent.documents)}"
+
+
+def _graph_can(graph: Graph, files: Container[str]) -> Iterator[str]:
+    nodes = graph.nodes.values()
+    scripts = sorted({node.script for node in nodes if isinstance(node, ScriptNode)})
+    if scripts:
+        yield f"runs scripts of its own without asking: {_listed(scripts)}"
+    listed = [tool for node in nodes if isinstance(node, LlmNode) for tool in node.tools]
+    yield from _tools_line([*graph.global_tools, *(tool for tool in listed if not tool.startswith("mcp:"))], files)
+    servers = [*graph.mcp_servers, *(tool[4:] for tool in listed if tool.startswith("mcp:"))]
+    if servers:
+        yield f"uses MCP servers: {_listed(servers)}"
+    agents = [node.agent for node in nodes if isinstance(node, AgentNode)]
+    if agents:
+        yield f"starts other agents: {_listed(agents)}"
+    documents = [text for node in nodes if isinstance(node, RagNode) for text in node.documents]
+    if documents:
+        yield f"reads documents: {_listed(documents)}"
+
+
+def _tools_line(names: Iterable[str], files: Container[str]) -> Iterator[str]:
+    """What tools of these names do; what a file of the user's or of the bundle does is not known."""
+    named = list(dict.fromkeys(bare_name(name) for name in names))
+    if "all" in named:
+        yield "uses every global tool; those that are files run without asking"
+    unasked = [name for name in named if name in files and name not in SENDING]
+    if unasked:
+        yield f"runs tool files without asking: {_listed(unasked)}"
+    bare = [name for name in named if name != "all" and name not in unasked]
+    running = [name for name in bare if name in SPECS and SPECS[name].effect == "execute"]
+    writing = [name for name in bare if (name in SPECS and SPECS[name].effect == "write") or name == "fs"]
+    sending = [name for name in bare if name in SENDING]
+    others = [name for name in bare if name not in (*running, *writing, *sending)]
+    if running:
+        yield f"may run anything by {_listed(running)}, which asks first"
+    if writing:
+        yield f"may change files by {_listed(writing)}, which asks first"
+    if sending:
+        yield f"may send to others by {_listed(sending)}, which asks first"
+    if others:
+        yield f"uses tools: {_listed(others)}"
+
+
+# --- the others
+
+
+def _of_tool(item: Item, file: Path) -> Abilities:
+    read = read_tool_file(file, agent=False)
+    if errors_in(read.problems) or not read.declarations:
+        return _broken(read.problems) if read.problems else Abilities(wrong=f"{file.name} declares no tool")
+    (declaration,) = read.declarations
+    takes = ", ".join(declaration.parameters["properties"])
+    how = "after asking" if item.name in SENDING else "without asking"
+    can = [f"runs {declaration.language} {how}: {declaration.name}({takes})"]
+    if declaration.requires:
+        can.append(f"needs the programs {_listed(declaration.requires)}")
+    return Abilities(about=declaration.description, can=(*can, *_wants(read, file), *_hides("tools", item.name)))
+
+
+def _of_role(item: Item, text: str, file: Path, files: Container[str]) -> Abilities:
+    role, problems = read_role(text, file.name, item.name)
+    if role is None:
+        return _broken(problems)
+    tools = role.enabled_tools or role.use_tools or ()
+    servers = role.enabled_mcp_servers or ()
+    can = [*_tools_line(_names(tools), files)]
+    if servers:
+        can.append(f"uses MCP servers: {_listed(_names(servers))}")
+    return Abilities(about=role.description or role.text, can=(*can, *_hides("roles", item.name)))
+
+
+def _of_macro(item: Item, text: str, file: Path) -> Abilities:
+    macro, problems = read_macro(text, file.name, item.name)
+    if macro is None:
+        return _broken(problems)
+    steps = [f"plays: {step}" for step in macro.steps]
+    return Abilities(about=macro.description, can=(*steps, *_hides("macros", item.name)))
+
+
+def _of_workflow(text: str, file: Path) -> Abilities:
+    root, problems = parse_mapping(text, file.name)
+    if root is None:
+        return _broken(problems)
+    whole: dict[str, Any] = plain(root)
+    graph = whole.get("graph")
+    nodes = graph.get("nodes") if isinstance(graph, dict) else whole.get("nodes")
+    if isinstance(nodes, dict):
+        nodes = list(nodes.values())
+    if not isinstance(nodes, list):
+        return Abilities(wrong=f"{file.name} holds no nodes")
+    kinds = [str(node.get("type", "")) for node in nodes if isinstance(node, dict)]
+    can = [f"has nodes: {_listed(sorted(set(filter(None, kinds))))}"]
+    if {"python", "script"} & set(kinds) or "tooling" in text:
+        can.append("runs programs of its own, or tools, without asking")
+    about = graph.get("description", "") if isinstance(graph, dict) else whole.get("description", "")
+    return Abilities(about=str(about or ""), can=tuple(can))
+
+
+def abilities_of_server(name: str, entry: Any) -> Abilities:
+    """What an entry of mcp.json makes possible. Its values are shown as written, with their references."""
+    text = msgspec.json.encode({"mcpServers": {name: entry}}).decode()
+    config = read_mcp(text, "mcp.json")
+    if name not in config.servers:
+        why = config.broken.get(name)
+        return Abilities(wrong=line(why.message if why else "its entry can't be used"))
+    server = config.servers[name]
+    if server.type == "stdio":
+        can = [f"starts: {' '.join([server.command, *server.args])}"]
+        when = " with every program of Callboard that has servers, whether it is used or not" if server.warm else ""
+        can += [f"is started{when}"] if when else []
+    else:
+        can = [f"is sent what agents ask of it: {server.url}"]
+    if server.trust == "full":
+        can.append("its tools go ahead without asking, also destructive ones (trust: full)")
+    if server.sampling == "on":
+        can.append("uses your model without asking (sampling: on)")
+    names = sorted({one or other for one, other in _REFERENCE.findall(text)})
+    if names:
+        can.append(f"gets from the environment or the vault: {_listed(names)}")
+    given = [variable for variable, value in server.env.items() if not _REFERENCE.search(value)]
+    if given:
+        can.append(f"has set in its environment: {_listed(given)}")
+    return _shown(Abilities(about=server.description, can=tuple(can)))
+
+
+# --- words
+
+
+def _hides(kind: Kind, name: str) -> Iterator[str]:
+    """What comes with Callboard under the same name is not found any more."""
+    ours: Mapping[Kind, bool] = {
+        "agents": (AGENTS / name).is_dir(),
+        "roles": (ROLES / f"{name}.md").is_file(),
+        "macros": (MACROS / f"{name}.yaml").is_file(),
+        "tools": name in SPECS or name in WITH_ACCOUNTS,
+    }
+    if ours.get(kind):
+        yield f"takes the place of the built-in {kind[:-1]} {name}, for everything that names it"
+
+
+def _wants(file: ToolFile, path: Path) -> Iterator[str]:
+    declared = {variable.name for each in file.declarations for variable in each.environment}
+    found = {one or other for one, other in _ENVIRONMENT.findall(path.read_text("utf-8", errors="replace"))}
+    names = sorted(name for name in declared | found if not name.startswith(_OWN))
+    if names:
+        yield f"reads of the environment: {_listed(names)}"
+
+
+def _broken(problems: Iterable[Problem]) -> Abilities:
+    errors = errors_in(problems)
+    more = f" (and {len(errors) - 1} more)" if errors[1:] else ""
+    return Abilities(wrong=line(f"{errors[0].message}{more}" if errors else "it can't be read"))
+
+
+def _names(given: Any) -> list[str]:
+    parts = given.split(",") if isinstance(given, str) else [str(each) for each in given]
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = list(dict.fromkeys(names))
+    shown = ", ".join(every[:_MANY])
+    return shown + (f" and {len(every) - _MANY} more" if every[_MANY:] else "")
+
+
+def line(text: str) -> str:
+    """A stranger's text in one bounded line."""
+    text = _one_line(text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)

@@ -1,0 +1,47 @@
+"""The clients that can be used, and the models of theirs that can be named: for lists, and to complete names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ....protocol.model_names import models_of
+from ....protocol.settings import ClientSettings
+from .catalog import Catalog
+from .providers import BUILT_IN, READY_MADE, base_of, has_credentials
+
+if TYPE_CHECKING:
+    from ....protocol.settings import Settings
+
+
+def usable_clients(settings: Settings, environ: Mapping[str, str]) -> list[ClientSettings]:
+    """The clients that `config.yaml` has and those that the environment has a key or credentials for."""
+    known = [*settings.clients]
+    names = {client.name for client in known}
+    for name, kind in {**BUILT_IN, **dict.fromkeys(READY_MADE, "openai-compatible")}.items():
+        client = ClientSettings(type=kind, name=name)
+        if name not in names and has_credentials(client, environ, settings.file):
+            known.append(client)
+    return known
+
+
+def model_names(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+    """Models that can be named, as far as they are known: the chosen ones, and of each client those that `config.yaml`
+    lists, else those with a price. Each once.
+    """
+    chosen = models_of(settings.model) if settings.model else ()
+    yield from dict.fromkeys(chosen)
+    yield from (name for name in _of_clients(settings, environ) if name not in chosen)
+
+
+def _of_clients(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+    catalog = Catalog(settings, environ)
+    for client in usable_clients(settings, environ):
+        if client.models:
+            yield from (f"{client.name}:{model.name}" for model in client.models if model.type == "chat")
+        else:
+            yield from (
+                f"{client.name}:{name}"
+                for name in catalog.prices.finder.known(client, base_of(client, environ))
+                if not name.startswith("regional.")  # the table's word for the regions of Bedrock
+            )

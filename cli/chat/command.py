@@ -1,0 +1,66 @@
+"""`callboard chat`, and `callboard` without a command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from .. import options
+
+
+@click.command("chat", short_help="Lead a conversation at the terminal.")
+@click.argument("agent", required=False, shell_complete=options.complete_agent)
+@click.option(
+    "-m", "--model", metavar="CLIENT:MODEL", shell_complete=options.complete_model, help="The model that answers."
+)
+@click.option(
+    "-s", "--session", metavar="NAME", shell_complete=options.complete_session, help="The session it goes on in."
+)
+@click.option("-r", "--role", metavar="NAME", shell_complete=options.complete_role, help="The role that it begins in.")
+@click.option("--rag", metavar="NAME", shell_complete=options.complete_base_name, help="The knowledge base.")
+@click.option(
+    "--attach", metavar="CHAT", help="A chat of a server that is there already: its id, or the beginning of it."
+)
+@options.no_stream
+@options.config_dir
+@options.server
+@click.pass_context
+def command(
+    context: click.Context,
+    agent: str | None,
+    model: str | None,
+    session: str | None,
+    role: str | None,
+    rag: str | None,
+    attach: str | None,
+    no_stream: bool,
+    config_dir: str | None,
+    url: str | None,
+    token: str | None,
+) -> int:
+    """Leads a conversation, with AGENT or with a model: type a prompt, or `.help` for the commands.
+
+    While an agent works, it reads what you send; Esc or Ctrl-C interrupts it. Ctrl-D or `.exit` leaves.
+
+    With --url the conversation is one of the server there: its agents, its files, its shell. With --attach it is one
+    that is there already, of another terminal or of the page; leaving ends only the looking at it.
+
+    Exit code 2 if there is no terminal, or no such chat; with --url or --attach 3 if there is no server or it refuses
+    the token, 6 if it goes away in the middle.
+    """
+    from .program import open_chat
+
+    given: dict[str, Any] = {"agent": agent, "model": model, "session": session, "role": role, "rag": rag}
+    opening = {name: value for name, value in given.items() if value is not None}
+    if attach is not None and opening:
+        raise click.UsageError(
+            "--attach shows a chat as it is: give it no agent, model, session, role or knowledge base."
+        )
+    where = None
+    if attach is not None or context.get_parameter_source("url") is ParameterSource.COMMANDLINE:
+        from ..control.servers import Where
+
+        where = Where(url=url, token=token)
+    return open_chat(opening, config_dir=config_dir, streams=not no_stream, where=where, attach=attach)

@@ -1,0 +1,447 @@
+"""Leads the chat: lines go to the server, what comes of them is shown.
+
+The server keeps their order: which waits for another, and which the run at work reads (`actors.front.chat`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from ...protocol import jsonrpc
+from ...protocol.control import chat, own
+from ...protocol.control.chat import ChatInfo
+from ...protocol.decoding import decode_json
+from ...protocol.errors import CallboardError, Denied, NotFound, ServerLost, UsageError
+from ...protocol.events.decode import decode
+from ...protocol.version import VERSION
+from ..render.answer import Look
+from ..render.text import one_line
+from .client import ChatClient
+from .person_asked import Asked, PersonAsked
+from .presence import GOODBYE, Presence, opening_again
+from .prompts import Prompts
+from .screen.application import ChatScreen
+from .seen import Seen
+from .story import Display
+
+_COMPLETE_WITHIN = 3.0
+"""Seconds that a list of completions may take."""
+
+
+class Conversation:
+    """See the module.
+
+    Args:
+        client: speaks to the server.
+        screen: what the person sees.
+        opening: parameters of `_chat/open`.
+        presence: of a chat that others can see, too.
+        editor: `editor` of the settings.
+
+    Attributes:
+        failed: why the chat could not be opened, or has ended.
+        parting: what to say when the terminal is given back.
+    """
+
+    def __init__(
+        self,
+        client: ChatClient,
+        screen: ChatScreen,
+        display: Display,
+        opening: Mapping[str, Any],
+        presence: Presence | None = None,
+    ) -> None:
+        self._seen = Seen(screen, display)
+        self.editor: str | None = None
+        self.failed: CallboardError | None = None
+        self.parting = ""
+        self._client = client
+        self._screen = screen
+        self._opening = opening
+        self._presence = presence or Presence()
+        self._prompts = Prompts({}, colour=display.coloured)
+        self._opened = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._configured = asyncio.Event()
+        self._info: ChatInfo | None = None
+        self._sending = 0
+        self._questions = PersonAsked(
+            client,
+            screen,
+            self._seen.print,
+            self._seen.show,
+            lambda run: run in self._seen.stories,
+            coloured=display.coloured,
+        )
+        self._told: dict[str, tuple[type, Callable[[Any], None]]] = {
+            "_chat/began": (chat.Began, self._run_began),
+            "_chat/said": (chat.Said, self._said),
+            "_chat/changed": (chat.Changed, self._chat_changed),
+            "_chat/closed": (chat.Closed, self._chat_closed),
+            "_run/event": (own.RunEvent, self._run_event),
+            "_run/ended": (own.RunEnded, self._run_ended),
+            "_run/lagged": (own.RunLagged, self._run_lagged),
+            "_question/asked": (Asked, self._questions.asked),
+            "_question/closed": (own.Closed, self._questions.closed),
+        }
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._leaving = self._left = self._closed = False
+        self._streams = display.streams
+        self._looks: Callable[[object], Look] | None = None
+        self._highlight: object = None
+        screen.handler = self
+        client.notified = self._notified
+        client.requested = self._requested
+
+    # --- its life -------------------------------------------------------------------------------------------
+
+    def configure(self, settings: Mapping[str, Any], display: Display, looks: Callable[[object], Look]) -> None:
+        """The settings are known.
+
+        Args:
+            looks: how answers look with this value of `highlight`; None for what the settings say.
+        """
+        self._seen.display = display
+        self._streams = display.streams
+        self._looks = looks
+        self.editor = str(settings["editor"]) if settings.get("editor") else None
+        self._prompts = Prompts(settings, colour=display.coloured)
+        self._configured.set()
+        if self._info is not None:
+            self._changed(self._info)
+
+    def begin(self) -> None:
+        """Begins to open the chat."""
+        self._begin(self._open())
+
+    def note(self, text: str) -> None:
+        """What the program says beside the chat."""
+        self._seen.print(text, "dim")
+
+    async def _open(self) -> None:
+        """Opens the chat on the server, and reads along what is asked there."""
+        place = self._presence.place
+        try:
+            if self._presence.attach is None:
+                opened = await self._client.ask("_chat/open", chat.Opened, **self._opening)
+            else:
+                listed = await self._client.ask("_chat/list", chat.ChatList)
+                found = await self._client.ask("_chat/get", chat.OneChat, chat=self._presence.meant(listed.chats))
+                opened = chat.Opened(chat=found.chat)
+            await self._configured.wait()
+            where = f" at {place}" if place else ""
+            self._seen.print(
+                f"callboard {VERSION}, {opened.chat.model}{where}: .help lists commands, Ctrl-D leaves", "dim"
+            )
+            for note in opened.notes:
+                self._seen.print(note, "dim")
+            self._changed(opened.chat)
+            if place:
+                await self._watch(opened.chat.chat)
+            await self._hear_questions()
+        except CallboardError as error:
+            self._fail(error)
+            return
+        self._opened.set()
+        self._ready.set()
+
+    async def _watch(self, id: str) -> None:
+        """Hears what happens in the chat, also by others, and what was missed of it."""
+        watching = await self._client.ask("_chat/watch", chat.WatchingChat, chat=id, after=self._presence.last)
+        for told in watching.told:
+            if told.began is not None:
+                self._run_began(told.began)
+            elif told.said is not None:
+                self._said(told.said)
+        self._changed(watching.chat)
+
+    async def _hear_questions(self) -> None:
+        try:
+            listed = await self._client.ask("_question/list", own.Questions)
+            self._questions.only({str(each.get("id")) for each in listed.questions if isinstance(each, dict)})
+            await self._client.ask("_question/subscribe", own.Watching)
+        except CallboardError as error:
+            if error.code != Denied.code:
+                raise
+            self._seen.print(f"questions of agents are for others to answer: {error}", "warning")
+
+    def _fail(self, error: CallboardError) -> None:
+        self.failed = error
+        self._screen.leave(error.exit_code)
+
+    # --- its connection -------------------------------------------------------------------------------------
+
+    def disconnected(self, why: str) -> None:
+        """The connection is lost; another is tried. What is sent meanwhile waits for it."""
+        self._client.lose(why)
+        if self._opened.is_set() and not self._left:
+            self._ready.clear()
+            self._seen.print(f"{why}; trying again, what you type waits", "warning")
+
+    def connected(self) -> None:
+        """There is another connection."""
+        self._client.regain()
+        if self._opened.is_set():
+            self._begin(self._resume())
+
+    async def _resume(self) -> None:
+        """Takes up what was missed, each once; or, if the server knows the chat no more, a new one like it."""
+        assert self._info is not None
+        try:
+            try:
+                await self._watch(self._info.chat)
+            except CallboardError as error:
+                if error.code != NotFound.code or self._presence.attach is not None:
+                    raise
+                await self._open_again(self._info)
+            else:
+                self._seen.print("connected again", "dim")
+                for run, story in self._seen.stories.items():
+                    if not story.over:
+                        self._begin(self._follow(run, story.seq))
+            await self._hear_questions()
+        except ServerLost:
+            return  # once more
+        except CallboardError as error:
+            self._fail(error)
+            return
+        for line in self._presence.left_over():
+            self._seen.print(f"not answered, and perhaps never read: {one_line(line, 200)}", "warning")
+        self._ready.set()
+
+    async def _open_again(self, info: ChatInfo) -> None:
+        opened = await self._client.ask("_chat/open", chat.Opened, **opening_again(info))
+        self._presence.forget()
+        self._seen.end_all("the run ended with its server")
+        kept = "its session goes on" if info.session_id is not None else "what was said in it is gone"
+        self._seen.print(f"connected again; the server was started anew, so this is a new chat: {kept}", "warning")
+        self._changed(opened.chat)
+        await self._watch(opened.chat.chat)
+
+    def farewell(self) -> bytes | None:
+        """The last request: a chat that was opened here ends when the person leaves, however they do."""
+        if self._info is None or self._presence.attach is not None or not self._presence.place:
+            return None
+        return jsonrpc.encode_request(GOODBYE, "_chat/close", {"chat": self._info.chat})
+
+    # --- what the person does -------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """See `Handler`."""
+        return bool(self._sending) or self._seen.at_work
+
+    def entered(self, shown: str, text: str) -> None:
+        """See `Handler`."""
+        self._seen.write_line(shown)
+        self._begin(self._send(text))
+
+    async def _send(self, text: str) -> bool:
+        """Sends a line; whether the chat ends with it."""
+        leaves = False
+        self._sending += 1
+        line = self._presence.sends(text)
+        try:
+            await self._opened.wait()
+            await self._ready.wait()
+            assert self._info is not None
+            done = await self._client.ask("_chat/line", chat.LineDone, chat=self._info.chat, line=text)
+            self._changed(done.chat)
+            if done.steered:
+                self._seen.print("the agent reads this before its next request", "dim")
+            if done.leave:
+                leaves = self._left = True
+                self._screen.leave()
+        except ServerLost:
+            self._presence.unanswered(line)
+        except CallboardError as error:
+            self._seen.print(str(error), "error")
+        finally:
+            self._presence.answered(line)
+            self._sending -= 1
+            self._end_if_closed()
+            self._screen.wake()
+        return leaves
+
+    def interrupt(self) -> None:
+        """See `Handler`."""
+        if self._info is not None:
+            self._begin(self._interrupt(self._info.chat))
+
+    async def _interrupt(self, id: str) -> None:
+        try:
+            await self._client.ask("_chat/interrupt", chat.Interrupted, chat=id)
+        except CallboardError as error:
+            self._seen.print(str(error), "error")
+
+    def leave(self) -> None:
+        """See `Handler`: with `.exit`, which asks what the server has to ask; at once while something works.
+
+        That is the terminal's own: Ctrl-D has to get a person out also where the server does not answer.
+        """
+        if self.busy or self._leaving or not self._ready.is_set() or self._presence.attach is not None:
+            self._left = True
+            self._screen.leave()
+            return
+        self._leaving = True
+        self._begin(self._exit())
+
+    async def _exit(self) -> None:
+        try:
+            await self._send(".exit")
+        finally:
+            self._leaving = False  # a question on the way out may be withdrawn: the chat goes on
+
+    async def complete(self, text: str) -> list[chat.Completion]:
+        """See `Handler`."""
+        if self._info is None:
+            return []
+        try:
+            asked = self._client.ask("_chat/complete", chat.Completions, chat=self._info.chat, line=text)
+            return (await asyncio.wait_for(asked, _COMPLETE_WITHIN)).items
+        except (CallboardError, TimeoutError):
+            return []
+
+    async def edited(self, text: str) -> str | None:
+        """See `Handler`."""
+        return await self._edit("line.md", text)
+
+    # --- what is seen ---------------------------------------------------------------------------------------
+
+    def show_thoughts(self) -> None:
+        """See `Handler`."""
+        self._seen.show_thoughts()
+
+    def show_call(self) -> None:
+        """See `Handler`."""
+        self._seen.show_call()
+
+    def settled(self) -> list[str]:
+        """See `Handler`."""
+        return self._seen.settled()
+
+    def rows(self, columns: int, room: int) -> list[str]:
+        """See `Handler`."""
+        return self._seen.rows(columns, room)
+
+    # --- what the server tells ------------------------------------------------------------------------------
+
+    def _notified(self, method: str, params: msgspec.Raw) -> None:
+        handler = self._told.get(method)
+        if handler is not None:
+            kind, call = handler
+            try:
+                told: Any = decode_json(params, kind)
+            except msgspec.MsgspecError:
+                return  # of another version; what it tells is not for us
+            call(told)
+            self._screen.wake()
+
+    def _run_began(self, began: chat.Began) -> None:
+        if not self._presence.is_new(began.seq) or began.run in self._seen.stories:
+            return
+        if began.seq and not self._presence.is_ours(began.prompt):
+            self._seen.write_line(began.prompt)
+        self._seen.begin(began.run)
+        if self._info is not None:
+            self._changed(msgspec.structs.replace(self._info, run=began.run))
+        self._begin(self._follow(began.run))
+
+    async def _follow(self, run: str, after: int | None = None) -> None:
+        try:
+            await self._client.ask("_run/subscribe", own.Subscribed, run=run, after=after)
+        except ServerLost:
+            return  # once more, when there is another connection
+        except CallboardError as error:
+            self._seen.print(str(error), "error")
+            self._seen.ended.append(run)
+
+    def _run_event(self, told: own.RunEvent) -> None:
+        story = self._seen.stories.get(told.run)
+        event = decode(bytes(told.event)) if story is not None else None
+        if story is not None and event is not None and event.seq > story.seq:
+            story.seq = event.seq
+            story.see(event)
+
+    def _run_ended(self, told: own.RunEnded) -> None:
+        if (story := self._seen.stories.get(told.run)) is not None:
+            story.over = True
+            self._seen.ended.append(told.run)
+
+    def _run_lagged(self, told: own.RunLagged) -> None:
+        self._begin(self._follow(told.run, told.after))
+
+    def _said(self, said: chat.Said) -> None:
+        if self._presence.is_new(said.seq):
+            self._seen.said(said)
+
+    def _chat_changed(self, changed: chat.Changed) -> None:
+        self._changed(changed.chat)
+
+    def _chat_closed(self, closed: chat.Closed) -> None:
+        if self._info is None or closed.chat != self._info.chat:
+            return
+        if closed.lagged:
+            self._begin(self._catch_up(closed.chat))
+        else:
+            self._closed = True
+            self._end_if_closed()
+
+    async def _catch_up(self, id: str) -> None:
+        with suppress(CallboardError):  # its end is told otherwise
+            await self._watch(id)
+
+    def _end_if_closed(self) -> None:
+        """A line of ours may be what has closed the chat; its answer says so."""
+        if self._closed and not self._sending and not self._left:
+            self._left = True
+            self.parting = "this chat was ended by another client"
+            self._screen.leave()
+
+    def _changed(self, info: ChatInfo) -> None:
+        self._info = info
+        highlight = info.settings.get("highlight")
+        if self._looks is not None and highlight != self._highlight:
+            self._highlight, self._seen.display.look = highlight, self._looks(highlight)
+        self._seen.display.streams = self._streams and info.settings.get("stream") is True
+        left, right = self._prompts.of(info)
+        self._screen.prompts(left, right)
+
+    # --- what the server asks -------------------------------------------------------------------------------
+
+    async def _requested(self, method: str, params: msgspec.Raw) -> Any:
+        if method == "_chat/ask":
+            return await self._questions.ask(decode_json(params, chat.AskPerson))
+        if method == "_chat/edit":
+            edit = decode_json(params, chat.EditText)
+            if edit.problem:
+                self._seen.print(edit.problem, "error")
+            async with self._screen.aside():
+                return chat.Edited(text=await self._edit(edit.name, edit.text))
+        if method == "_chat/copy":
+            from ..clipboard import copy
+
+            wanted = decode_json(params, chat.CopyText)
+            await asyncio.to_thread(copy, wanted.text, self._screen.output.stream)
+            return own.Done()
+        raise KeyError(method)
+
+    async def _edit(self, name: str, text: str) -> str | None:
+        """The text as the person's editor leaves it; None if nothing was written."""
+        from .editing import edit_text
+
+        try:
+            return await edit_text(name, text, self.editor)
+        except (UsageError, OSError) as error:
+            self._seen.print(str(error), "error")
+            return None
+
+    def _begin(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,142 @@
+"""What a person is asked in a chat: by agents (`_question/*`) and by commands (`_chat/ask`).
+
+The text of a question is written above the prompt when it comes, and the answer when there is one; meanwhile the screen
+has it above the input line (`screen.questions`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from ...protocol.control import chat, own
+from ...protocol.errors import CallboardError
+from ...protocol.kernel.questions import Question
+from ..render import paths
+from ..render.choices import Value
+from ..render.diff import diff_rows
+from ..render.text import one_line
+from ..render.wrap import rows
+from .client import ChatClient
+from .screen.application import ChatScreen
+from .screen.questions import Asking
+
+
+class Asked(msgspec.Struct):
+    """`_question/asked`, with the question as a struct."""
+
+    question: Question
+
+
+class Print(Protocol):
+    """Writes lines above the prompt, in one of the house's styles."""
+
+    def __call__(self, text: str, style: str) -> None: ...
+
+
+class PersonAsked:
+    """See the module.
+
+    Args:
+        print: writes text above the prompt; `show` lines as they are.
+        ours: whether a run belongs to this chat: `_chat/began` has named it.
+        coloured: whether diffs are coloured.
+    """
+
+    def __init__(
+        self,
+        client: ChatClient,
+        screen: ChatScreen,
+        print: Print,
+        show: Callable[[list[str]], None],
+        ours: Callable[[str], bool],
+        *,
+        coloured: bool,
+    ) -> None:
+        self._show = show
+        self._coloured = coloured
+        self._client = client
+        self._screen = screen
+        self._print = print
+        self._ours = ours
+        self._open: dict[str, Asking] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def asked(self, told: Asked) -> None:
+        """An agent asks."""
+        question = told.question
+        if question.id in self._open or not self._ours(question.run):
+            return
+        who = paths.asker({"node": question.node, "actor": question.actor, "permission": question.permission})
+
+        def answered(value: Value) -> None:
+            del self._open[question.id]
+            self._tell_answer(asking, value)
+            task = asyncio.get_running_loop().create_task(self._answer(question.id, value))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        asking = self._open[question.id] = self._put(question, who or "the agent", answered)
+
+    def closed(self, told: own.Closed) -> None:
+        """It is answered elsewhere, or withdrawn."""
+        asking = self._open.pop(told.question, None)
+        if asking is not None:
+            self._screen.questions.remove(asking)
+            self._print(f"  (closed: {one_line(told.by, 60)})" if told.by else "  (closed)", "dim")
+
+    def only(self, open: set[str]) -> None:
+        """Of the questions of agents these alone are open: others were closed while no connection was there."""
+        for id in self._open.keys() - open:
+            self.closed(own.Closed(subscription="", question=id, by=""))
+
+    async def ask(self, wanted: chat.AskPerson) -> chat.PersonAnswered:
+        """A command asks."""
+        answer: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
+
+        def answered(value: Value) -> None:
+            self._tell_answer(asking, value)
+            if not answer.done():
+                answer.set_result(value)
+
+        asking = self._put(wanted.question(), "callboard", answered, tuple(wanted.about))
+        self._screen.wake()
+        try:
+            return chat.PersonAnswered(value=await answer)
+        finally:
+            self._screen.questions.remove(asking)
+            self._screen.wake()
+
+    def _put(
+        self, question: Question, who: str, answered: Callable[[Value], None], about: tuple[str, ...] = ()
+    ) -> Asking:
+        """Writes the question above the prompt, and has the screen ask it."""
+        asking = self._screen.questions.add(question, who, answered, about)
+        number = f"[{asking.number}] " if len(self._screen.questions.open) > 1 else ""
+        self._print(f"? {number}{who} asks", "question")
+        columns = self._screen.output.size[0]
+        self._print("\n".join(rows(question.before_diff, columns, arguments=question.permission is not None)), "text")
+        if question.diff:
+            self._show(diff_rows(question.diff, columns, coloured=self._coloured))
+        default = question.default if question.default and not question.secret else None
+        for note in (question.problem, question.rule, f"default: {default}" if default else None):
+            if note and f"[{note}]" not in question.text:
+                style = "warning" if note is question.problem else "dim"
+                self._print("\n".join(rows(f"({one_line(note, 200)})", columns)), style)
+        return asking
+
+    def _tell_answer(self, asking: Asking, value: Value) -> None:
+        shown = ", ".join(value) if isinstance(value, list) else value
+        if asking.question.secret:
+            shown = "(not shown)"
+        number = f"[{asking.number}] " if asking.number > 1 or self._screen.questions.open else ""
+        self._print(f"  {number}= {one_line(shown) or '(empty)'}", "text")
+
+    async def _answer(self, id: str, value: Any) -> None:
+        try:
+            await self._client.ask("_question/answer", own.Answered, question=id, value=value)
+        except CallboardError as error:
+            self._print(str(error), "error")

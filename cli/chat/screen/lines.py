@@ -1,0 +1,202 @@
+"""The chat on a terminal that has lines alone (`TERM=dumb`): what is settled goes out as it comes, lines come in whole.
+
+The terminal keeps its own modes, and edits and echoes what is typed. While a question is open, the next line answers
+the oldest one: by the number of an option, or as it stands. A line that was begun before the question could be read is
+no answer to it, and is dropped (`render.early`). Ctrl-C, which is a signal here, interrupts; a second one soon leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import termios
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from os import read
+
+from ....protocol.kernel.questions import Question, understood
+from ...render.choices import Value
+from ...render.early import READING, drop_pending
+from .application import LEAVES, ChatScreen
+from .history import DirectoryHistory
+from .questions import Asking
+
+
+class LineScreen(ChatScreen):
+    """See the module."""
+
+    _ready = _prompting = _hidden = False
+    _left: asyncio.Future[int]
+    _readable_from = 0.0  # when a line can be an answer to what is asked
+
+    async def run(self) -> int:
+        """Shows it until the person leaves; the exit code."""
+        self._left = asyncio.get_running_loop().create_future()
+        self._read(True)
+        animation = asyncio.create_task(self._animate())
+        self._shown()
+        try:
+            return await self._left
+        finally:
+            animation.cancel()
+            self._read(False)
+            self._hide(False)
+            self.draw()
+            if self._prompting:
+                self._write("\n")
+
+    def configure(self, *, vi: bool, history: DirectoryHistory) -> None:
+        """The terminal edits lines as it does."""
+
+    def prompts(self, left: str, right: str) -> None:
+        """The right prompt has no place here."""
+        self.left, self.right, self._ready = left, right, True
+        self.wake()
+
+    def leave(self, code: int = 0) -> None:
+        """Ends it."""
+        if not self._left.done():
+            self._left.set_result(code)
+
+    def resized(self) -> None:
+        """Nothing is drawn again."""
+
+    def continued(self) -> None:
+        """The terminal's modes were never ours."""
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncIterator[None]:
+        """Leaves the terminal to others for the length of the block."""
+        self.draw()
+        self._read(False)
+        self._hide(False)
+        self.questions.hidden()
+        try:
+            yield
+        finally:
+            self._read(True)
+            self.wake()
+
+    def draw(self) -> None:
+        """Writes what is settled, then what is asked, or the prompt where nothing works."""
+        asking = self.questions.open[0] if self.questions.open else None
+        new = asking is not None and self.questions.focused is not asking
+        if self._hidden and self.questions.focused is None:  # it was withdrawn
+            self._hide(False)
+        self._settle(new=new)
+        if asking is not None:
+            if new:
+                self._ask(asking)
+            self._prompt("  > ")
+        elif self._ready and not self.handler.busy and not self._left.done():
+            self._prompt(self.left)
+
+    def _ask(self, asking: Asking) -> None:
+        """Writes the options of a question, whose text is written; from now on it can be read."""
+        drop_pending(self._source.fileno())
+        self.questions.focused = asking
+        self._write("".join(f"  {at}. {text}\n" for at, text in enumerate(_options(asking.question), 1)))
+        self._hide(asking.question.secret)
+        self._readable_from = self._clock() + READING
+
+    def _settle(self, *, new: bool = False) -> None:
+        """Writes what is settled, on rows of its own; `new`: more comes below it."""
+        lines = self.handler.settled()
+        if lines or new:
+            self._write(("\n" if self._prompting else "") + "".join(f"{line}\n" for line in lines))
+            self._prompting = False
+
+    def _prompt(self, text: str) -> None:
+        if not self._prompting:
+            self._write(text)
+            self._prompting = True
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # the terminal is gone, which the next read tells
+            sys.__stdout__.write(text)  # type: ignore[union-attr]  # there is one: it is a terminal
+            sys.__stdout__.flush()  # type: ignore[union-attr]  # as above
+
+    # --- lines ----------------------------------------------------------------------------------------------
+
+    def _read(self, wanted: bool) -> None:
+        loop, fd = asyncio.get_running_loop(), self._source.fileno()
+        if wanted:
+            loop.add_reader(fd, self._readable, fd)
+        else:
+            loop.remove_reader(fd)
+
+    def _readable(self, fd: int) -> None:
+        try:
+            data = read(fd, 65536)
+        except OSError:
+            data = b""
+        self._prompting = self._prompting and not data
+        if not data:
+            self._read(False)
+            self.handler.leave()
+        for line in data.decode("utf-8", "replace").splitlines():
+            self._line(line)
+        self.wake()
+
+    def _line(self, line: str) -> None:
+        asking = self.questions.focused
+        if asking is not None and self._clock() < self._readable_from:
+            self._readable_from = self._clock() + READING
+            self._write("  (this was typed before the question could be read)\n")
+        elif asking is not None and not line.strip() and _has_no_default(asking.question):
+            self._write("  (answer by a number, or by an option)\n")
+        elif asking is not None:
+            self._hide(False)
+            self.questions.remove(asking)
+            asking.answered(_answer(asking.question, line))
+        elif line.strip():
+            self._settle()
+            self.handler.entered(line, line.strip())
+            self.handler.settled()  # the line itself, which the terminal has echoed
+
+    def control_c(self) -> None:
+        """Interrupts; a second one soon after leaves. Where nothing runs, says how to leave."""
+        now = self._clock()
+        if now - self._interrupted < LEAVES:
+            self.leave()
+            return
+        self._write("\n")  # the terminal has echoed the key, and dropped the line
+        self._prompting = False
+        if self.handler.busy:
+            self._interrupted = now
+            self.handler.interrupt()
+        else:
+            self._write("(To leave, press Ctrl-D or type .exit)\n")
+        self.wake()
+
+    def _hide(self, wanted: bool) -> None:
+        """Has the terminal echo nothing, or echo again; what was begun meanwhile is dropped then."""
+        if wanted == self._hidden:
+            return
+        self._hidden = wanted
+        fd = self._source.fileno()
+        with suppress(termios.error):  # the terminal is gone
+            modes = termios.tcgetattr(fd)
+            modes[3] = modes[3] & ~termios.ECHO if wanted else modes[3] | termios.ECHO
+            termios.tcsetattr(fd, termios.TCSANOW if wanted else termios.TCSAFLUSH, modes)
+
+
+def _options(question: Question) -> tuple[str, ...]:
+    return ("yes", "no") if question.kind == "confirm" else tuple(question.options)
+
+
+def _has_no_default(question: Question) -> bool:
+    return question.kind in ("confirm", "choice") and question.default is None
+
+
+def _answer(question: Question, line: str) -> Value:
+    """The line as the answer."""
+    options, text = _options(question), line.strip()
+    words = text.replace(",", " ").split()
+    if words and all(word.isdecimal() and 0 < int(word) <= len(options) for word in words):
+        chosen = [options[int(word) - 1] for word in words]
+        if question.kind == "checkbox":
+            return chosen
+        if len(chosen) == 1:
+            return chosen[0]
+    return understood(question, text)

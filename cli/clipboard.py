@@ -1,0 +1,112 @@
+"""Puts a text on the clipboard of the person at the terminal.
+
+There are two ways, and neither is enough. A program (wl-copy, xclip, ...) reaches the clipboard of the machine that we
+run on, if that has a display. The terminal (the escape sequence OSC 52) reaches the one in front of which the person
+sits, also through ssh; but many terminals have it turned off, and none says whether it has obeyed. So both are taken.
+
+tmux keeps OSC 52 to itself by default; `tmux load-buffer -w` has it hand the text on.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from ..protocol.errors import UsageError
+from .render.text import redrawable
+
+TERMINAL = "the terminal"
+"""What `copy` calls the way through OSC 52."""
+
+OSC_52_LIMIT = 74_994
+"""Bytes of a text that terminals take by OSC 52: xterm's bound, and the smallest that is known of."""
+
+_PATIENCE = 5.0
+"""Seconds that a program may take. Those that keep the text put themselves into the background at once."""
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A program that reads the text from its standard input, and the variable without which it has no clipboard."""
+
+    command: tuple[str, ...]
+    needs: str = ""
+    encoding: str = "utf-8"
+
+
+_PROGRAMS = (
+    _Program(("pbcopy",)),
+    _Program(("wl-copy",), needs="WAYLAND_DISPLAY"),
+    _Program(("xclip", "-selection", "clipboard"), needs="DISPLAY"),
+    _Program(("xsel", "--clipboard", "--input"), needs="DISPLAY"),
+    _Program(("clip.exe",), encoding="utf-16"),  # without the byte order mark it takes the text for its code page
+)
+_TMUX = _Program(("tmux", "load-buffer", "-w", "-"), needs="TMUX")
+
+
+def copy(text: str, terminal: TextIO | None = None) -> str:
+    """Put the text on the clipboard; returns what has taken it: names of programs, `TERMINAL`.
+
+    Args:
+        terminal: where OSC 52 may be written; stdout if that is a terminal.
+
+    Raises:
+        UsageError: there is no way; the message says what to install.
+    """
+    taken = list(_by_programs(text, os.environ))
+    if _by_terminal(text, sys.stdout if terminal is None else terminal):
+        taken.append(TERMINAL)
+    if not taken:
+        raise UsageError(_no_way(text))
+    return ", ".join(taken)
+
+
+def _by_programs(text: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """The programs that have taken the text: the first that has a clipboard, and tmux."""
+    for program in _PROGRAMS:
+        if _taken_by(program, text, environ):
+            yield program.command[0]
+            break
+    if _taken_by(_TMUX, text, environ):
+        yield "tmux"
+
+
+def _taken_by(program: _Program, text: str, environ: Mapping[str, str]) -> bool:
+    path = shutil.which(program.command[0])
+    if path is None or (program.needs and not environ.get(program.needs)):
+        return False
+    try:
+        ended = subprocess.run(
+            [path, *program.command[1:]],
+            input=text.encode(program.encoding, "replace"),
+            stdout=subprocess.DEVNULL,  # what stays in the background would keep a pipe of ours open
+            stderr=subprocess.DEVNULL,
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return ended.returncode == 0
+
+
+def _by_terminal(text: str, stream: TextIO) -> bool:
+    data = text.encode("utf-8", "replace")
+    if not redrawable(stream) or os.environ.get("TERM") == "linux" or len(data) > OSC_52_LIMIT:
+        return False
+    stream.write(f"\x1b]52;c;{base64.b64encode(data).decode()}\x07")
+    stream.flush()
+    return True
+
+
+def _no_way(text: str) -> str:
+    if len(text.encode("utf-8", "replace")) > OSC_52_LIMIT:
+        hint = "it is too long for the terminal's own way; install wl-clipboard, xclip or xsel"
+    else:
+        hint = "install wl-clipboard, xclip or xsel, or use a terminal that knows OSC 52"
+    return f"the text can't be copied: there is no program with a clipboard here\n    {hint}"

@@ -1,0 +1,172 @@
+"""What `callboard show` does: finds the calls of a run in the state directory. Needs no server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from ....actors.front.control.calls import below, no_call, nothing_kept
+from ....actors.front.control.logs.calls import has_calls, read_body, read_call, read_calls
+from ....protocol.control.things import RunInfo
+from ....protocol.errors import NotFound, UsageError
+from ....protocol.model_calls import ModelCall, ModelCallDetail
+from ...render.call import call_lines
+from ...render.text import colours, counted, json_object, one_line, safe, table
+from ..figures import amount, money
+from .kept import kept_run, kept_runs, runs_dir
+
+_HEAD = ("N", "TIME", "ACTOR", "MODEL", "MESSAGES", "TOKENS", "COST", "MS", "REPLY")
+_LAST = "last"
+
+
+def list_calls(word: str, *, as_json: bool) -> str:
+    """The text of `show RUN`.
+
+    Raises:
+        NotFound: there is no such run, or nothing is kept of it.
+    """
+    run, calls = _calls(word)
+    if as_json:
+        return json_object(run=run.run, calls=[msgspec.to_builtins(call) for call in calls])
+    dropped = calls[0].number - 1 if calls else 0
+    if dropped:
+        sys.stderr.write(f"the first {counted(dropped, 'call')} of {run.run} were dropped for want of room\n")
+    return table([_HEAD, *(_row(call, run) for call in calls)])
+
+
+def show_calls(word: str, of: str | None, *, part: str | None, all_calls: bool, as_json: bool) -> str:
+    """The text of `show RUN CALL`.
+
+    Args:
+        of: a number, `last`, the name of a node or of an agent, or the path of an actor; None for all of the run.
+        part: `request` or `reply`; None for both; `raw` for the body as it was sent.
+        all_calls: all that are meant; else the last one.
+
+    Raises:
+        NotFound: there is no such run or call, or nothing is kept.
+        UsageError: several actors have that name.
+    """
+    run, calls = _calls(word)
+    found = meant(run, calls, of, all_calls=all_calls)
+    chosen = found if all_calls else found[-1:]
+    if part == "raw":
+        return "".join(_body(run.run, call.number) for call in chosen)
+    details = [_detail(runs_dir() / run.run, run.run, call.number, calls) for call in chosen]
+    if as_json:
+        told = [_part(detail, part) for detail in details]
+        return json_object(run=run.run, **({"calls": told} if all_calls else {"call": told[0]}))
+    if len(found) > len(chosen) and of not in (None, _LAST):
+        numbers = ", ".join(str(call.number) for call in found)
+        sys.stderr.write(f"'{of}' has calls {numbers}; this is the last of them (--all shows all)\n")
+    coloured = colours(sys.stdout)
+    lines = [line for detail in details for line in (*call_lines(detail, part, coloured=coloured), "")]
+    return "\n".join(lines[:-1]) + "\n"
+
+
+def meant(run: RunInfo, calls: Sequence[ModelCall], of: str | None, *, all_calls: bool = False) -> list[ModelCall]:
+    """The calls that a word of the user's means, at least one.
+
+    Raises:
+        NotFound: none.
+        UsageError: those of several actors.
+    """
+    if of is None:
+        return list(calls)
+    if of == _LAST:
+        return list(calls[-1:])
+    if of.isdecimal():
+        found = [call for call in calls if call.number == int(of)]
+        if not found:
+            raise no_call(run.run, int(of), list(calls))
+        return found
+    if of.startswith("/"):
+        found = [call for call in calls if below(call.actor, of)]
+    else:
+        found = [call for call in calls if _name(call.actor) == of]
+        found = found or [call for call in calls if of in call.actor.split("/")[2:]]
+    actors = dict.fromkeys(call.actor for call in found)
+    if not actors:
+        names = ", ".join(dict.fromkeys(_name(call.actor) for call in calls))
+        raise NotFound(f"no call of '{of}' is kept of {run.run}; there are those of {names}")
+    if len(actors) > 1 and not all_calls and of not in actors:
+        told = ", ".join(_with_numbers(actor, calls) for actor in list(actors)[:5])
+        more = ", ..." if len(actors) > 5 else ""
+        raise UsageError(f"'{of}' means several actors of {run.run}: {told}{more}; give a number, or --all")
+    return found
+
+
+def _with_numbers(actor: str, calls: Sequence[ModelCall]) -> str:
+    return f"{actor} ({', '.join(str(call.number) for call in calls if call.actor == actor)})"
+
+
+def _calls(word: str) -> tuple[RunInfo, list[ModelCall]]:
+    run = _run(word)
+    directory = runs_dir() / run.run
+    calls = read_calls(directory)
+    if not calls:
+        raise nothing_kept(run.run) if not has_calls(directory) else no_call(run.run, None, [])
+    return run, calls
+
+
+def _run(word: str) -> RunInfo:
+    if word != _LAST:
+        return kept_run(word)
+    runs = kept_runs()
+    if not runs:
+        raise NotFound(f"no run is kept in {runs_dir()}; those at a terminal are, and those of `callboard serve`")
+    return runs[0]
+
+
+def _detail(directory: Path, run: str, number: int, calls: list[ModelCall]) -> ModelCallDetail:
+    detail = read_call(directory, number)
+    if detail is None:  # it was dropped since
+        raise no_call(run, number, calls)
+    return detail
+
+
+def _body(run: str, number: int) -> str:
+    body = read_body(runs_dir() / run, number)
+    if body is None:
+        raise NotFound(f"the body of call {number} of {run} is not kept: it was too long, or did not go out")
+    return (safe(body) if sys.stdout.isatty() else body) + "\n"
+
+
+def _part(detail: ModelCallDetail, part: str | None) -> object:
+    told = msgspec.to_builtins(detail)
+    return told if part is None else told[part]
+
+
+def _name(actor: str) -> str:
+    return actor.rpartition("/")[2]
+
+
+def _row(call: ModelCall, run: RunInfo) -> Sequence[str]:
+    tokens = f"{amount(call.input_tokens)} + {amount(call.output_tokens)}" if call.input_tokens else ""
+    reply = {
+        "asked": "cut off" if run.over else "...",
+        "failed": call.error,
+        "answered": f"calls {', '.join(call.calls)}" if call.calls else call.stop,
+    }[call.status]
+    again = f" ({call.tries} tries)" if call.tries > 1 else ""
+    return (
+        str(call.number),
+        _clock(call.started),
+        one_line(call.actor.removeprefix(f"/{run.run}/"), 40),
+        one_line(call.model, 30),
+        str(call.messages),
+        tokens,
+        money(call.cost or 0.0),
+        "" if call.seconds is None else f"{call.seconds * 1000:,.0f}",
+        one_line(reply, 80) + again,
+    )
+
+
+def _clock(text: str) -> str:
+    try:
+        return datetime.fromisoformat(text).astimezone().strftime("%H:%M:%S")
+    except ValueError:
+        return ""

@@ -1,0 +1,138 @@
+"""What `callboard runs diff` and `callboard runs restore` do: what runs have changed in files. Needs no server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import trio
+
+from ....actors.runs.root import Root
+from ....actors.work.tools.changes.of_runs import changes_of, restore, store_of
+from ....protocol.changes import ChangedFile, Restored
+from ....protocol.errors import CallboardError, Conflict, NobodyToAsk, NotFound
+from ....protocol.kernel.questions import Question
+from ...frame import person_at_terminal
+from ...render.diff import diff_lines
+from ...render.text import colours, counted, json_object, paint, safe
+from ..client import meant
+from .kept import kept_runs
+
+_SHOWN = 12
+"""Files that a question names."""
+
+_DONE = {"content": "restored", "removed": "removed", "returned": "restored"}
+
+
+def show_changes(word: str | None, *, as_json: bool) -> str:
+    """The text of `runs diff`.
+
+    Raises:
+        NotFound: there is no such run.
+        UsageError: there are several.
+    """
+    run = _run_of(word)
+    with suppress(CallboardError):  # what is wrong with config.yaml is no reason to show nothing
+        Root().vault.hide_all()
+    files = changes_of(store_of(os.environ), [run])
+    if as_json:
+        return json_object(run=run, files=msgspec.to_builtins(files))
+    if not files:
+        return f"{safe(run)} has changed no files by its file tools, or all of it was taken back\n"
+    coloured = colours(sys.stdout)
+    lines = [f"{safe(run)}: {_sum(files)}"]
+    for file in files:
+        title = _line(file)
+        lines += ["", paint(title, "title") if coloured else title]
+        if file.note:
+            note = f"({safe(file.note)})"
+            lines.append(paint(note, "dim") if coloured else note)
+        if file.diff:
+            lines += diff_lines(file.diff, coloured=coloured)
+    return "\n".join(lines) + "\n"
+
+
+def restore_changes(word: str, *, yes: bool, no_input: bool, as_json: bool) -> int:
+    """What `runs restore` does; 1 if the person would rather not, or a file was left.
+
+    Raises:
+        NotFound: there is no such run.
+        Conflict: it is under way.
+        NobodyToAsk: there is no person to ask.
+    """
+    run = _run_of(word)
+    if any(info.run == run and not info.over for info in kept_runs()):
+        raise Conflict(f"{run} is under way, and may change files: callboard stop {run} ends it")
+    store = store_of(os.environ)
+    files = changes_of(store, [run])
+    if not files:
+        sys.stdout.write(json_object(restored=[], left=[]) if as_json else f"all is as it was before {safe(run)}\n")
+        return 0
+    if not yes and not _agreed(run, files, no_input=no_input):
+        sys.stderr.write("nothing was restored\n")
+        return 1
+    report = trio.run(trio.to_thread.run_sync, partial(restore, store, [run]))
+    sys.stdout.write(json_object(**msgspec.to_builtins(report)) if as_json else _told(report))
+    return 1 if report.left else 0
+
+
+def _run_of(word: str | None) -> str:
+    """The run that is meant: of those with a log, and of those that have changed files."""
+    store = store_of(os.environ)
+    there = store.runs()
+    if word is None:
+        changes = {run: found[-1].at for run in there if (found := store.changes(run))}
+        if not changes:
+            raise NotFound(f"no run has changed files yet (none is kept in {store.directory})")
+        return max(changes, key=lambda run: changes[run])
+    run = meant(word, dict.fromkeys([*(info.run for info in kept_runs()), *there]))
+    if run is None:
+        raise NotFound(f"no run '{word}' (callboard runs lists those that have a log)")
+    return run
+
+
+def _agreed(run: str, files: Sequence[ChangedFile], *, no_input: bool) -> bool:
+    if not person_at_terminal(no_input=no_input):
+        raise NobodyToAsk(f"no person can be asked whether to restore the files of {run}; --yes agrees beforehand")
+    from ...render.dialog import Dialog
+
+    rows = [f"  {_line(file)}" for file in files[:_SHOWN]]
+    rows += [f"  and {len(files) - _SHOWN} more"] if len(files) > _SHOWN else []
+    text = "\n".join([f"Put back what {run} has changed? What others have changed since stays.", *rows])
+    try:
+        return Dialog(Question(id="", actor="", kind="confirm", text=text, default="no")).run() == "yes"
+    except EOFError:
+        return False
+
+
+def _sum(files: Sequence[ChangedFile]) -> str:
+    added, removed = sum(file.added or 0 for file in files), sum(file.removed or 0 for file in files)
+    return f"{counted(len(files), 'file')}, +{added:,} -{removed:,} lines"
+
+
+def _line(file: ChangedFile) -> str:
+    """`changed src/a.py +3 -1`."""
+    slash = "/" if file.kind == "directory" else ""
+    lines = f" +{file.added} -{file.removed}" if file.added is not None else ""
+    return f"{file.how} {_shown(file.path)}{slash}{lines}"
+
+
+def _told(report: Restored) -> str:
+    lines = [f"{_DONE[each.done]} {_shown(each.path)}" for each in report.restored]
+    lines += [f"left {_shown(each.path)}: {safe(each.why)}" for each in report.left]
+    return "".join(f"{line}\n" for line in lines) or "all is as it was before the run\n"
+
+
+def _shown(path: str) -> str:
+    """As seen from here, if it is below."""
+    whole = Path(path)
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return safe(path)
+    return safe(str(whole.relative_to(here))) if whole.is_relative_to(here) and whole != here else safe(path)

@@ -1,0 +1,56 @@
+"""Names for scripts, one per line: what `--list-models` and its likes print."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from ...actors.io.directories import config_dir as configured
+from ...actors.io.settings import load_settings
+from ...actors.runs.finding import built_in_agents, own_agents
+from ...actors.runs.sessions.store import SessionStore
+from ...actors.work.macros.files import FILES as MACROS
+from ...actors.work.models.usable import model_names
+from ...actors.work.roles.files import FILES as ROLES
+from ..options import base_names
+
+
+def _models(base: Path, _agent: str | None) -> Iterable[str]:
+    settings, _ = load_settings(base)
+    return sorted(model_names(settings, os.environ))
+
+
+def _roles(base: Path, _agent: str | None) -> Iterable[str]:
+    return [place.name for place in ROLES.places(base)]
+
+
+def _sessions(base: Path, agent: str | None) -> Iterable[str]:
+    return [meta.alias or meta.id for meta in SessionStore(base).list(agent)]
+
+
+def _agents(base: Path, _agent: str | None) -> Iterable[str]:
+    return sorted({*own_agents(base), *built_in_agents()})
+
+
+def _rags(base: Path, _agent: str | None) -> Iterable[str]:
+    return sorted(base_names(base))
+
+
+def _macros(base: Path, _agent: str | None) -> Iterable[str]:
+    return [place.name for place in MACROS.places(base)]
+
+
+_LISTS: dict[str, Callable[[Path, str | None], Iterable[str]]] = {
+    "models": _models,
+    "roles": _roles,
+    "sessions": _sessions,
+    "agents": _agents,
+    "rags": _rags,
+    "macros": _macros,
+}
+
+
+def names_of(kind: str, config_dir: str | None, agent: str | None) -> Iterable[str]:
+    """What can be named, by the word that stands behind `--list-`; of sessions, those of the agent, or of none."""
+    return _LISTS[kind](configured(config_dir, os.environ)[0], agent)

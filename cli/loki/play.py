@@ -1,0 +1,118 @@
+"""Does what a command line of Loki's says, by the functions of our own commands.
+
+What only looks or changes something (`at_once`) comes first and alone, as in Loki. Then a macro, a base to build, a
+command from words (`-e`), a prompt. Without a text the chat is meant; standard input that is piped in is a text, and so
+is a file (`-f`), which is sent by itself.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ...protocol.errors import UsageError
+from ..stdin import prompt_text
+from .at_once import AT_ONCE, by_command
+from .given import Ended, Given
+
+
+def play(given: Given, *, nothing_said: bool) -> Ended:
+    """Do what the flags say.
+
+    Args:
+        nothing_said: `callboard` stood alone on its line, which shows the help where there can be no chat.
+
+    Raises:
+        click.UsageError: flags contradict each other, or there is neither a text nor a terminal.
+        CallboardError: what the command behind it raises.
+    """
+    _check(given)
+    for name, act in AT_ONCE.items():
+        if getattr(given, name) not in (None, False):
+            return act(given)
+    if given.macro is not None:
+        return _macro(given, given.macro)
+    text = prompt_text(" ".join(given.text))
+    if not text.strip() and not given.files:
+        if given.rebuild_rag:
+            assert given.rag is not None
+            return by_command("kb", "rebuild", *given.in_directory, "--", given.rag)
+        return _without_text(given, nothing_said=nothing_said)
+    if given.empty_session:
+        _empty(given)
+    if given.execute:
+        from .execute import execute
+
+        return execute(text, given)
+    return _ask(text, given)
+
+
+def _check(given: Given) -> None:
+    answering = {
+        "--agent": given.agent is not None,
+        "--role": given.role is not None,
+        "--prompt": given.prompt is not None,
+        "--execute": given.execute,
+        "--code": given.code,
+    }
+    named = [flag for flag, is_given in answering.items() if is_given]
+    if len(named) > 1:
+        raise click.UsageError(f"{' and '.join(named)} contradict each other: each says who answers, and how.")
+    if given.empty_session and given.session is None:
+        raise click.UsageError("--empty-session needs the session: -s NAME.")
+    if given.variables and given.agent is None:
+        raise click.UsageError("--agent-variable needs the agent: -a AGENT.")
+    if given.rebuild_rag and given.rag is None:
+        raise click.UsageError("--rebuild-rag needs the knowledge base: --rag NAME.")
+
+
+def _ask(text: str, given: Given) -> int:
+    from ..frame import person_at_terminal
+    from ..running import play_run
+    from ..variables import asked_for
+
+    if given.code and not given.dry_run:
+        from .code import CodeResult
+
+        return play_run(given.request(text), given.run_flags(role="code"), CodeResult(sys.stdout))
+    request = given.request(text)
+    if given.agent and person_at_terminal(no_input=False):
+        request = asked_for(request, given.config_dir, given.session)
+    return play_run(request, given.run_flags(role="code" if given.code else None))
+
+
+def _empty(given: Given) -> None:
+    from ...protocol.errors import NotFound
+    from ..session_files import empty_session
+
+    assert given.session is not None
+    try:
+        empty_session(given.session, given.agent, given.config_dir)
+    except NotFound:
+        return  # the session begins now
+
+
+def _macro(given: Given, name: str) -> Ended:
+    flags = [*(["--model", given.model] if given.model else []), *(["--dry-run"] if given.dry_run else [])]
+    return by_command("macro", *given.in_directory, *flags, "--", name, *given.text)
+
+
+# --- the chat ----------------------------------------------------------------------------------------------
+
+
+def _without_text(given: Given, *, nothing_said: bool) -> int:
+    """The chat, where there is a terminal for it."""
+    if given.execute or given.code:
+        raise click.UsageError(f"{'--execute' if given.execute else '--code'} needs a TEXT.")
+    if _at_terminal():
+        from ..chat.program import open_chat
+
+        return open_chat(given.opening(), config_dir=given.config_dir, streams=not given.no_stream)
+    if nothing_said:
+        sys.stderr.write(f"{click.get_current_context().find_root().get_help()}\n\n")
+    raise UsageError('No TTY for REPL: give a prompt (callboard "..."), or pipe a text in')
+
+
+def _at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()

@@ -1,0 +1,183 @@
+"""Plays a macro for `callboard macro`: its steps are lines of a chat (`actors.front.chat`) that this process has.
+
+A macro begins with no role, session, agent or knowledge, whatever the preludes of config.yaml name, and each of its
+prompts stands alone where no session is open. What the chat asks of a person stays unasked: a macro goes on with
+the default, and its runs ask as those of `callboard run` do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ..actors.front.chat.chat import Chat
+from ..actors.front.control.opening import open_hub
+from ..actors.io.directories import config_dir as configured
+from ..actors.io.last_reply import keep_reply
+from ..actors.work.macros.files import find
+from ..actors.work.macros.play import lines_of
+from ..protocol.control import chat as frames
+from ..protocol.control.caller import LOCAL
+from ..protocol.errors import UsageError
+from ..protocol.events.decode import decode
+from ..protocol.requests import Limits
+from . import flag_values
+from .frame import person_at_terminal, play
+from .render.answer import Answer, AnswerResult, look_of
+from .render.plain import choose
+from .render.result import Result, for_format
+from .render.text import safe, with_node
+from .stdin import prompt_text
+
+if TYPE_CHECKING:
+    from .. import Root
+    from ..actors.front.control.hub import Hub
+    from ..actors.front.control.logs.reading import LoggedEvent
+    from ..protocol.macro import Macro
+    from ..protocol.outcome import Outcome
+    from ..protocol.requests import RunRequest
+    from .render.progress import Progress
+
+
+def play_macro(name: str, arguments: Sequence[str], flags: dict[str, Any]) -> int:
+    """Play a macro; the exit code of its last prompt, or of the first that failed. The flags are those of the command.
+
+    Raises:
+        CallboardError: there is no such macro, its file has errors, a variable has no value, or a step is no line that
+            can be played here.
+    """
+    macro = find(name, configured(flags["config_dir"], os.environ)[0])
+    piped = prompt_text("", quiet=flags["quiet"])
+    given = [*arguments, *([piped] if piped else [])]
+    lines = lines_of(macro, given)
+    quiet, verbose = flags["quiet"], flags["verbose"]
+    if not quiet:
+        _tell_oddities(macro, given)
+    request = flag_values.request(flags)
+    person = person_at_terminal(no_input=flags["no_input"])
+    progress = choose(sys.stderr, quiet=quiet, verbose=verbose, prompting=person)
+    result: Result = for_format("text", sys.stdout)
+    if sys.stdout.isatty() and not flags["dry_run"]:
+        progress = answer = Answer(progress, sys.stdout, streams=True)
+        result = AnswerResult(sys.stdout, answer)
+    body = partial(_played, lines, request, progress, result, quiet=quiet)
+    return play(body, progress, config_dir=flags["config_dir"], person=person, dry_run=flags["dry_run"])
+
+
+def _tell_oddities(macro: Macro, given: Sequence[str]) -> None:
+    for problem in macro.problems:
+        sys.stderr.write(f"{safe(str(problem))}\n")
+    if left := macro.left_over(given):
+        sys.stderr.write(
+            f"{len(left)} argument(s) that no variable takes were passed over. Usage: {safe(macro.usage)}\n"
+        )
+
+
+async def _played(
+    lines: Sequence[str], request: RunRequest, progress: Progress, result: Result, root: Root, *, quiet: bool
+) -> int:
+    async with open_hub(root) as hub, trio.open_nursery() as nursery:
+        chat = Chat(hub, LOCAL.subject)
+        chat.model, chat.remembers = request.model, False
+        limits = {key: getattr(request.limits, key) for key in Limits.__struct_fields__}
+        allowed = {"yes": request.yes, "allow": list(request.allow), "allow_unpriced": request.allow_unpriced}
+        chat.terms = {**limits, **allowed}
+        terminal = _Terminal(hub, nursery, progress, result)
+        code = 0
+        for line in lines:
+            if not quiet:
+                with progress.aside():
+                    sys.stderr.write(f">> {safe(line)}\n")
+            terminal.ends.clear()
+            done = await chat.play(line, terminal, in_macro=True)
+            code = await terminal.written() or code
+            if code or done.leave:
+                break
+        return code
+    raise AssertionError("unreachable: nothing swallows errors")
+
+
+class _Terminal:
+    """The person of the chat: shows its runs as `callboard ask` does, and is asked nothing.
+
+    Attributes:
+        caller: the person at this machine.
+        ends: the runs of the line that is played, each with what says that its last event was shown.
+    """
+
+    caller = LOCAL
+
+    def __init__(self, hub: Hub, nursery: trio.Nursery, progress: Progress, result: Result) -> None:
+        self.ends: dict[str, trio.Event] = {}
+        self._hub = hub
+        self._nursery = nursery
+        self._progress = progress
+        self._result = result
+
+    async def began(self, told: frames.Began) -> None:
+        """Its run is shown from now on."""
+        if isinstance(self._progress, Answer):
+            root = self._hub.root
+            self._progress.begin(look_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
+        self.ends[told.run] = trio.Event()
+        self._nursery.start_soon(self._shown, told.run)
+
+    async def _shown(self, run: str) -> None:
+        async def take(logged: LoggedEvent) -> None:
+            if (event := decode(logged.data)) is not None:
+                self._progress.on_event(event)
+                self._result.on_event(event)
+
+        await self._hub.follow(LOCAL, run, take)
+        self.ends[run].set()
+
+    async def written(self) -> int:
+        """Write the answers of the line's runs; the exit code of the first that failed, or 0."""
+        for run, end in self.ends.items():
+            await end.wait()
+            outcome = await self._hub.wait(LOCAL, run)
+            await self._write(outcome)
+            if outcome.exit_code:
+                return outcome.exit_code
+        return 0
+
+    async def _write(self, outcome: Outcome) -> None:
+        if outcome.status == "done" and outcome.output:
+            with suppress(OSError):  # for `-f %%`; a disk that takes no more is no reason to fail
+                await trio.to_thread.run_sync(keep_reply, outcome.output, os.environ)
+        with self._progress.aside():
+            self._result.finish(outcome)
+            if outcome.error is not None:
+                node = outcome.error.node
+                sys.stderr.write(f"callboard: {safe(with_node(outcome.error.message, node))}\n")
+
+    async def said(self, told: frames.Said) -> None:
+        """What a command says is a result, on stdout, but for what is said about it."""
+        stream = sys.stderr if told.kind in ("note", "warning", "error", "echo") else sys.stdout
+        with self._progress.aside():
+            stream.write(f"{safe(told.text)}\n")
+            stream.flush()
+
+    async def changed(self, told: frames.Changed) -> None:
+        """Nothing here shows how the chat is."""
+
+    async def ask(self, asked: frames.AskPerson) -> str | list[str] | None:
+        """No one is asked."""
+        return asked.default
+
+    async def edit(self, asked: frames.EditText) -> str | None:
+        """There is no editor in a macro."""
+        raise UsageError(f"{asked.name} would have to be edited, which no macro can do")
+
+    async def copy(self, asked: frames.CopyText) -> None:
+        """Into the clipboard of who has started this."""
+        from .clipboard import copy
+
+        await trio.to_thread.run_sync(copy, asked.text)

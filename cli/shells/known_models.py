@@ -1,0 +1,75 @@
+"""Names of models for completion, kept from one key to the next.
+
+To find them, config.yaml is read and checked, and the table of prices is gone through: a third of a second, at each
+Tab. So they are kept in the cache directory, with what they depend on: the two files, and which variables of the
+environment there are that clients take keys from. Keys themselves are not looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ...actors.io.directories import cache_dir, config_file, data_dir, private_directory
+from ...actors.io.env_file import env_file
+
+_OF_KEYS = ("API_KEY", "TOKEN", "CREDENTIALS", "PROFILE", "HOST", "BASE_URL", "ACCESS_KEY_ID", "PROJECT_ID")
+
+
+def known_models(home: Path, environ: Mapping[str, str]) -> list[str]:
+    """The models of a configuration directory that can be named; none if its config.yaml can't be read."""
+    stamp = _stamp(home, environ)
+    file = cache_dir(environ) / "completion" / f"models-{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}.json"
+    kept = _kept(file)
+    if kept.get("stamp") == stamp and isinstance(kept.get("models"), list):
+        return [str(name) for name in kept["models"]]
+    models = _found(home)
+    if models is None:
+        return []
+    with suppress(OSError):  # without a cache it is only slow
+        from ...actors.io.whole_file import write_whole
+
+        private_directory(file.parent)
+        write_whole(file, json.dumps({"stamp": stamp, "models": models}).encode(), private=True)
+    return models
+
+
+def _found(home: Path) -> list[str] | None:
+    from ...actors.io.settings import load_settings
+    from ...actors.work.models.usable import model_names
+    from ...protocol.errors import ConfigError
+
+    try:
+        settings, _ = load_settings(home)
+    except ConfigError:
+        return None  # the command itself says so
+    return sorted(model_names(settings, os.environ))
+
+
+def _kept(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _stamp(home: Path, environ: Mapping[str, str]) -> list[object]:
+    """What the names depend on, as JSON has it."""
+    files = (config_file(home, environ), env_file(home, environ), data_dir(environ) / "prices.json", Path(__file__))
+    names = sorted(name for name, value in environ.items() if value and name.endswith(_OF_KEYS))
+    models = {name: environ[name] for name in ("CALLBOARD_MODEL", "LOKI_MODEL") if name in environ}
+    return [[_changed(file) for file in files], names, models]
+
+
+def _changed(file: Path) -> list[int]:
+    try:
+        found = file.stat()
+    except OSError:
+        return []
+    return [found.st_mtime_ns, found.st_size]

@@ -1,0 +1,56 @@
+"""What the file tools of runs have changed, as people and programs see it: files with their diffs, and what became of
+taking the changes back."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+How = Literal["created", "changed", "removed"]
+"""What became of a file, seen from before the runs to after them."""
+
+Back = Literal["content", "removed", "returned"]
+"""What was done to a file: it has its earlier content; it is gone, since a run had made it; it is there again."""
+
+
+class ChangedFile(msgspec.Struct, kw_only=True):
+    """One file or directory that runs have changed.
+
+    Attributes:
+        path: absolute.
+        how: what became of it.
+        kind: what it is, or was.
+        added, removed: how many lines came and went; None where that is not known, or there are no lines.
+        diff: unified and bounded; empty where there is none, and `note` says why.
+        note: what has to be known of the diff, or why there is none.
+    """
+
+    path: str
+    how: How
+    kind: Literal["file", "link", "directory", "other"] = "file"
+    added: int | None = None
+    removed: int | None = None
+    diff: str = ""
+    note: str = ""
+
+
+class FileBack(msgspec.Struct, kw_only=True):
+    """A file or directory that is as it was before the runs, and what was done for that."""
+
+    path: str
+    done: Back
+
+
+class FileLeft(msgspec.Struct, kw_only=True):
+    """A file or directory that was left as it is, or was taken back in part, and why."""
+
+    path: str
+    why: str
+
+
+class Restored(msgspec.Struct, kw_only=True):
+    """What became of taking changes back."""
+
+    restored: list[FileBack] = []
+    left: list[FileLeft] = []

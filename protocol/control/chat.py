@@ -1,0 +1,346 @@
+"""A chat: a conversation to which a client sends lines, as a person types them at a prompt.
+
+    -> _chat/open {agent: "coder"}                <- {chat: {chat: "chat-3f01", agent: "coder", ...}, notes: [...]}
+    -> _chat/line {chat: "chat-3f01", line: "hello"}
+       <- _chat/began {chat, run, prompt}         a run answers it; `_run/subscribe` and `_question/subscribe` show it
+       <- _chat/said {chat, kind: "text", text}   what a command says
+       <- _chat/ask, _chat/edit, _chat/copy       what a command needs of the client that has sent the line: requests
+    <- {chat: {...}, run: "run-7f3a01bc", status: "done"}         when all that the line began is over
+
+A line that begins with `.` or `/` and the name of a command is that command; one that begins with `!` is a line for
+the shell; every other line is a prompt. What stands between `:::` and `:::` is one line, however many rows it has.
+
+Lines are played in the order in which they come, each when the one before is over, so that a client sends them as they
+are typed. Commands that only look wait for none. While a run answers, a prompt goes to its agent, which reads it before
+its next request to the model (steering), and a command that changes what the run stands on is refused.
+
+The runs of a chat are those that `_chat/began` names, and the questions of these runs are the chat's. Its person leaves
+with the line `.exit`, which asks whether a temporary session is to be kept; `_chat/close` and the end of the connection
+ask nothing and cancel what is under way.
+
+The chat belongs to the hub of a process, like runs. It ends when the connection that has opened it closes, unless it
+was opened with `keep`; other connections may watch it (`_chat/watch`) and send it lines. What `_chat/began` and
+`_chat/said` tell is numbered: who has lost the connection watches again after the last number that came.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ..kernel.questions import Question
+from .bounds import MOST, Answer, Name, Path, Paths, Text, Variables
+from .own import Done, Nothing, Params
+
+# --- what a chat is ----------------------------------------------------------------------------------------
+
+
+class ChatInfo(msgspec.Struct, kw_only=True):
+    """A chat as it is.
+
+    Attributes:
+        chat: its id.
+        model: `client:model` that answers the next prompt.
+        agent, role, session, rag: what it is in, by name; None for none. A session of `temp` has no name yet.
+        role_prompt: whether the role is a text of the person's (`.prompt`).
+        session_id: of a session that is kept.
+        turns: how many answers it remembers.
+        tokens: what the next request holds at least; None as long as no model has answered.
+        window: what the model takes at most; None where that is not known. `percent` is how much of it `tokens` are.
+        cost: in USD, of all that it has run; None once the price of something was not known.
+        settings: what `.set` can set and has a value, by key.
+        run: the run that is under way.
+        title: what it is about.
+    """
+
+    chat: str
+    model: str
+    agent: str | None = None
+    role: str | None = None
+    role_prompt: bool = False
+    session: str | None = None
+    session_id: str | None = None
+    rag: str | None = None
+    turns: int = 0
+    tokens: int | None = None
+    window: int | None = None
+    percent: int | None = None
+    cost: float | None = 0.0
+    settings: dict[str, str | int | float | bool | None] = {}
+    run: str | None = None
+    title: str | None = None
+
+
+class Completion(msgspec.Struct, kw_only=True):
+    """What may stand in the place of the text from `start` to the cursor: `text`, which lists show with `about`."""
+
+    text: str
+    start: int
+    about: str = ""
+
+
+# --- methods -----------------------------------------------------------------------------------------------
+
+
+class OpenChat(Params, frozen=True):
+    """`_chat/open`.
+
+    Attributes:
+        agent, role, role_prompt, session, rag, model, variables: what it begins in. A session of "" is a temporary one.
+        files, attach: what its first prompt has; need the scope `run:files`.
+        empty_session: forget what was said in the session.
+        save_session: as the setting of that name, for this session; false leaves a session's file as it is.
+        preludes: whether `repl_prelude` counts where neither role nor session nor agent is given.
+        keep: whether it goes on when this connection closes.
+        macro: the name of a macro that is played first, with `macro_arguments`.
+    """
+
+    agent: Name | None = None
+    role: Name | None = None
+    role_prompt: Text | None = None
+    session: Name | None = None
+    rag: Path | None = None
+    model: Path | None = None
+    variables: Variables = msgspec.field(default_factory=dict)
+    files: Paths = msgspec.field(default_factory=list)
+    attach: Paths = msgspec.field(default_factory=list)
+    empty_session: bool = False
+    save_session: bool | None = None
+    preludes: bool = True
+    keep: bool = False
+    macro: Name | None = None
+    macro_arguments: Annotated[list[Text], Meta(max_length=MOST)] = msgspec.field(default_factory=list)
+
+
+class OfChat(Params, frozen=True):
+    """`_chat/get`, `_chat/close`, `_chat/interrupt`."""
+
+    chat: Name
+
+
+class WatchChat(Params, frozen=True):
+    """`_chat/watch`. What was told behind the number `after` comes with the answer, as far as it is kept; without
+    `after` nothing does."""
+
+    chat: Name
+    after: Annotated[int, Meta(ge=0)] | None = None
+
+
+class SendLine(Params, frozen=True):
+    """`_chat/line`: may hold several lines, as one prompt."""
+
+    chat: Name
+    line: Text
+
+
+class Complete(Params, frozen=True):
+    """`_chat/complete`: the line as far as it is typed, up to the cursor."""
+
+    chat: Name
+    line: Text
+
+
+class Opened(msgspec.Struct, kw_only=True):
+    """Result of `_chat/open`; `notes` are what a person should read first, a line each."""
+
+    chat: ChatInfo
+    notes: list[str] = []
+
+
+class OneChat(msgspec.Struct, kw_only=True):
+    """Result of `_chat/get`."""
+
+    chat: ChatInfo
+
+
+class ChatList(msgspec.Struct, kw_only=True):
+    """Result of `_chat/list`."""
+
+    chats: list[ChatInfo]
+
+
+class LineDone(msgspec.Struct, kw_only=True):
+    """Result of `_chat/line`.
+
+    Attributes:
+        run, status: the last run that the line has begun, and how it ended (`done`, `failed`, `cancelled`).
+        steered: the line was told to the run that is under way.
+        leave: the line was `.exit`: the client ends, the chat is closed.
+    """
+
+    chat: ChatInfo
+    run: str | None = None
+    status: str | None = None
+    steered: bool = False
+    leave: bool = False
+
+
+class Interrupted(msgspec.Struct, kw_only=True):
+    """Result of `_chat/interrupt`: whether there was something to interrupt. What was said by then is kept."""
+
+    interrupted: bool
+
+
+class Completions(msgspec.Struct, kw_only=True):
+    """Result of `_chat/complete`."""
+
+    items: list[Completion]
+
+
+class WatchingChat(msgspec.Struct, kw_only=True):
+    """Result of `_chat/watch`: from now on this connection hears what happens in the chat, too.
+
+    Attributes:
+        told: what was told before, oldest first.
+    """
+
+    chat: ChatInfo
+    told: list[Told] = []
+
+
+# --- what clients are told ---------------------------------------------------------------------------------
+
+
+class Began(msgspec.Struct, kw_only=True):
+    """`_chat/began`: a run answers `prompt`; `title` is what answers (an agent, a role, a model).
+
+    `seq` counts what the chat tells; 0 is for its sender alone.
+    """
+
+    chat: str
+    run: str
+    prompt: str
+    title: str = ""
+    seq: int = 0
+
+
+class Said(msgspec.Struct, kw_only=True):
+    """`_chat/said`: what a command says. `kind` says how to show it.
+
+    `text` as it is; `markdown` rendered; `diff` coloured as a unified diff; `note`, `warning`, `error` for people, on
+    stderr where there is one; `echo` a line that a macro plays; `shell` what a program has written. `seq` is as in
+    `_chat/began`.
+    """
+
+    chat: str
+    kind: Literal["text", "markdown", "diff", "note", "warning", "error", "echo", "shell"]
+    text: str
+    seq: int = 0
+
+
+class Told(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What was told: one of the two."""
+
+    began: Began | None = None
+    said: Said | None = None
+
+
+class Changed(msgspec.Struct, kw_only=True):
+    """`_chat/changed`: the chat is now like this."""
+
+    chat: ChatInfo
+
+
+class Closed(msgspec.Struct, kw_only=True):
+    """`_chat/closed`: the chat tells this watcher nothing any more.
+
+    Attributes:
+        lagged: whether that is since they fell too far behind; else the chat has ended.
+    """
+
+    chat: str
+    lagged: bool
+
+
+# --- what the server asks of the client that has sent a line -----------------------------------------------
+
+
+class AskPerson(msgspec.Struct, kw_only=True):
+    """`_chat/ask`: a question of a command, not of an agent; those come as `_question/asked`.
+
+    Attributes:
+        kind: `confirm` (yes or no), `choice` (one of `options`), `checkbox` (any of them), `text`.
+        about: a text for each option.
+        default: what "" means, also to the server.
+        secret: the answer is not echoed and not kept in any history.
+    """
+
+    chat: str
+    text: str
+    kind: Literal["confirm", "choice", "checkbox", "text"] = "text"
+    options: list[str] = []
+    about: list[str] = []
+    default: str | None = None
+    secret: bool = False
+
+    def question(self) -> Question:
+        """The same as a question of an agent is, for those who show and understand both alike."""
+        return Question(
+            id="",
+            actor="",
+            text=self.text,
+            kind=self.kind,
+            options=tuple(self.options),
+            free=False,
+            default=self.default,
+            secret=self.secret,
+        )
+
+
+class PersonAnswered(msgspec.Struct, kw_only=True):
+    """Result of `_chat/ask`: a list for a checkbox; None if the person wants to give none."""
+
+    value: Answer | None = None
+
+
+class EditText(msgspec.Struct, kw_only=True):
+    """`_chat/edit`: open the person's editor with `text`; `name` is for its suffix and its title.
+
+    `problem` says why what was written before can't be taken.
+    """
+
+    chat: str
+    name: str
+    text: str
+    problem: str | None = None
+
+
+class Edited(msgspec.Struct, kw_only=True):
+    """Result of `_chat/edit`; None if nothing was written, or there is no editor."""
+
+    text: Text | None = None
+
+
+class CopyText(msgspec.Struct, kw_only=True):
+    """`_chat/copy`: into the clipboard of the person."""
+
+    chat: str
+    text: str
+
+
+METHODS: dict[str, tuple[type, type]] = {
+    "_chat/open": (OpenChat, Opened),
+    "_chat/list": (Nothing, ChatList),
+    "_chat/get": (OfChat, OneChat),
+    "_chat/line": (SendLine, LineDone),
+    "_chat/interrupt": (OfChat, Interrupted),
+    "_chat/complete": (Complete, Completions),
+    "_chat/watch": (WatchChat, WatchingChat),
+    "_chat/close": (OfChat, Done),
+}
+
+NOTIFICATIONS: dict[str, type] = {
+    "_chat/began": Began,
+    "_chat/said": Said,
+    "_chat/changed": Changed,
+    "_chat/closed": Closed,
+}
+
+REQUESTS: dict[str, tuple[type, type]] = {
+    "_chat/ask": (AskPerson, PersonAnswered),
+    "_chat/edit": (EditText, Edited),
+    "_chat/copy": (CopyText, Done),
+}
+"""What the server asks of a client."""

@@ -1,0 +1,80 @@
+"""What commands show and complete, for who lacks the scope to read it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from chat_house import Scripted
+from fake_models import FakeModels
+
+from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.completion import completions
+from callboard.protocol.control.caller import LOCAL, Caller
+from callboard.protocol.errors import Denied
+from callboard.protocol.settings import ClientSettings, ModelSettings
+
+FEW = frozenset({"run:agents", "read:runs", "write:runs"})
+
+
+def make(chat: Chat) -> None:
+    root = chat.hub.root
+    clients = (ClientSettings(type="openai", name="openai", api_key="sk", models=(ModelSettings(name="big"),)),)
+    root.settings = msgspec.structs.replace(root.settings, clients=clients)
+    root.gateway.catalog = type(root.gateway.catalog)(root.settings, {})
+    base = chat.hub.root.config_dir
+    for file, text in {
+        "roles/secret.md": "The role's text",
+        "macros/secret.yaml": "steps: [.help]\n",
+        "knowledge/secret.yaml": "documents: [secret.md]\n",
+        "agents/secret/config.yaml": "name: secret\n",
+    }.items():
+        (base / file).parent.mkdir(parents=True, exist_ok=True)
+        (base / file).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "scope", "typed"),
+    [
+        ("roles", "read:roles", ".role sec"),
+        ("agents", "read:agents", ".agent sec"),
+        ("macros", "read:agents", ".macro sec"),
+        ("rags", "read:agents", ".rag sec"),
+        ("models", "read:models", ".model "),
+        ("models", "read:models", ".set model "),
+    ],
+)
+async def test_names_are_for_who_may_read_them(chat: Chat, kind: str, scope: str, typed: str) -> None:
+    make(chat)
+    few, more = (Scripted(caller=Caller("bob", scopes)) for scopes in (FEW, FEW | {scope}))
+    with pytest.raises(Denied, match=scope):
+        await chat.play(f".list {kind}", few)
+    assert completions(chat, few.caller, typed) == []
+    await chat.play(f".list {kind}", more)
+    assert more.text
+    offered = completions(chat, more.caller, typed)
+    assert offered
+    assert offered == completions(chat, LOCAL, typed)
+
+
+async def test_a_roles_text_is_for_who_may_read_roles(chat: Chat) -> None:
+    make(chat)
+    few, more = (Scripted(caller=Caller("bob", scopes)) for scopes in (FEW, FEW | {"read:roles"}))
+    await chat.play(".role secret", few)
+    with pytest.raises(Denied, match="read:roles"):
+        await chat.play(".info role", few)
+    await chat.play(".info role", more)
+    assert "The role's text" in more.text
+    await chat.play(".prompt my own words", few)
+    await chat.play(".info role", few)
+    assert "my own words" in few.text
+
+
+@pytest.mark.parametrize("wish", [True, None])
+async def test_who_may_keep_no_session_can_leave_one(chat: Chat, fake_model: FakeModels, wish: bool | None) -> None:
+    chat.hub.root.settings.other["save_session"] = wish
+    few = Scripted(caller=Caller("bob", FEW))
+    for line in (".session", "hello", ".exit session"):
+        await chat.play(line, few)
+    assert chat.session is None
+    assert "not kept: that needs the scope 'write:sessions'" in few.text
+    assert await chat.hub.root.sessions.list(LOCAL) == []

@@ -1,0 +1,76 @@
+"""`.vault`: secrets are typed hidden, shown to who asks alone, and for the person at this machine."""
+
+from __future__ import annotations
+
+import pytest
+from chat_house import Scripted
+from fake_models import FakeModels
+
+from callboard.actors.front.chat.chat import Chat
+from callboard.protocol.control.caller import LOCAL, Caller
+from callboard.protocol.errors import Denied, NotFound, UsageError
+
+SECRET = "sk-of-the-chat-12345"
+
+
+async def test_a_secret_is_kept_shown_changed_and_deleted(chat: Chat) -> None:
+    person = Scripted(SECRET, f"{SECRET}-new", "yes")
+    await chat.play(".vault add MY_KEY", person)
+    assert person.asked[0].secret
+    assert SECRET not in person.text
+    await chat.play(".vault list", person)
+    assert person.told[-1].text == "MY_KEY"
+    await chat.play(".vault get MY_KEY", person)
+    assert person.told[-1].text == SECRET
+    await chat.play(".vault update MY_KEY", person)
+    await chat.play(".vault get MY_KEY", person)
+    assert person.told[-1].text == f"{SECRET}-new"
+    await chat.play(".vault delete MY_KEY", person)
+    await chat.play(".vault list", person)
+    assert "no secrets yet" in person.told[-1].text
+
+
+async def test_who_watches_does_not_see_a_value(chat: Chat) -> None:
+    watched: list[object] = []
+    chat.watchers[Scripted()] = watched.append
+    person = Scripted(SECRET)
+    await chat.play(".vault add MY_KEY", person)
+    await chat.play(".vault get MY_KEY", person)
+    await chat.play(".vault list", person)
+    assert watched
+    assert SECRET in person.text
+    assert SECRET not in repr(watched)
+
+
+async def test_the_vault_is_for_the_person_at_this_machine(chat: Chat) -> None:
+    person = Scripted(caller=Caller(subject="alice", scopes=LOCAL.scopes))
+    with pytest.raises(Denied, match="at this machine"):
+        await chat.play(".vault list", person)
+
+
+@pytest.mark.parametrize("line", [".vault", ".vault add", ".vault list X", ".vault show X"])
+async def test_words_that_make_no_sense_tell_the_usage(chat: Chat, person: Scripted, line: str) -> None:
+    with pytest.raises(UsageError, match=r"Usage: \.vault"):
+        await chat.play(line, person)
+
+
+async def test_a_name_that_is_not_there_is_told_with_the_nearest(chat: Chat) -> None:
+    person = Scripted(SECRET)
+    await chat.play(".vault add MY_KEY", person)
+    with pytest.raises(NotFound, match="did you mean 'MY_KEY'"):
+        await chat.play(".vault get MY_KY", person)
+    with pytest.raises(UsageError, match="already"):
+        await chat.play(".vault add MY_KEY", person)
+    with pytest.raises(UsageError, match="can't be a secret's name"):
+        await chat.play(".vault add 1-2", person)
+
+
+async def test_what_was_kept_just_now_is_in_no_event_when_it_is_said(chat: Chat, fake_model: FakeModels) -> None:
+    person, events = Scripted(SECRET), []
+    await chat.play(".vault add MY_KEY", person)
+    fake_model.script(f"you said {SECRET}")
+    with chat.hub.root.bus.listen(events.append):
+        await chat.play(f"it is {SECRET}", person)
+    assert len(events) > 3
+    assert SECRET not in repr(events)
+    assert chat.reply == "you said [redacted]"

@@ -1,0 +1,102 @@
+"""`.tools`, `.mcp`, `.ps`, `.attach`, `.update`, `.install`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+from chat_house import Scripted
+from fake_models import FakeModels, Reply
+
+from callboard.actors.front.chat.chat import Chat
+from callboard.protocol.control.own import StartRun
+from callboard.protocol.errors import Conflict, NotFound
+
+
+async def test_runs_under_way_are_shown_and_can_be_watched(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    await chat.play(".ps", person)
+    assert person.told[-1].text == "Nothing runs."
+    hold = trio.Event()
+    fake_model.script(Reply("slow", hold=hold), "slower")
+    folder = chat.hub.root.config_dir / "agents" / "slow"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("name: slow\ninstructions: Be slow.\n")
+    info = await chat.hub.start(person.caller, StartRun(target="slow", prompt="hello"))
+    await chat.play(".ps", person)
+    assert info.run in person.told[-1].text
+    done = []
+    async with trio.open_nursery() as nursery:
+
+        async def watch() -> None:
+            done.append(await chat.play(f".attach {info.run}", person))
+
+        nursery.start_soon(watch)
+        with trio.fail_after(5):
+            while not person.runs:
+                await trio.sleep(0.01)
+        assert person.runs[0].run == info.run
+        with pytest.raises(Conflict, match=f"{info.run} answers"):
+            await chat.play(".session", person)
+        assert (await chat.play("hurry", person)).steered
+        hold.set()
+    assert fake_model.requests[-1].json["messages"][-1]["content"].endswith("hurry")
+    assert (done[0].run, done[0].status) == (info.run, "done")
+
+
+async def test_a_run_that_is_not_there_is_told(chat: Chat, person: Scripted) -> None:
+    with pytest.raises(NotFound, match="there is no run 'run-none'"):
+        await chat.play(".attach run-none", person)
+
+
+async def test_the_tools_of_the_next_prompt_are_shown(chat: Chat, person: Scripted) -> None:
+    await chat.play(".set enabled_tools fs_cat,fs_ls", person)
+    await chat.play(".tools", person)
+    assert "fs_cat, fs_ls" in person.told[-1].text
+
+
+async def test_servers_are_shown_and_started_anew(chat: Chat, person: Scripted) -> None:
+    await chat.play(".mcp", person)
+    assert "no servers" in person.told[-1].text
+    await chat.play(".mcp reload", person)
+    assert "read mcp.json again" in person.told[-1].text
+
+
+async def test_an_update_is_told_and_not_done(chat: Chat, person: Scripted) -> None:
+    await chat.play(".update", person)
+    assert "callboard" in person.told[-1].text
+
+
+async def test_a_bundle_is_installed_when_the_person_has_read_what_it_can_do(chat: Chat, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle" / "roles"
+    bundle.mkdir(parents=True)
+    (bundle / "pirate.md").write_text("Talk like a pirate.")
+    there = chat.hub.root.config_dir / "roles" / "pirate.md"
+    person = Scripted("no")
+    await chat.play(f".install {bundle.parent}", person)
+    assert "pirate" in person.text
+    assert not there.exists()
+    await chat.play(f".install {bundle.parent}", Scripted("yes"))
+    assert there.exists()
+
+
+async def test_what_the_model_saw_last_is_shown(chat: Chat, person: Scripted, fake_model: FakeModels) -> None:
+    chat.hub.root.settings = msgspec.structs.replace(chat.hub.root.settings, keep_requests=True)
+    with pytest.raises(Conflict, match=r"No model was asked yet\."):
+        await chat.play(".prompt last", person)
+    fake_model.script("hello yourself", "bye")
+    for line in ("hello", "and now?", ".prompt last"):
+        await chat.play(line, person)
+    shown = person.told[-1].text
+    assert shown.startswith("call 1, /run-")
+    for part in ("user ---\nhello", "assistant ---\nhello yourself", "user ---\nand now?", "reply (end) ---\nbye"):
+        assert f"--- {part}" in shown
+
+
+async def test_a_chat_that_keeps_nothing_says_how_to_keep_it(chat: Chat, person: Scripted) -> None:
+    await chat.play("hello", person)
+    with pytest.raises(NotFound, match=r"keep_requests: true"):
+        await chat.play(".prompt last", person)

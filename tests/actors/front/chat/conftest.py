@@ -1,0 +1,39 @@
+"""A chat on a real hub, with a scripted person; see tests/chat_house.py."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from chat_house import Scripted
+from control_fixtures import root, stage
+from control_house import hub_of
+
+import callboard
+from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.control.hub import Hub
+
+__all__ = ["root", "stage"]
+
+
+@pytest.fixture(autouse=True)
+def own_directories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a chat keeps for the person at this machine is kept for each test alone."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-home"))
+
+
+@pytest.fixture
+async def hub(root: callboard.Root, tmp_path: Path) -> AsyncIterator[Hub]:
+    async with hub_of(root, tmp_path / "state") as hub:
+        yield hub
+
+
+@pytest.fixture
+def chat(hub: Hub) -> Chat:
+    return Chat(hub, "local")
+
+
+@pytest.fixture
+def person() -> Scripted:
+    return Scripted()

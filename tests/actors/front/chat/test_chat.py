@@ -1,0 +1,336 @@
+"""A chat: its lines, what it remembers, what interrupts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from chat_house import Scripted
+from fake_models import FakeModels, Reply
+
+from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.line import Line
+from callboard.actors.front.chat.order import Turn
+from callboard.protocol.control.caller import Caller
+from callboard.protocol.control.chat import AskPerson
+from callboard.protocol.errors import Conflict, ToolFailed, UsageError
+
+
+async def test_a_prompt_is_a_run_of_the_hub_whose_answer_is_the_last(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    fake_model.script(Reply("Hello you."))
+    done = await chat.play("hello", person)
+    assert done.status == "done"
+    assert done.run is not None
+    assert [each.run for each in person.runs] == [done.run]
+    assert chat.hub.get(person.caller, done.run).output == "Hello you."
+    assert chat.reply == "Hello you."
+    assert done.chat.turns == 1
+
+
+async def test_a_chat_remembers_what_was_said_without_a_session(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    await chat.play("my name is Ada", person)
+    await chat.play("what is my name?", person)
+    said = [message["content"] for message in fake_model.requests[1].json["messages"] if message["role"] == "user"]
+    assert said == ["my name is Ada", "what is my name?"]
+
+
+async def test_an_empty_line_does_nothing(chat: Chat, person: Scripted) -> None:
+    done = await chat.play("  \n", person)
+    assert done.run is None
+
+
+@pytest.mark.parametrize("line", [".nonexistent", "/nonexistent"])
+async def test_an_unknown_command_is_an_error_that_names_help(chat: Chat, person: Scripted, line: str) -> None:
+    with pytest.raises(UsageError, match=r'Unknown command. Type ".help" for additional help.'):
+        await chat.play(line, person)
+
+
+@pytest.mark.parametrize("line", ["./run.sh fails", "/etc/hosts is odd", "...and then?", ". so", "/zzz is a word"])
+async def test_a_path_at_the_beginning_of_a_line_makes_no_command(chat: Chat, person: Scripted, line: str) -> None:
+    done = await chat.play(line, person)
+    assert done.status == "done"
+
+
+@pytest.mark.parametrize("line", [".info", "/info", ".help", "/help"])
+async def test_a_slash_works_like_a_dot(chat: Chat, person: Scripted, line: str) -> None:
+    await chat.play(line, person)
+    assert person.told
+
+
+async def test_a_prompt_while_a_run_answers_is_told_to_its_agent(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    hold = trio.Event()
+    fake_model.script(Reply("one", hold=hold), Reply("two"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(chat.play, "begin", person)
+        with trio.fail_after(5):
+            while chat.run is None or len(fake_model.requests) < 1:
+                await trio.sleep(0.01)
+        done = await chat.play("in French, please", person)
+        assert done.steered
+        hold.set()
+    said = [message["content"] for message in fake_model.requests[-1].json["messages"] if message["role"] == "user"]
+    assert said[-1].endswith("in French, please")
+
+
+async def test_a_command_that_changes_something_is_refused_while_a_run_answers(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    hold = trio.Event()
+    fake_model.script(Reply("one", hold=hold))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(chat.play, "begin", person)
+        with trio.fail_after(5):
+            while chat.run is None:
+                await trio.sleep(0.01)
+        with pytest.raises(Conflict):
+            await chat.play(".session", person)
+        await chat.play(".info", person)
+        hold.set()
+
+
+async def test_an_interrupt_keeps_what_was_said_and_gives_the_prompt_back(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    fake_model.script(Reply("word " * 100, gap=0.02))
+    async with trio.open_nursery() as nursery:
+        done = []
+
+        async def play() -> None:
+            done.append(await chat.play("tell me a story", person))
+
+        nursery.start_soon(play)
+        with trio.fail_after(5):
+            while chat.run is None:
+                await trio.sleep(0.01)
+            await trio.sleep(0.3)
+            assert chat.interrupt()
+    assert done[0].status == "cancelled"
+    assert not chat.busy
+    assert (chat.place.last_reply or "").startswith("word word")
+    await chat.play("go on", person)
+    roles = [message["role"] for message in fake_model.requests[-1].json["messages"]]
+    assert [role for role in roles if role != "system"] == ["user", "assistant", "user"]
+
+
+async def test_what_an_interrupted_agent_has_not_read_is_said(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    fake_model.script(Reply("first " * 5, gap=0.05), Reply("word " * 100, gap=0.02))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(chat.play, "tell me a story", person)
+        with trio.fail_after(5):
+            while chat.answering is None:
+                await trio.sleep(0.01)
+            await chat.play("of a cat", person)
+            while len(fake_model.requests) < 2:
+                await trio.sleep(0.01)
+            await chat.play("or a dog", person)
+            assert chat.interrupt()
+    notes = [each.text for each in person.told if "has not read this" in each.text]
+    assert notes == ["The agent has not read this; send it again if it still counts:\nor a dog"]
+
+
+async def test_what_the_shell_has_written_goes_along_with_the_next_prompt(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    await chat.play("!echo from the shell", person)
+    assert [(each.kind, each.text.strip()) for each in person.told] == [("shell", "from the shell")]
+    await chat.play("what was that?", person)
+    assert "from the shell" in fake_model.requests[0].prompt
+    await chat.play("and now?", person)
+    assert "from the shell" not in fake_model.requests[1].prompt
+
+
+async def test_what_the_shell_writes_is_shown_as_it_comes_and_once(
+    chat: Chat, person: Scripted, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    code = f"echo first; echo; while [ ! -e {go} ]; do sleep 0.01; done; seq 20000; echo; echo last; exit 3"
+
+    async def seen() -> None:
+        with trio.fail_after(10):
+            while not person.told:
+                await trio.sleep(0.01)
+        assert [each.text for each in person.told] == ["first\n"]
+        go.touch()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(seen)
+        await chat.play(f"!{code}", person)
+    assert {each.kind for each in person.told} == {"shell"}
+    whole = "".join(each.text for each in person.told)
+    numbers = "\n".join(map(str, range(1, 20001)))
+    assert whole == f"first\n\n{numbers}\n\nlast\n[exit status 3]"
+    with pytest.raises(ToolFailed, match="NUL"):
+        await chat.play("!echo \0", person)
+    await chat.play("what was that?", person)
+    assert "last\n[exit status 3]" in fake_model.requests[0].prompt
+
+
+async def test_a_line_of_the_shell_can_be_interrupted(chat: Chat, person: Scripted) -> None:
+    async with trio.open_nursery() as nursery:
+        done = []
+
+        async def play() -> None:
+            done.append(await chat.play("!sleep 60", person))
+
+        nursery.start_soon(play)
+        await trio.sleep(0.3)
+        with trio.fail_after(3):
+            assert chat.interrupt()
+            while not done:
+                await trio.sleep(0.01)
+    assert done[0].status == "cancelled"
+
+
+async def test_for_who_may_have_no_files_a_mention_is_text_and_none_is_looked_for(
+    chat: Chat, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    (tmp_path / "there.txt").write_text("its contents")
+    person = Scripted(caller=Caller(subject="local", scopes=frozenset({"run:agents", "write:sessions"})))
+    for name in ("there.txt", "missing.txt"):
+        await chat.play(f"what does @{tmp_path / name} say?", person)
+        assert "its contents" not in fake_model.requests[-1].prompt
+
+
+async def test_a_macro_can_not_use_the_shell(chat: Chat, person: Scripted) -> None:
+    with pytest.raises(UsageError, match="because you are in a macro"):
+        await chat.play("!id", person, in_macro=True)
+
+
+async def test_the_model_of_an_agents_file_goes_before_the_chats(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    file = chat.hub.root.config_dir / "agents" / "clerk" / "config.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("name: clerk\nmodel: fake:of-agent\ninstructions: Be brief.\n")
+    for line in (".model fake:of-chat", ".agent clerk", "one", ".model fake:chosen", "two", ".exit agent", "three"):
+        await chat.play(line, person)
+        if line == "one":
+            assert chat.info().model == "fake:of-agent"
+    assert [each.json["model"] for each in fake_model.requests] == ["of-agent", "chosen", "of-chat"]
+
+
+async def test_words_behind_prompt_last_are_a_prompt(chat: Chat, person: Scripted, fake_model: FakeModels) -> None:
+    hold = trio.Event()
+    fake_model.script(Reply("the answer", hold=hold))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(chat.play, "first", person)
+        await fake_model.arrived(1)
+        with pytest.raises(Conflict, match="answers; wait for its end"):
+            await chat.play(".prompt last of the Mohicans", person)
+        hold.set()
+    await chat.play("second", person)
+    assert [each["content"] for each in fake_model.requests[-1].json["messages"]] == ["first", "the answer", "second"]
+    await chat.play(".prompt last of the Mohicans", person)
+    assert chat.role_prompt == "last of the Mohicans"
+
+
+@pytest.mark.parametrize("key", ["enabled_tools", "enabled_mcp_servers"])
+async def test_an_agent_has_the_tools_of_its_file(chat: Chat, person: Scripted, key: str) -> None:
+    file = chat.hub.root.config_dir / "agents" / "clerk" / "config.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("name: clerk\nmodel: fake:of-agent\ninstructions: Be brief.\n")
+    await chat.play(".agent clerk", person)
+    with pytest.raises(UsageError, match="agent 'clerk' has the tools and servers of its file"):
+        await chat.play(f".set {key} all", person)
+    assert key not in chat.info().settings
+
+
+async def test_a_line_waits_for_the_command_before_it(chat: Chat, fake_model: FakeModels) -> None:
+    answered = trio.Event()
+
+    class Slow(Scripted):
+        async def ask(self, asked: AskPerson) -> str | list[str] | None:
+            await answered.wait()
+            return await super().ask(asked)
+
+    person = Slow("yes")
+    await chat.play("the first", person)
+    lines, order = [".session kept", ".fork copy", "the second"], list[str]()
+
+    async def play(line: str, turn: Turn) -> None:
+        await chat.play_in_turn(line, person, turn)
+        order.append(line)
+
+    async with trio.open_nursery() as nursery:
+        for line in lines:
+            nursery.start_soon(play, line, chat.order.join())
+        await trio.testing.wait_all_tasks_blocked(0.1)
+        await chat.play(".info", person)
+        assert not order
+        answered.set()
+    assert order == lines
+    asked = [each["content"] for each in fake_model.requests[-1].json["messages"] if each["role"] == "user"]
+    assert asked == ["the first", "the second"]
+
+
+async def test_a_prompt_behind_one_whose_run_is_about_to_begin_is_told_to_it(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    hold = trio.Event()
+    fake_model.script(Reply("well", hold=hold), "so be it")
+    done = []
+
+    async def play(line: str, turn: Turn) -> None:
+        done.append(await chat.play_in_turn(line, person, turn))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(play, "begin", chat.order.join())
+        nursery.start_soon(play, "in French, please", chat.order.join())
+        await fake_model.arrived(1)
+        with trio.fail_after(5):
+            while not done:
+                await trio.sleep(0.01)
+        assert done[0].steered
+        hold.set()
+    assert fake_model.requests[-1].json["messages"][-1]["content"].endswith("in French, please")
+
+
+@pytest.mark.parametrize(("answer", "meant"), [("", True), ("Y", True), (" no", False), ("0", False), (None, True)])
+async def test_what_a_client_answers_a_command_is_understood_as_every_answer_is(
+    chat: Chat, answer: str | None, meant: bool
+) -> None:
+    line = Line(chat, Scripted(answer, answer), "")
+    assert await line.confirm("Sure?", default=True) is meant
+    assert await line.ask("What?", default="this") == (answer or ("this" if answer == "" else None))
+
+
+async def test_clients_are_told_whether_answers_stream_and_how_much_of_the_window_is_used(
+    chat: Chat, person: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat.hub.root.gateway, "window", lambda _: 1000)
+    assert (chat.info().settings["stream"], chat.info().percent) == (True, None)
+    await chat.play("word " * 100, person)
+    await chat.play(".set stream false", person)
+    info = chat.info()
+    assert info.settings["stream"] is False
+    assert info.tokens is not None
+    assert info.percent == round(info.tokens / 10) > 0
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [(":::\none\ntwo\n:::", "one\ntwo"), (" ::: one ::: ", " one "), (":::one\ntwo", ":::one\ntwo"), (":::", ":::")],
+)
+async def test_what_stands_between_two_fences_is_the_line(
+    chat: Chat, person: Scripted, fake_model: FakeModels, line: str, asked: str
+) -> None:
+    await chat.play(line, person)
+    assert fake_model.requests[0].json["messages"][-1]["content"] == asked
+
+
+@pytest.mark.parametrize("line", ["::::::", ":::\n:::"])
+async def test_nothing_between_two_fences_is_no_line(
+    chat: Chat, person: Scripted, fake_model: FakeModels, line: str
+) -> None:
+    assert (await chat.play(line, person)).run is None
+    assert not fake_model.requests

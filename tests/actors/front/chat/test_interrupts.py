@@ -1,0 +1,149 @@
+"""Interrupts at times of a short run, wherever it is then; `test_moments` has those that are chosen."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from chat_house import Scripted
+from fake_models import FakeModels, Reply, Request
+
+from callboard.actors.front.chat.chat import Chat
+
+
+def check_strict(messages: list[dict[str, Any]]) -> None:
+    """As strict providers do: every call has its result, right behind it, and no result stands alone."""
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            assert message["tool_call_id"] in waiting
+            waiting.remove(message["tool_call_id"])
+            continue
+        assert not waiting, "a call without its result"
+        waiting = [call["id"] for call in message.get("tool_calls", ())]
+        assert message["role"] in ("system", "user") or message.get("content") or message.get("tool_calls")
+    assert not waiting
+    assert messages[-1]["role"] == "user"
+
+
+def story(request: Request) -> Reply:
+    """Some words, slowly; then a call of a slow tool; then the end."""
+    messages = request.json["messages"]
+    last = messages[-1]
+    if last["role"] == "tool":
+        return Reply("and that was all there is to say", gap=0.01)
+    if request.prompt == "go on":
+        return Reply("ok")
+    return Reply("let me see what there is", calls=[("execute_command", {"command": "sleep 0.15"})], gap=0.01)
+
+
+PLACES = [(place, moment) for place in ("", ".session", ".session kept") for moment in range(24)]
+TENTH = random.Random(16).sample(PLACES, 8)
+
+
+@pytest.mark.parametrize(
+    ("place", "moment"), [pytest.param(*each, marks=[] if each in TENTH else pytest.mark.soak) for each in PLACES]
+)
+async def test_at_any_moment(chat: Chat, person: Scripted, fake_model: FakeModels, place: str, moment: int) -> None:
+    settings = chat.hub.root.settings
+    chat.hub.root.settings = msgspec.structs.replace(settings, permissions={"execute_command": "allow"})
+    fake_model.answer_with(story)
+    await chat.play(".set enabled_tools execute_command", person)
+    if place:
+        await chat.play(place, person)
+    after = moment * 0.02
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(chat.play, "tell me", person)
+        await trio.sleep(after)
+        if chat.interrupt():
+            began = trio.current_time()
+    assert trio.current_time() - began < 5
+    assert not chat.busy
+    assert chat.run is None
+    done = await chat.play("go on", person)
+    assert done.status == "done"
+    check_strict(fake_model.requests[-1].json["messages"])
+    assert not [actor for actor in chat.hub.actors.tree(person.caller) if actor.run]
+    taken = chat.place.turns
+    await chat.play(".undo", person)
+    assert chat.place.turns == taken - 1
+
+
+async def test_during_the_compression_of_a_session(chat: Chat, person: Scripted, fake_model: FakeModels) -> None:
+    fake_model.script("word " * 200, Reply("a summary", hold=trio.Event()), "ok", "a summary")
+    await chat.play(".set compression_threshold 100", person)
+    await chat.play(".session kept", person)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(chat.play, "tell me", person)
+        await fake_model.arrived(2)
+        assert chat.run is None
+        with trio.fail_after(1):
+            assert chat.interrupt()
+            while chat.busy:
+                await trio.sleep(0.01)
+    assert not chat.place.session.compressed_messages
+    await chat.play(".set compression_threshold null", person)
+    assert (await chat.play("go on", person)).status == "done"
+    check_strict(fake_model.requests[-1].json["messages"])
+
+
+async def test_a_prompt_during_the_compression_waits_for_it(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    hold = trio.Event()
+    fake_model.script("word " * 200, Reply("a summary", hold=hold), "fine")
+    await chat.play(".set compression_threshold 100", person)
+    await chat.play(".session kept", person)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(chat.play, "tell me", person)
+        await fake_model.arrived(2)
+        nursery.start_soon(chat.play, "and now?", person)
+        await trio.sleep(0.05)
+        hold.set()
+    assert chat.reply == "fine"
+    assert "a summary" in str(fake_model.requests[2].json)
+
+
+async def test_a_command_during_the_compression_waits_for_it(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    hold = trio.Event()
+    fake_model.script("word " * 200, Reply("a summary", hold=hold))
+    await chat.play(".set compression_threshold 100", person)
+    await chat.play(".session kept", person)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(chat.play, "tell me", person)
+        await fake_model.arrived(2)
+        nursery.start_soon(chat.play, ".empty session", person)
+        await trio.sleep(0.05)
+        assert chat.busy
+        hold.set()
+    assert chat.place.is_empty
+
+
+async def test_while_an_agent_asks_the_person(chat: Chat, person: Scripted, fake_model: FakeModels) -> None:
+    fake_model.script(Reply(calls=[("user__input", {"question": "Who?"})]), "ok")
+    await chat.play(".set enabled_tools fs_cat", person)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(chat.play, "ask me", person)
+        with trio.fail_after(5):
+            while not chat.hub.questions(person.caller):
+                await trio.sleep(0.01)
+        chat.interrupt()
+    assert not chat.hub.questions(person.caller)
+    await chat.play("go on", person)
+    check_strict(fake_model.requests[-1].json["messages"])
+
+
+async def test_nothing_is_left_of_a_line_of_the_shell(chat: Chat, person: Scripted, tmp_path: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(chat.play, f"!sleep 2; touch {tmp_path}/done", person)
+        await trio.sleep(0.3)
+        chat.interrupt()
+    await trio.sleep(2.2)
+    assert not (tmp_path / "done").exists()

@@ -1,0 +1,574 @@
+"""Installing bundles from git repositories and directories: what is taken, kept, refused, updated and removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from bundle_house import AGENT, BUNDLE, TAKEN, TOOL, House, Repository, files_below, put
+
+from callboard.actors.engine.graph.findings import agents_in
+from callboard.actors.runs.target import LoopAgent, load_agent
+from callboard.actors.work.bundles import git
+from callboard.actors.work.bundles.manage import installed
+from callboard.actors.work.bundles.record import read_record
+from callboard.actors.work.bundles.source import BUILT_IN
+from callboard.protocol.errors import Conflict, InvalidFile, NobodyToAsk, NotFound, UpstreamError, UsageError
+from callboard.protocol.mcp.editing import entries_of
+
+
+async def test_what_a_repository_holds_lies_in_the_configuration_directory(
+    house: House, repository: Repository
+) -> None:
+    done = await house.install(repository.url)
+    assert done.changed
+    assert done.name == "team"
+    servers = house.files["mcp.json"]
+    assert {path: text for path, text in house.files.items() if path != "mcp.json"} == TAKEN
+    assert list(entries_of(servers, "mcp.json")) == ["docs"]
+    assert os.access(house.base / "functions/tools/ring.sh", os.X_OK)
+    assert not os.access(house.base / "roles/kind.md", os.X_OK)
+    bundle = read_record(house.base).bundles["team"]
+    assert (bundle.url, bundle.commit) == (repository.url, repository.git("rev-parse", "HEAD"))
+    assert bundle.files.keys() == TAKEN.keys()
+
+
+async def test_before_anything_is_written_a_person_reads_what_will_be_able_to_run(
+    house: House, repository: Repository
+) -> None:
+    house.answers = [False]
+    done = await house.install(repository.url)
+    assert done.refused
+    assert house.files == {}
+    assert house.asked == ["Install team?"]
+    (told,) = house.told
+    for line in (
+        "agent clerk (new): Sorts letters.",
+        "runs programs of its own without asking: tools.py (stamp)",
+        "may run anything by execute_command, which asks first",
+        "tool ring (new): Rings.",
+        "runs bash without asking: ring(how)",
+        "plays: .role kind",
+        "starts: docs-server ${DOCS_TOKEN}",
+        "gets from the environment or the vault: DOCS_TOKEN",
+    ):
+        assert line in told
+
+
+async def test_without_a_person_nothing_is_done(house: House, repository: Repository) -> None:
+    house.nobody()
+    with pytest.raises(NobodyToAsk):
+        await house.install(repository.url)
+    assert house.told
+    assert house.files == {}
+
+
+async def test_nothing_of_a_bundle_is_run(house: House, repository: Repository, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    code = f"import pathlib\npathlib.Path({str(mark)!r}).touch()\ndef stamp():\n    '''Stamps.'''\n"
+    hook = f"#!/bin/sh\ntouch {mark}\n"
+    repository.commit(
+        {
+            "agents/clerk/tools.py": code,
+            "functions/tools/ring.sh": f"touch {mark}\n" + BUNDLE["functions/tools/ring.sh"],
+            ".gitattributes": "* filter=evil diff=evil\n",
+            ".gitmodules": "",
+        }
+    )
+    for name in ("post-checkout", "post-merge", "pre-auto-gc", "reference-transaction"):
+        put(repository.path / ".git/hooks", {name: hook})
+    house.environ |= {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "filter.evil.smudge",
+        "GIT_CONFIG_VALUE_0": f"touch {mark}",
+    }
+    await house.install(repository.url)
+    await house.install(repository.url, force=True)
+    assert not mark.exists()
+
+
+async def test_a_branch_a_tag_and_a_commit_can_be_named(house: House, repository: Repository) -> None:
+    first = repository.git("rev-parse", "HEAD")
+    repository.git("tag", "v1")
+    repository.git("branch", "feature/old")
+    repository.commit({"roles/kind.md": "newer\n"})
+    for ref in ("v1", "feature/old", first, first[:9]):
+        await house.install(f"{repository.url}#{ref}", "roles", force=True)
+        assert house.files["roles/kind.md"] == "You are kind.\n", ref
+        await house.install(repository.url, "roles", force=True)
+        assert house.files["roles/kind.md"] == "newer\n", ref
+    for ref in ("nope", "0123456789"):
+        with pytest.raises(UsageError, match=f"no .*commit.* '{ref}'"):
+            await house.install(f"{repository.url}#{ref}")
+
+
+@pytest.mark.parametrize(
+    ("filters", "paths"),
+    [
+        (("roles",), ["roles/kind.md", "roles/terse.md"]),
+        (("kind",), ["roles/kind.md"]),
+        (("agents/clerk", "greet"), ["agents/clerk/config.yaml", "agents/clerk/tools.py", "macros/greet.yaml"]),
+        (("functions",), ["functions/tools/ring.sh"]),
+        (("mcp_config",), ["mcp.json"]),
+    ],
+)
+async def test_a_part_can_be_chosen(
+    house: House, repository: Repository, filters: tuple[str, ...], paths: list[str]
+) -> None:
+    await house.install(repository.url, *filters)
+    assert sorted(house.files) == paths
+
+
+async def test_a_filter_that_names_nothing_is_an_error(house: House, repository: Repository) -> None:
+    with pytest.raises(UsageError, match="did you mean 'clerk'"):
+        await house.install(repository.url, "clark")
+
+
+async def test_a_bundle_may_stand_in_a_directory_below(house: House, tmp_path: Path) -> None:
+    made = Repository(tmp_path / "deep")
+    made.commit({f"share/assets/{path}": text for path, text in BUNDLE.items()} | {"docs/x.md": "x"})
+    await house.install(made.url)
+    assert "roles/kind.md" in house.files
+    made.commit({"other/assets/roles/x.md": "x"})
+    with pytest.raises(InvalidFile, match=r"several bundles .*--path"):
+        await house.install(made.url)
+    await house.install(made.url, path="other/assets")
+    assert "roles/x.md" in house.files
+
+
+async def test_a_plain_directory_is_a_source_too(house: House, tmp_path: Path) -> None:
+    put(tmp_path / "plain", BUNDLE)
+    await house.install("plain")
+    assert {path: text for path, text in house.files.items() if path != "mcp.json"} == TAKEN
+
+
+async def test_what_belongs_to_the_authors_machine_stays_there(house: House, repository: Repository) -> None:
+    repository.commit(
+        {
+            "config.yaml": "model: x\n",
+            ".env": "KEY=1\n",
+            "agents/clerk/.env": "KEY=1\n",
+            "agents/clerk/sessions/old.yaml": "x\n",
+            "functions/bin/git": "#!/bin/sh\n",
+        }
+    )
+    await house.install(repository.url)
+    assert house.files.keys() == {*TAKEN, "mcp.json"}
+    assert "agents/clerk/.env: belongs to its author's machine" in house.told[0]
+    assert "functions/bin/git: would come first on the PATH" in house.told[0]
+
+
+async def test_what_can_not_be_used_is_named_and_left_out(house: House, repository: Repository) -> None:
+    repository.commit(
+        {
+            "agents/clerk/config.yaml": "name: [\n",
+            "functions/tools/mute.sh": "main() { :; }\n",
+            "agents/two/config.yaml": AGENT,
+            "agents/two/graph.yaml": "x: 1\n",
+            "mcp.json": '{"mcpServers": {"odd": {"args": 3}, "docs": {"command": "d"}}}',
+        }
+    )
+    await house.install(repository.url)
+    assert not [path for path in house.files if "agents" in path or "mute" in path]
+    assert list(entries_of(house.files["mcp.json"], "f")) == ["docs"]
+    for what in ("agent clerk: ", "tool mute: ", "agent two: agents/two has both", "MCP server odd: "):
+        assert f"\n  {what}" in house.told[0]
+
+
+async def test_a_tool_file_in_the_place_of_one_that_asks_is_told_for_each_agent_that_uses_it(
+    house: House, repository: Repository
+) -> None:
+    repository.commit({"functions/tools/execute_command.sh": TOOL, "functions/tools/send_mail.sh": TOOL})
+    house.answers = [False]
+    await house.install(repository.url)
+    assert "agent clerk (new): Sorts letters.\n      runs programs of its own" in house.told[0]
+    assert "runs tool files without asking: execute_command" in house.told[0]
+    assert "execute_command, which asks first" not in house.told[0]
+    assert "takes the place of the built-in tool execute_command" in house.told[0]
+    assert "runs bash after asking: send_mail(how)" in house.told[0]
+
+
+async def test_what_is_to_be_run_is_shown_whole_and_no_text_forges_a_line(house: House, repository: Repository) -> None:
+    args = ["x" * 1_000, "&& evil\n  agent good: as it is\u202e"]
+    servers = {"docs": {"command": "d", "args": args}, "long": {"command": "d", "args": ["x" * 5_000]}}
+    steps = "".join(f"  - say {number}\n" for number in range(60))
+    repository.commit({"mcp.json": json.dumps({"mcpServers": servers}), "macros/greet.yaml": f"steps:\n{steps}"})
+    house.answers = [False]
+    await house.install(repository.url)
+    (told,) = house.told
+    assert f"starts: d {args[0]} && evil agent good: as it is\\u202e\n" in told
+    assert "MCP server long: what it runs is too long to be read" in told
+    assert "plays: say 59" in told
+    repository.commit({"mcp.json": json.dumps({"mcpServers": {"a\n  agent b: as it is": {"command": "d"}}})})
+    with pytest.raises(InvalidFile, match="has a server of the name"):
+        await house.install(repository.url)
+
+
+# --- what is refused
+
+
+async def test_links_submodules_and_odd_names_are_refused_each_with_a_line(
+    house: House, repository: Repository
+) -> None:
+    (repository.path / "agents/clerk/link.md").symlink_to("/etc/passwd")
+    (repository.path / "roles/out.md").symlink_to("../../x.md")
+    put(repository.path, {"agents/clerk/a\\b.md": "x", "agents/clerk/Notes.md": "x", "agents/clerk/notes.md": "x"})
+    (repository.path / "agents/clerk/large").write_bytes(b"x" * (4 * 1024 * 1024 + 1))
+    head = repository.git("rev-parse", "HEAD")
+    repository.git("add", "-A")
+    repository.git("update-index", "--add", "--cacheinfo", f"160000,{head},agents/clerk/module")
+    repository.git("commit", "-q", "-m", "b")
+    with pytest.raises(InvalidFile) as refused:
+        await house.install(repository.url)
+    text = str(refused.value)
+    for line in (
+        "agents/clerk/link.md is a symbolic link",
+        "roles/out.md is a symbolic link",
+        "agents/clerk/module is a submodule",
+        "agents/clerk/large has 4096 KiB",
+        "has a name that may mean another place",
+        "'agents/clerk/notes.md' and 'agents/clerk/Notes.md' are the same name",
+    ):
+        assert line in text
+    assert "nothing was installed" in text
+    assert house.files == {}
+    await house.install(repository.url, "macros")  # what is sound of it can be chosen
+
+
+async def test_links_and_pipes_in_a_directory_are_refused(house: House, tmp_path: Path) -> None:
+    put(tmp_path / "plain", BUNDLE)
+    (tmp_path / "plain/agents/clerk/up").symlink_to("..")
+    os.mkfifo(tmp_path / "plain/agents/clerk/pipe")
+    with pytest.raises(InvalidFile, match=r"(?s)pipe is no plain file.*up is a symbolic link"):
+        await house.install("plain")
+
+
+async def test_a_repository_without_anything_for_us_says_what_is_looked_for(house: House, tmp_path: Path) -> None:
+    made = Repository(tmp_path / "other")
+    with pytest.raises(InvalidFile, match="empty repository"):
+        await house.install(made.url)
+    made.commit({"src/main.py": "x", ".github/workflows/ci.yaml": "x"})
+    with pytest.raises(InvalidFile, match="nothing to install"):
+        await house.install(made.url)
+    made.commit({"tools/build.sh": "echo x"})
+    with pytest.raises(InvalidFile, match="nothing of it can be used:\n  tool build: "):
+        await house.install(made.url)
+    made.commit({"tools/ring.sh": BUNDLE["functions/tools/ring.sh"]})
+    await house.install(made.url)
+    assert list(house.files) == ["functions/tools/ring.sh"]
+
+
+async def test_a_repository_that_is_too_large_or_too_slow_is_not_fetched(
+    house: House, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository.path / "roles/large.md").write_bytes(os.urandom(3_000_000))
+    repository.commit({})
+    monkeypatch.setattr(git, "_BOUNDED", 'ulimit -f 1000; exec git "$@"')
+    with pytest.raises(InvalidFile, match="larger than 256 MiB"):
+        await house.install(repository.url)
+    monkeypatch.setattr(git, "_BOUNDED", 'sleep 60; exec git "$@"')
+    monkeypatch.setattr(git, "SECONDS", 0.3)
+    with pytest.raises(UpstreamError, match=r"not fetched within 0\.3 s"):
+        await house.install(repository.url)
+    assert house.files == {}
+
+
+async def test_a_repository_that_is_not_there_is_an_error_of_the_other_side(house: House, tmp_path: Path) -> None:
+    with pytest.raises(UpstreamError, match="can't be fetched"):
+        await house.install((tmp_path / "nowhere").as_uri())
+
+
+# --- what is there already
+
+
+async def test_what_is_there_is_replaced_only_when_a_person_says_so(house: House, repository: Repository) -> None:
+    put(house.base, {"roles/kind.md": "mine\n"})
+    house.answers = [False]
+    await house.install(repository.url)
+    assert house.asked[0] == "Replace what is there by role kind?"
+    assert house.files["roles/kind.md"] == "mine\n"
+    assert "roles/terse.md" in house.files
+    assert "roles/kind.md" not in read_record(house.base).bundles["team"].files
+    house.answers = [True]
+    await house.install(repository.url)
+    assert house.files["roles/kind.md"] == "You are kind.\n"
+
+
+async def test_a_script_is_told_what_is_in_the_way_and_nothing_is_done(house: House, repository: Repository) -> None:
+    put(house.base, {"roles/kind.md": "mine\n", "mcp.json": '{"mcpServers": {"docs": {"command": "mine"}}}'})
+    before = house.files
+    with pytest.raises(Conflict, match="another role kind, another MCP server docs already; --force"):
+        await house.install(repository.url, yes=True)
+    assert house.files == before
+    await house.install(repository.url, yes=True, force=True)
+    assert house.files["roles/kind.md"] == "You are kind.\n"
+    assert entries_of(house.files["mcp.json"], "f")["docs"]["command"] == "docs-server"
+
+
+async def test_servers_join_those_of_the_user_and_leave_their_file_as_it_is(
+    house: House, repository: Repository
+) -> None:
+    mine = '{\n  // mine\n  "mcpServers": {\n    "time": {"command": "t"}, // the clock\n  },\n}\n'
+    put(house.base, {"functions/mcp.json": mine})
+    await house.install(repository.url)
+    text = house.files["functions/mcp.json"]
+    assert "mcp.json" not in house.files
+    assert list(entries_of(text, "f")) == ["time", "docs"]
+    assert "// mine" in text
+    assert "// the clock" in text
+    await house.remove("team")
+    assert list(entries_of(house.files["functions/mcp.json"], "f")) == ["time"]
+
+
+async def test_the_file_of_servers_keeps_its_ends_of_lines_and_its_indentation(
+    house: House, repository: Repository
+) -> None:
+    mine = '\ufeff{\r\n\t// mine\r\n\t"mcpServers": {\r\n\t\t"time": {"command": "t"} \r\n\t}\r\n}'.encode()
+    house.base.mkdir(exist_ok=True)
+    file = house.base / "mcp.json"
+    file.write_bytes(mine)
+    await house.install(repository.url)
+    text = file.read_bytes()
+    assert b'"t"}, \r\n\t\t"docs": {\r\n\t\t\t"' in text
+    assert text.count(b"\n") == text.count(b"\r\n")
+    await house.remove("team")
+    assert file.read_bytes() == mine
+
+
+async def test_the_file_of_servers_keeps_its_mode_and_stays_a_link(house: House, repository: Repository) -> None:
+    outside = house.base.parent / "dotfiles.json"
+    outside.write_text('{"mcpServers": {"time": {"command": "t", "env": {"TOKEN": "t"}}}}')
+    outside.chmod(0o600)
+    house.base.mkdir(exist_ok=True)
+    (house.base / "mcp.json").symlink_to(outside)
+    await house.install(repository.url)
+    assert (house.base / "mcp.json").is_symlink()
+    assert list(entries_of(outside.read_text(), "f")) == ["time", "docs"]
+    assert outside.stat().st_mode & 0o777 == 0o600
+    await house.remove("team")
+    assert (house.base / "mcp.json").is_symlink()
+    assert list(entries_of(outside.read_text(), "f")) == ["time"]
+    assert outside.stat().st_mode & 0o777 == 0o600
+
+
+async def test_an_agent_gets_no_second_file_of_a_kind(house: House, repository: Repository) -> None:
+    put(house.base, {"agents/clerk/graph.yaml": "mine\n"})
+    await house.install(repository.url, force=True)
+    assert "agents/clerk/config.yaml" not in house.files
+    assert "agents/clerk/graph.yaml is there, and it brings config.yaml" in house.told[0]
+
+
+async def test_an_agent_that_becomes_a_graph_does_so_unless_the_user_has_changed_its_file(
+    house: House, repository: Repository
+) -> None:
+    graph = "name: clerk\nstart: end\nnodes:\n  end: {type: end, output: x}\n"
+    await house.install(repository.url)
+    config = house.files["agents/clerk/config.yaml"]
+    repository.commit({"agents/clerk/graph.yaml": graph}, without=("agents/clerk/config.yaml",))
+    put(house.base, {"agents/clerk/config.yaml": config + "# mine\n"})
+    await house.update("team")
+    assert "agents/clerk/graph.yaml" not in house.files
+    assert "agents/clerk/tools.py" in house.files
+    assert house.files["agents/clerk/config.yaml"].endswith("# mine\n")
+    put(house.base, {"agents/clerk/config.yaml": config})
+    await house.install(repository.url)
+    assert "agents/clerk/graph.yaml" in house.files
+
+
+async def test_what_upstream_has_broken_stays_as_it_is_installed(house: House, repository: Repository) -> None:
+    await house.install(repository.url)
+    before = house.files
+    servers = '{"mcpServers": {"docs": {"args": 3}}}'
+    repository.commit({"agents/clerk/config.yaml": "name: [", "functions/tools/ring.sh": "x\n", "mcp.json": servers})
+    await house.update("team")
+    assert house.files == before
+    assert "agent clerk: " in house.told[-1]
+    repository.commit({"agents/clerk/config.yaml": AGENT + "# mended\n"})
+    await house.update("team")
+    assert house.files["agents/clerk/config.yaml"].endswith("# mended\n")
+
+
+async def test_what_agents_and_tools_share_comes_with_them(house: House, tmp_path: Path) -> None:
+    shared = {"agents/.shared/utils.sh": "x\n", "functions/utils/help.sh": "x\n"}
+    put(tmp_path / "plain", BUNDLE | shared | {"functions/agents/second/config.yaml": AGENT})
+    await house.install("plain", "ring")
+    assert sorted(house.files) == ["functions/tools/ring.sh", "functions/utils/help.sh"]
+    await house.install("plain", "second")
+    assert {"agents/second/config.yaml", "agents/.shared/utils.sh"} <= house.files.keys()
+    assert "agents/clerk/config.yaml" not in house.files
+
+
+async def test_a_directory_that_is_a_link_of_the_users_is_written_through(house: House, repository: Repository) -> None:
+    elsewhere = Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    try:
+        house.base.mkdir()
+        (house.base / "roles").symlink_to(elsewhere)
+        await house.install(repository.url)
+        assert (elsewhere / "kind.md").read_text() == "You are kind.\n"
+        await house.remove("team")
+        assert list(elsewhere.iterdir()) == []
+        assert (house.base / "roles").is_symlink()
+    finally:
+        shutil.rmtree(elsewhere)
+
+
+async def test_a_directory_in_the_place_of_a_file_is_an_error(house: House, repository: Repository) -> None:
+    (house.base / "roles/kind.md").mkdir(parents=True)
+    with pytest.raises(Conflict, match="is a directory"):
+        await house.install(repository.url)
+
+
+async def test_what_changes_while_a_person_thinks_is_noticed(house: House, repository: Repository) -> None:
+    asked = house.person
+
+    async def ask(_text: str) -> bool:
+        put(house.base, {"roles/kind.md": "just written\n"})
+        return True
+
+    house.__class__ = type("Slow", (House,), {"person": property(lambda _: type(asked)(tell=asked.tell, ask=ask))})
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        await house.install(repository.url)
+    assert house.files == {"roles/kind.md": "just written\n"}
+
+
+# --- update, list, remove
+
+
+async def test_an_update_brings_what_has_changed_and_keeps_what_the_user_has(
+    house: House, repository: Repository
+) -> None:
+    await house.install(repository.url)
+    put(house.base, {"roles/terse.md": "mine\n"})
+    tool = BUNDLE["agents/clerk/tools.py"] + '\ndef burn():\n    """Burns."""\n'
+    commit = repository.commit(
+        {"roles/terse.md": "newer\n", "agents/clerk/tools.py": tool, "roles/new.md": "x\n"}, without=("roles/kind.md",)
+    )
+    house.told.clear()
+    done = await house.update("team")
+    assert done.lines[-1] == "kept, since you have changed it: roles/terse.md"
+    assert house.files["roles/terse.md"] == "mine\n"
+    assert "roles/kind.md" not in house.files
+    assert house.files["agents/clerk/tools.py"] == tool
+    assert "roles/new.md" in house.files
+    (told,) = house.told
+    assert "now also: runs programs of its own without asking: tools.py (stamp, burn)" in told
+    assert "~ agents/clerk/tools.py (lines: +3 -0)" in told
+    assert "removes roles/kind.md" in told
+    assert "keeps roles/terse.md, which you have changed" in told
+    assert "macro greet: as it is" in told
+    assert read_record(house.base).bundles["team"].commit == commit
+    assert (await house.update("team")).lines == ("team is up to date",)
+    assert installed(house.base)["team"][1] == ["roles/terse.md"]
+    await house.update("team", force=True)
+    assert house.files["roles/terse.md"] == "newer\n"
+
+
+async def test_an_update_keeps_to_what_was_chosen(house: House, repository: Repository) -> None:
+    await house.install(repository.url, "roles")
+    repository.commit({"roles/new.md": "x\n", "macros/new.yaml": "steps: [x]\n"})
+    await house.update("team")
+    assert sorted(house.files) == ["roles/kind.md", "roles/new.md", "roles/terse.md"]
+    await house.install(repository.url, "macros")
+    assert "roles/new.md" in house.files
+    assert "macros/new.yaml" in house.files
+    assert read_record(house.base).bundles["team"].filter == ("roles", "macros")
+
+
+async def test_nothing_is_left_of_a_bundle_that_is_removed_but_what_was_changed(
+    house: House, repository: Repository
+) -> None:
+    put(house.base, {"roles/mine.md": "x"})
+    await house.install(repository.url)
+    put(house.base, {"macros/greet.yaml": "steps: [mine]\n"})
+    house.answers = [False]
+    assert (await house.remove("team")).refused
+    done = await house.remove("team")
+    assert done.lines[-1] == "kept, since you have changed it: macros/greet.yaml"
+    assert house.files.keys() == {"roles/mine.md", "macros/greet.yaml", "mcp.json"}
+    assert entries_of(house.files["mcp.json"], "f") == {}
+    assert not (house.base / "agents/clerk").exists()
+    with pytest.raises(NotFound, match="none is installed"):
+        await house.remove("team")
+
+
+async def test_of_two_bundles_with_one_file_the_last_one_has_it(house: House, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        put(tmp_path / name, {"roles/kind.md": f"of {name}\n", f"roles/{name}.md": "x\n"})
+    await house.install("one")
+    await house.install("two")
+    assert "Replace what is there by role kind?" in house.asked
+    await house.remove("one")
+    assert house.files == {"roles/kind.md": "of two\n", "roles/two.md": "x\n"}
+
+
+async def test_two_sources_of_one_name_are_two_bundles(house: House, tmp_path: Path) -> None:
+    put(tmp_path / "a/team", {"roles/a.md": "a\n"})
+    put(tmp_path / "b/team", {"roles/b.md": "b\n"})
+    await house.install("a/team")
+    await house.install("b/team")
+    await house.install("a/team")
+    assert list(read_record(house.base).bundles) == ["team", "team-2"]
+
+
+async def test_what_comes_with_callboard_can_be_laid_out_and_edited(house: House) -> None:
+    await house.install(BUILT_IN, "agents/coder", "roles")
+    assert "agents/coder/graph.yaml" in house.files
+    assert "roles/shell.md" in house.files
+    put(house.base, {"roles/shell.md": "mine\n"})
+    done = await house.install(BUILT_IN, yes=True)
+    assert house.files["roles/shell.md"] == "mine\n"
+    assert "kept, since you have changed it: roles/shell.md" in done.lines
+    assert "agents/sisyphus/config.yaml" in house.files
+
+
+# --- the record
+
+
+async def test_a_record_that_is_broken_or_names_places_elsewhere_is_refused(
+    house: House, repository: Repository
+) -> None:
+    for text in ("{", '{"version": 2, "bundles": {}}'):
+        put(house.base, {"installed.json": text})
+        with pytest.raises(InvalidFile, match=r"installed\.json"):
+            await house.install(repository.url)
+    bundle = {"url": "x", "files": {"../outside": "00"}}
+    put(house.base, {"installed.json": json.dumps({"bundles": {"x": bundle}})})
+    with pytest.raises(InvalidFile, match="no path within"):
+        await house.remove("x")
+
+
+async def test_two_installs_at_a_time_do_not_mix(house: House, repository: Repository) -> None:
+    async def ask(_text: str) -> bool:
+        with pytest.raises(Conflict, match="under way"):
+            await House.remove(house, "team")
+        return True
+
+    await house.install(repository.url)
+    repository.commit({"roles/new.md": "x\n"})
+    told = house.person
+    other = type(told)(tell=told.tell, ask=ask)
+    house.__class__ = type("Busy", (House,), {"person": property(lambda _: other)})
+    await house.update("team")
+    assert "roles/new.md" in files_below(house.base)
+
+
+async def test_agents_of_aichat_are_taken_with_the_tools_that_they_list(house: House, tmp_path: Path) -> None:
+    """`llm-functions` lays agents out like this; a `config.yaml` beside it is aichat's, for one machine."""
+    files = {
+        "agents/coder/index.yaml": "name: Coder\ndescription: Codes.\nversion: 0.1.0\ninstructions: Code.\n",
+        "agents/coder/tools.txt": "fs_ls.sh\n# fs_rm.sh\nfs_cat.sh\n",
+    }
+    put(tmp_path / "functions", files)
+    await house.install("functions")
+    (told,) = house.told
+    assert "agent coder (new): Codes." in told
+    assert "uses tools: fs_ls, fs_cat" in told
+    found = load_agent("coder", config_dir=house.base)
+    assert isinstance(found, LoopAgent)
+    assert found.agent.global_tools == ("fs_ls.sh", "fs_cat.sh")
+    assert found.problems == ()
+    assert agents_in(house.base / "agents")("coder") == "found"

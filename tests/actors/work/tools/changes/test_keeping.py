@@ -1,0 +1,54 @@
+"""What a call has changed is told to those who hear its run."""
+
+from __future__ import annotations
+
+import pytest
+
+from callboard.protocol.errors import ToolFailed
+from callboard.protocol.events import Event, FileChanged
+
+from .conftest import Stage
+
+A = "run-aaaa"
+
+
+async def test_each_change_is_told_with_its_lines(stage: Stage) -> None:
+    events: list[Event] = []
+    (stage.project / "x").write_bytes(b"one\ntwo\n")
+    (stage.project / "d" / "e").mkdir(parents=True)
+    (stage.project / "d" / "e" / "f").write_text("f\n")
+    (stage.project / "bin").write_bytes(b"\0")
+    with stage.root.bus.listen(events.append):
+        await stage(A, "fs_patch", path="x", contents="@@ -1,2 +1,2 @@\n one\n-two\n+2\n")
+        await stage(A, "fs_write", path="new", contents="1\n2\n3")
+        await stage(A, "fs_write", path="bin", contents="text")
+        await stage(A, "fs_mkdir", path="m/n")
+        await stage(A, "fs_mkdir", path="m/n")
+        await stage(A, "fs_rm", path="d")
+        await stage(A, "fs_rm", path="x")
+    found = [event.data for event in events if isinstance(event.data, FileChanged)]
+    told = [
+        (data.tool, data.path.removeprefix(f"{stage.project}/"), data.how, data.added, data.removed) for data in found
+    ]
+    assert told == [
+        ("fs_patch", "x", "changed", 1, 1),
+        ("fs_write", "new", "created", 3, 0),
+        ("fs_write", "bin", "changed", None, None),
+        ("fs_mkdir", "m/n", "created", None, None),
+        ("fs_rm", "d", "removed", None, None),
+        ("fs_rm", "x", "removed", 0, 2),
+    ]
+
+
+async def test_a_call_that_failed_has_changed_nothing(stage: Stage) -> None:
+    events: list[Event] = []
+    (stage.project / "d").mkdir()
+    with stage.root.bus.listen(events.append):
+        for tool, arguments in (
+            ("fs_write", {"path": "d", "contents": "1"}),
+            ("fs_patch", {"path": "x", "contents": "@@ -1 +1 @@\n-a\n+b\n"}),
+            ("fs_rm", {"path": "nothing"}),
+        ):
+            with pytest.raises(ToolFailed):
+                await stage(A, tool, **arguments)
+    assert not [event for event in events if isinstance(event.data, FileChanged)]

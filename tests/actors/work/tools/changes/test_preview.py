@@ -1,0 +1,113 @@
+"""What a tool wants to change is shown as a diff with the question whether it may."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callboard.actors.io.handed_out import handed_out
+from callboard.actors.work.tools.builtin import previews
+from callboard.actors.work.tools.builtin.table import builtin_tools
+from callboard.actors.work.tools.permissions import Permissions
+from callboard.protocol.errors import ToolFailed
+from callboard.protocol.kernel.questions import Answer, Question
+from callboard.protocol.permissions import PermissionRule
+from callboard.supervisors import Actor, Root
+
+
+async def asked(project: Path, tool: str, rules: dict[str, Any] | None = None, **arguments: Any) -> Question:
+    """The question that a call leads to; it is answered with no."""
+    permissions = Permissions(rules, here=project)
+    called = builtin_tools({}, [project], here=project)[tool]
+    seen: list[Question] = []
+
+    def no(question: Question) -> Answer:
+        seen.append(question)
+        return Answer(question=question.id, value="no")
+
+    async with Root() as root:
+
+        async def call(me: Actor) -> None:
+            with pytest.raises(ToolFailed, match="refused"):
+                await permissions.admit(me, called, arguments)
+
+        async def above(me: Actor) -> None:
+            me.policy = no
+            await me.spawn(call, link=False).result()
+
+        await root.spawn(above, name="run-a", link=False).result()
+    (question,) = seen
+    return question
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """With one file."""
+    project = (tmp_path / "project").resolve()
+    project.mkdir()
+    (project / "x.py").write_text("one\ntwo\n")
+    return project
+
+
+async def test_writing_patching_and_removing_show_the_diff(project: Path) -> None:
+    question = await asked(project, "fs_write", path="x.py", contents="one\n2\n")
+    diff = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n one\n-two\n+2"
+    assert (question.text, question.diff) == (f"Allow fs_write?\npath: x.py\n{diff}", diff)
+    assert question.before_diff == "Allow fs_write?\npath: x.py"
+    patch = "@@ -7,2 +7,2 @@\n one\n-two\n+2\n"
+    assert (await asked(project, "fs_patch", path="x.py", contents=patch)).diff == diff
+    made = await asked(project, "fs_write", path="new/y", contents="1\n")
+    assert made.diff == "--- /dev/null\n+++ b/new/y\n@@ -0,0 +1 @@\n+1"
+    gone = await asked(project, "fs_rm", path="x.py")
+    assert gone.diff == "--- a/x.py\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-one\n-two"
+    assert list(project.iterdir()) == [project / "x.py"]
+
+
+async def test_without_a_diff_the_arguments_are_shown(project: Path) -> None:
+    (project / "dir").mkdir()
+    for tool, arguments in (
+        ("fs_patch", {"path": "x.py", "contents": "@@ -1 +1 @@\n-three\n+3\n"}),
+        ("fs_patch", {"path": "x.py", "contents": "no diff"}),
+        ("fs_write", {"path": "x.py", "contents": "one\ntwo\n"}),
+        ("fs_write", {"path": "dir", "contents": "1"}),
+        ("fs_rm", {"path": "dir"}),
+        ("fs_rm", {"path": "nothing"}),
+        ("fs_mkdir", {"path": "new"}),
+    ):
+        question = await asked(project, tool, **arguments)
+        assert question.diff == ""
+        assert all(arguments[name].split("\n")[0] in question.text for name in arguments)
+
+
+@pytest.mark.parametrize("rule", ["deny", PermissionRule(deny=("x.*",))])
+async def test_what_no_tool_may_show_no_question_shows(project: Path, rule: Any) -> None:
+    question = await asked(project, "fs_write", {"fs_cat": rule}, path="x.py", contents="1")
+    assert question.diff == ""
+    assert "two" not in question.text
+    (project / "y.py").write_text("y\n")
+    other = await asked(project, "fs_write", {"fs_cat": PermissionRule(deny=("x.*",))}, path="y.py", contents="1")
+    assert "-y" in other.diff
+
+
+async def test_secrets_are_hidden_and_long_diffs_are_cut(project: Path) -> None:
+    (project / "x.py").write_text("key = hunter2-hunter2\n")
+    handed_out("hunter2-hunter2")
+    question = await asked(project, "fs_write", path="x.py", contents="line\n" * 5_000)
+    assert "-key = [redacted]" in question.diff
+    assert question.diff.endswith("\\ 4602 more lines are left out")
+    assert len(question.diff) < previews.MOST_CHARACTERS + 200
+
+
+async def test_a_disk_that_does_not_answer_does_not_hold_the_question_up(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hangs(*_: Any) -> str:
+        time.sleep(1.0)
+        return "never"
+
+    monkeypatch.setattr(previews, "WITHIN", 0.05)
+    monkeypatch.setattr(previews, "_preview", hangs)
+    assert (await asked(project, "fs_write", path="x.py", contents="1")).diff == ""

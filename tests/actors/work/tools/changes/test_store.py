@@ -1,0 +1,232 @@
+"""The store: bounded, private, and never in the way of the tool."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callboard.actors.work.tools.changes import keeping, store
+from callboard.actors.work.tools.changes.record import Change, State, changes_in, decoded, encoded, line_of
+from callboard.actors.work.tools.changes.store import Store, sha_of
+
+from .conftest import Stage
+
+A, B = "run-aaaa", "run-bbbb"
+
+
+def change(path: str = "x", **more: Any) -> Change:
+    return Change(at=time.time_ns(), actor=f"/{A}/clerk", tool="fs_write", root="/tmp", path=path, **more)
+
+
+def kept(store: Store, run: str, *contents: bytes) -> None:
+    """Contents of before, each with a line in the record."""
+    for content in contents:
+        with store.writing():
+            store.keep(content)
+            store.note(run, [change(before=State(sha=sha_of(content), size=len(content)))])
+
+
+def test_all_of_it_is_private_and_each_content_is_there_once(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        kept(Store(tmp_path / "state" / "changes"), A, b"one", b"two", b"one")
+    finally:
+        os.umask(before)
+    directory = tmp_path / "state" / "changes"
+    found = {path.relative_to(directory): stat.S_IMODE(path.stat().st_mode) for path in directory.rglob("*")}
+    assert {mode for path, mode in found.items() if path.suffix or path.parent.name == "blobs"} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (directory, *directory.iterdir())} == {0o700}
+    assert len(list((directory / "blobs").iterdir())) == 2
+
+
+def test_a_directory_that_others_may_enter_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "changes" / "blobs").mkdir(parents=True, mode=0o755)
+    kept(Store(tmp_path / "changes"), A, b"one")
+    assert stat.S_IMODE((tmp_path / "changes").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "changes" / "blobs").stat().st_mode) == 0o700
+
+
+def test_the_oldest_make_room_contents_as_well_as_records(tmp_path: Path) -> None:
+    small = Store(tmp_path, most=64 * 1024)
+    for number in range(40):
+        kept(small, f"run-{number}", b"%04d" % number * 1024)
+        for path in tmp_path.rglob("*"):  # as if each were a minute later
+            if path.is_file():
+                os.utime(path, (path.stat().st_atime - 60, path.stat().st_mtime - 60))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert sum(max(path.stat().st_size, 4096) for path in files) <= 64 * 1024 + 16 * 1024
+    assert small.content(sha_of(b"0039" * 1024)) is not None
+    assert small.content(sha_of(b"0000" * 1024)) is None
+    assert small.changes("run-39")
+    assert not small.changes("run-0")
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_many_small_ones_make_room_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "MOST_FILES", 5)
+    small = Store(tmp_path, most=16 * 4096)  # it looks at each of them
+    for number in range(8):
+        kept(small, A, b"%d" % number)
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 5
+    assert len(small.changes(A)) == 8
+
+
+def test_a_content_that_is_not_what_it_was_is_none(tmp_path: Path) -> None:
+    there = Store(tmp_path)
+    kept(there, A, b"one")
+    (tmp_path / "blobs" / sha_of(b"one")).write_bytes(b"another")
+    assert there.content(sha_of(b"one")) is None
+    assert there.content("") is None
+
+
+def test_a_record_is_read_but_for_lines_that_can_not_be(tmp_path: Path) -> None:
+    whole = line_of(change("a")) + b'{"torn": ' + b"\n" + b"\xff\n" + line_of(change("b")) + line_of(change("c"))[:-9]
+    assert [each.path for each in changes_in(whole)] == ["a", "b"]
+    for name in (os.fsdecode(b"caf\xe9\n%41 \xf0\x9f\x8e\xad"), "a b/c", "100%"):
+        assert decoded(encoded(name)) == name
+        (read,) = changes_in(line_of(change(encoded(name))))
+        assert "/".join(read.parts) == name
+
+
+def test_a_record_that_is_full_says_so_and_one_that_tears_is_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Store(tmp_path)
+    kept(there, A, b"one")
+    real = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda descriptor, data: real(descriptor, data[:7]))
+        with pytest.raises(OSError, match="No space"), there.writing():
+            there.note(A, [change("b")])
+    assert len(there.changes(A)) == 1
+    assert (tmp_path / "runs" / f"{A}.jsonl").read_bytes().endswith(b"\n")
+    monkeypatch.setattr(store, "MOST_OF_RECORD", 300)
+    with pytest.raises(OSError, match="full"), there.writing():
+        there.note(A, [change("b" * 300)])
+
+
+@pytest.mark.parametrize("name", ["../x", "run-A", "", "run-a/b"])
+def test_what_is_no_id_of_a_run_comes_near_no_path(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="not the id of a run"):
+        Store(tmp_path).changes(name)
+
+
+def test_contents_go_with_the_last_run_that_has_them(tmp_path: Path) -> None:
+    there = Store(tmp_path)
+    kept(there, A, b"both", b"only a")
+    kept(there, B, b"both")
+    there.remove([A, "run-nope"])
+    assert there.runs() == [B]
+    assert there.content(sha_of(b"both")) == b"both"
+    assert there.content(sha_of(b"only a")) is None
+    there.remove([B])
+    assert list((tmp_path / "blobs").iterdir()) == []
+
+
+async def test_a_disk_that_takes_nothing_does_not_keep_a_file_from_being_written(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (stage.project / "x").write_text("0")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "write_whole", full)
+        await stage(A, "fs_write", path="x", contents="1")
+    assert (stage.project / "x").read_text() == "1"
+    (changed,) = stage.changed(A)
+    assert changed.note == "what it was before is not kept: it could not be kept: No space left on device"
+    assert "No space left" in stage.left(await stage.restore(A))["x"]
+    assert (stage.project / "x").read_text() == "1"
+
+
+async def test_a_state_directory_that_can_not_be_made_does_not_either(
+    stage: Stage, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "state").write_text("a file stands where the directory would be")
+    await stage(A, "fs_write", path="x", contents="1")
+    await stage(A, "fs_rm", path="x")
+    assert not (stage.project / "x").exists()
+    assert (await stage.restore(A)).restored == []
+    assert f"what {A} changes in files is not kept" in caplog.text
+
+
+async def test_another_process_that_holds_the_lock_does_not_either(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stage(A, "fs_write", path="x", contents="1")
+    monkeypatch.setattr(store, "LOCKED_FOR", 0.05)
+    descriptor = os.open(stage.store.directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        await stage(A, "fs_write", path="y", contents="1")
+    finally:
+        os.close(descriptor)
+    assert (stage.project / "y").read_text() == "1"
+    assert [Path(each.path).name for each in stage.changed(A)] == ["x"]
+
+
+async def test_what_is_too_large_is_not_kept_and_that_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    (stage.project / "x").write_text("x" * 2000)
+    (stage.project / "dir").mkdir()
+    (stage.project / "dir" / "y").write_text("y" * 2000)
+    (stage.project / "dir" / "z").write_text("z" * 2000)
+    monkeypatch.setattr(stage.store, "most_of_one", 1000)
+    monkeypatch.setattr(keeping, "MOST_OF_TREE", 3000)
+    await stage(A, "fs_write", path="x", contents="1")
+    await stage(A, "fs_rm", path="dir")
+    left = stage.left(await stage.restore(A))
+    assert "too large to be kept (2000 bytes)" in left["x"]
+    assert "too much in it to be kept" in left["dir"]
+    assert not list(stage.store.directory.rglob("blobs/*"))
+
+
+KILLED = """
+import os, signal, sys, trio
+from callboard.actors.work.tools.builtin import writing
+from callboard.actors.work.tools.builtin.table import builtin_tools
+from callboard.supervisors import Root
+
+renamed = os.rename
+
+def rename(*given, **more):
+    if sys.argv[2] == "after":
+        renamed(*given, **more)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    tools = builtin_tools(os.environ)
+    async with Root() as root:
+        async def body(me):
+            os.rename = rename
+            return await tools["fs_write"].run(me, {"path": "x", "contents": "new"})
+        await root.spawn(body, name="run-aaaa", link=False).result()
+
+os.chdir(sys.argv[1])
+trio.run(main)
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_process_that_is_killed_in_the_middle_leaves_a_file_that_can_be_taken_back(
+    stage: Stage, when: str
+) -> None:
+    (stage.project / "x").write_text("old")
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, str(stage.project), when], env={**os.environ, **stage.environ}, check=False
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert (stage.project / "x").read_text() == ("old" if when == "before" else "new")
+    assert (await stage.restore(A)).left == []
+    assert (stage.project / "x").read_text() == "old"

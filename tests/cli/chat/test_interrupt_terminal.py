@@ -1,0 +1,195 @@
+"""Interrupts in a real terminal (tmux): Esc and Ctrl-C at a moment of each kind, in one program, each timed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import trio
+from fake_models import FakeModels, Reply, Request
+from mcp_house import SERVERS
+from strict_wires import objections, prompt_of
+from tmux import Tmux
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is the terminal")
+
+WITHIN = 2.5
+"""Seconds until the prompt is back: five times what is promised (0.5), since the machine may be busy."""
+
+AGENTS = {
+    "lead": "can_spawn_agents: true\nauto_continue: true\nglobal_tools: [execute_command]\n",
+    "child": "",
+    "served": "mcp_servers: [slow]\n",
+}
+
+
+class Program:
+    """A chat in a terminal, and a model that answers by prompt and refuses what strict ones refuse."""
+
+    def __init__(self, terminal: Tmux, models: FakeModels, directory: Path) -> None:
+        self.terminal = terminal
+        self.models = models
+        self.directory = directory
+        self.script: dict[str, deque[Reply]] = {}
+        self.refused: list[str] = []
+        self.taken: list[Reply] = []
+        self.seconds: dict[str, float] = {}
+        self._left = float("-inf")
+        models.answer_with(self._answer)
+
+    def start(self) -> None:
+        config = self.models.config_dir(self.directory / "config")
+        settings = json.loads((config / "config.yaml").read_text())
+        more = {"permissions": {"execute_command": "allow"}, "enabled_tools": "execute_command"}
+        (config / "config.yaml").write_text(json.dumps({**settings, **more}))
+        for name, text in AGENTS.items():
+            (config / "agents" / name).mkdir(parents=True)
+            (config / "agents" / name / "config.yaml").write_text(f"name: {name}\ninstructions: You work.\n{text}")
+        script = f"echo $$ > {self.directory}/served; while :; do sleep 0.1; done"
+        well = f"[ -e {self.directory}/well ] && exec /bin/sh {SERVERS}/tiny.sh"
+        entry = {"command": "/bin/sh", "args": ["-c", f"{well}; trap '' TERM; {script}"]}
+        (config / "mcp.json").write_text(json.dumps({"mcpServers": {"slow": entry}}))
+        places = {f"CALLBOARD_{name}_DIR": str(self.directory / name.lower()) for name in ("STATE", "CACHE")}
+        home = {"XDG_STATE_HOME": str(self.directory / "home"), "HOME": str(self.directory), "LANG": "C.UTF-8"}
+        environment = {"CALLBOARD_CONFIG_DIR": str(config), "TERM": "screen-256color", **places, **home}
+        self.terminal.start([sys.executable, "-m", "callboard.cli", "chat", "lead"], environment)
+
+    def _answer(self, request: Request) -> Reply | str:
+        self.refused += objections(request)
+        prompt = prompt_of(request)
+        replies = self.script.get(prompt) or self.script.get("*")
+        if not replies or prompt.startswith("after "):
+            return prompt.replace("after ", "behind ") if prompt.startswith("after ") else "ok"
+        self.taken.append(replies[0])
+        return replies.popleft()
+
+    async def interrupt(self, kind: str, key: str, *replies: Reply, reached: Callable[[], Awaitable[None]]) -> None:
+        """Send a prompt, press the key when the moment has come, and send another."""
+        self.script = {kind: deque(replies)} if kind not in self.script else self.script
+        self.terminal.press(kind, "Enter")
+        await reached()
+        if key == "C-c":
+            await trio.sleep(max(0.0, self._left + 2.1 - trio.current_time()))  # a second one within two seconds leaves
+            self._left = trio.current_time()
+        before, began, cut = self._interrupted(), trio.current_time(), self.models.cut
+        self.terminal.press(key)
+        with trio.fail_after(20):
+            while self._interrupted() == before and not (kind == "compression" and self.models.cut > cut):
+                await trio.sleep(0.005)
+        self.seconds[f"{kind}, {key}"] = trio.current_time() - began
+        self.script = {}
+        (self.directory / "well").touch()
+        self.terminal.press(f"after {kind}", "Enter")
+        await self.terminal.shows(f"behind {kind}")
+
+    def _interrupted(self) -> int:
+        return sum(line.endswith("interrupted") for line in self.terminal.lines())
+
+    async def asked(self, reply: Reply) -> None:
+        """The model was asked for this reply, and what there is of it has been taken in."""
+        with trio.fail_after(20):
+            while reply not in self.taken:
+                await trio.sleep(0.01)
+        await trio.sleep(0.1)
+
+    async def pid_in(self, name: str) -> int:
+        path = self.directory / name
+        with trio.fail_after(20):
+            while not (path.exists() and path.read_text().strip()):
+                await trio.sleep(0.01)
+        return int(path.read_text())
+
+
+def held() -> Reply:
+    return Reply(hold=trio.Event())
+
+
+def call(name: str, **arguments: object) -> tuple[str, object]:
+    return name, arguments
+
+
+async def gone(pid: int) -> None:
+    with trio.fail_after(WITHIN):
+        while psutil.pid_exists(pid):
+            await trio.sleep(0.01)
+
+
+async def play(program: Program, keys: tuple[str, str]) -> None:
+    terminal, first, second = program.terminal, *keys
+    words = Reply("let me see what there is", stall=b"e see")
+    await program.interrupt("streaming", first, words, reached=lambda: program.asked(words))
+
+    deaf = f"echo $$ > {program.directory}/up; trap '' TERM; while :; do sleep 0.1; done"
+    tool = Reply(calls=[call("execute_command", command=deaf)])
+
+    async def works() -> None:
+        await program.pid_in("up")
+        await trio.sleep(0.2)
+
+    await program.interrupt("tool", second, tool, reached=works)
+    await gone(await program.pid_in("up"))
+
+    question = Reply(calls=[call("user__input", question="Who is there?")])
+
+    async def asks() -> None:
+        await terminal.shows("Who is there?")
+        await trio.sleep(0.2)
+
+    await program.interrupt("question", first, question, reached=asks)
+
+    child = held()
+    program.script = {"sub-agent": deque([Reply(calls=[call("agent__spawn", agent="child", prompt="work")]), held()])}
+    program.script["work"] = deque([child])
+    await program.interrupt("sub-agent", second, reached=lambda: program.asked(child))
+
+    more, listed = held(), [call("todo__init", goal="all"), call("todo__add", task="first")]
+    program.script = {"auto-continue": deque([Reply(calls=listed), Reply("not yet")]), "*": deque([more])}
+    await program.interrupt("auto-continue", first, reached=lambda: program.asked(more))
+
+    terminal.press(".exit agent", "Enter")
+    await terminal.shows("model>")
+    terminal.press(".agent served", "Enter")
+    await terminal.shows("served>")
+    (program.directory / "well").unlink()
+
+    async def starts() -> None:
+        await program.pid_in("served")
+
+    await program.interrupt("MCP start", second, reached=starts)
+    await gone(await program.pid_in("served"))
+
+    for line in (".exit agent", ".session kept", ".set compression_threshold 100"):
+        terminal.press(line, "Enter")
+        await trio.sleep(0.2)
+    summary = held()
+    program.script = {"compression": deque([Reply("word " * 200)]), "*": deque([summary])}
+    cut = program.models.cut
+    await program.interrupt("compression", first, reached=lambda: program.asked(summary))
+    assert program.models.cut == cut + 1
+
+
+@pytest.mark.parametrize(
+    "keys", [("Escape", "C-c"), pytest.param(("C-c", "Escape"), marks=pytest.mark.soak)], ids=["Esc first", "^C first"]
+)
+async def test_the_prompt_is_back_at_a_moment_of_each_kind(
+    fake_model: FakeModels, tmp_path: Path, keys: tuple[str, str]
+) -> None:
+    terminal = Tmux(100, 40, tmp_path)
+    try:
+        program = Program(terminal, fake_model, tmp_path)
+        program.start()
+        await terminal.shows(".help lists commands")
+        await play(program, keys)
+        assert max(program.seconds.values()) < WITHIN, program.seconds
+        assert not program.refused
+        print(program.seconds)  # shown with -s
+        terminal.press("C-d")
+        assert await terminal.ended() == 0
+    finally:
+        terminal.close()

@@ -1,0 +1,70 @@
+"""What was seen of a chat, and which lines are under way."""
+
+from __future__ import annotations
+
+import pytest
+
+from callboard.cli.chat.presence import Presence, opening_again
+from callboard.protocol.control.chat import ChatInfo
+from callboard.protocol.errors import NotFound, UsageError
+
+
+def test_what_is_told_counts_once_and_what_has_no_number_each_time() -> None:
+    presence = Presence("http://there")
+    assert [presence.is_new(seq) for seq in (1, 2, 2, 1, 5, 3, 0, 0)] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]
+    assert presence.last == 5
+    presence.forget()
+    assert (presence.last, presence.is_new(1)) == (0, True)
+
+
+def test_a_line_without_answer_is_left_over_unless_a_run_has_begun_for_it() -> None:
+    presence = Presence("http://there")
+    for text in ("before", "seen later", "lost\n"):
+        line = presence.sends(text)
+        if text == "before":
+            assert presence.is_ours("before")
+        presence.unanswered(line)
+        presence.answered(line)
+    assert presence.is_ours("seen later")
+    assert not presence.is_ours("of another")
+    assert presence.left_over() == ["lost"]
+    assert presence.left_over() == []
+
+
+def test_a_run_that_begins_while_a_command_of_ours_is_played_is_ours() -> None:
+    presence = Presence()
+    presence.sends(".retry")
+    assert presence.is_ours("what was asked before")
+
+
+def test_a_chat_is_meant_by_the_beginning_of_its_id() -> None:
+    chats = [ChatInfo(chat=id, model="m") for id in ("chat-3f01", "chat-3e02")]
+    assert Presence("http://there", "3f").meant(chats) == "chat-3f01"
+    with pytest.raises(UsageError, match="several chats: chat-3f01, chat-3e02"):
+        Presence("http://there", "3").meant(chats)
+    with pytest.raises(NotFound, match="open are chat-3f01, chat-3e02"):
+        Presence("http://there", "9").meant(chats)
+    with pytest.raises(NotFound, match="none is open at http://there"):
+        Presence("http://there", "9").meant([])
+
+
+@pytest.mark.parametrize(
+    ("info", "session"),
+    [
+        (ChatInfo(chat="c", model="m", session="work", session_id="s1"), "work"),
+        (ChatInfo(chat="c", model="m", session="temp"), ""),
+        (ChatInfo(chat="c", model="m"), None),
+    ],
+)
+def test_a_chat_that_is_no_more_is_opened_again_as_it_was(info: ChatInfo, session: str | None) -> None:
+    again = opening_again(info)
+    assert (again["session"], again["model"], again["keep"], again["preludes"]) == (session, "m", True, False)

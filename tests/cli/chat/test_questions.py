@@ -1,0 +1,119 @@
+"""Questions at the terminal: what was typed before one is no answer to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import trio
+from fake_models import FakeModels, Reply
+from talking import allow_commands, start
+from window import Window
+
+
+async def test_what_was_typed_before_a_question_is_no_answer_to_it(
+    window: Window, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    begin = trio.Event()
+    call = ("execute_command", {"command": "echo $((40 + 2))"})
+    fake_model.script(Reply(calls=[call], hold=begin), Reply(text="so it is"))
+    start(window, fake_model, tmp_path, configure=allow_commands)
+    await window.shows(".help lists commands")
+    window.press("count", "Enter")
+    await fake_model.arrived(1)
+    window.press("yes")
+    begin.set()
+    await window.shows("execute_command")
+    await trio.sleep(1)
+    window.press("!")
+    await window.shows("model> yes!")
+    assert len(fake_model.requests) == 1
+    window.press("M-a")
+    await window.shows("1. yes")
+    window.press("1", "Enter")
+    await window.shows("so it is")
+    assert "model> yes!" in window.lines()[-1]
+    assert sum("= yes" in line for line in window.lines()) == 1
+    window.press("C-c", "C-d")
+    assert await window.ended() == 0
+
+
+async def test_a_question_on_an_empty_line_takes_the_keys(
+    window: Window, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    call = ("execute_command", {"command": "echo $((40 + 2))"})
+    fake_model.script(Reply(calls=[call]), Reply(text="as you like"))
+    start(window, fake_model, tmp_path, configure=allow_commands)
+    await window.shows(".help lists commands")
+    window.press("count", "Enter")
+    await window.shows("3. no")
+    window.press("3", "Enter")
+    await window.shows("as you like")
+    assert sum("= no" in line for line in window.lines()) == 1
+    assert not any("answered by" in line for line in window.lines())
+    window.press("C-d")
+    assert await window.ended() == 0
+
+
+async def test_what_was_typed_while_a_question_was_out_of_sight_is_no_answer_to_it(
+    window: Window, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    editor, opened = tmp_path / "editor.sh", tmp_path / "opened"
+    editor.write_text(f"#!/bin/sh\ntouch {opened}\nwhile [ -e {opened} ]; do sleep 0.1; done\n")
+    editor.chmod(0o755)
+    begin = trio.Event()
+    call = ("execute_command", {"command": "echo $((40 + 2))"})
+    fake_model.script(Reply(calls=[call], hold=begin), Reply(text="so it is"))
+
+    def configure(directory: Path) -> None:
+        allow_commands(directory)
+        file = directory / "config" / "config.yaml"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "editor": str(editor)}))
+
+    start(window, fake_model, tmp_path, configure=configure)
+    await window.shows(".help lists commands")
+    window.press("count", "Enter")
+    await fake_model.arrived(1)
+    window.press("C-o")
+    with trio.fail_after(10):
+        while not opened.exists():
+            await trio.sleep(0.05)
+    begin.set()
+    await trio.sleep(1.5)  # the question has come
+    window.press("1", "Enter")
+    await trio.sleep(0.3)
+    opened.unlink()
+    await window.shows("model> 1")  # text of the input line
+    await trio.sleep(0.7)
+    assert len(fake_model.requests) == 1
+    assert not any("= yes" in line for line in window.lines())
+    window.press("M-a")
+    await window.shows("3. no")
+    window.press("3", "Enter")
+    await window.shows("so it is")
+    assert any("= no" in line for line in window.lines())
+    window.press("C-c", "C-d")
+    assert await window.ended() == 0
+
+
+async def test_leaving_asks_again_after_its_question_was_withdrawn(
+    window: Window, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    start(window, fake_model, tmp_path)
+    await window.shows(".help lists commands")
+    window.press(".session", "Enter")
+    window.press("one", "Enter")
+    await window.shows("\nok")
+    window.press("C-d")
+    await window.shows("callboard asks: Save")
+    window.press("C-c")
+    await trio.sleep(2.2)  # a second Ctrl-C within two seconds leaves
+    assert not any("callboard asks: Save" in row for row in window.lines())
+    window.press("two", "Enter")
+    await trio.sleep(1)
+    window.press("C-d")
+    await window.shows("callboard asks: Save")
+    window.press("C-c")
+    await trio.sleep(0.1)
+    window.press("C-c")
+    assert await window.ended() == 0

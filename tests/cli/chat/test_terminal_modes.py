@@ -1,0 +1,90 @@
+"""The terminal's modes: what is typed before the prompt, what a signal leaves, and a terminal with lines alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+from fake_models import FakeModels, Reply
+from qa.starter import Forked, Starter
+from screen import Screen
+from talking import allow_commands, environment_of
+
+
+async def test_keys_pressed_before_the_prompt_stands_are_there_once_and_a_signal_gives_the_terminal_back(
+    fake_model: FakeModels, tmp_path: Path, screen: Screen
+) -> None:
+    before = screen.modes()
+    environment = {**os.environ, **environment_of(fake_model.config_dir(tmp_path / "config"), tmp_path)}
+    fd = screen.slave
+    screen.press("typed before it stood")
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-m", "callboard.cli"], stdin=fd, stdout=fd, stderr=fd, env=environment
+    )
+    await screen.shows("lists commands(?s:.)*before it stood")
+    assert screen.modes() != before
+    assert "\n".join(screen.display()).count("before it stood") == 1  # and the terminal has echoed it first
+    process.terminate()
+    with trio.fail_after(10):
+        assert await process.wait() == 143
+    assert screen.modes() == before
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGHUP, 129), (signal.SIGQUIT, 131), (signal.SIGUSR1, 138), (signal.SIGALRM, 142)],
+)
+async def test_a_signal_ends_it_and_gives_the_terminal_back(
+    starter: Starter, fake_model: FakeModels, tmp_path: Path, screen: Screen, number: signal.Signals, code: int
+) -> None:
+    before = screen.modes()
+    fake_model.config_dir(tmp_path / "config")
+    program = begun(starter, tmp_path, screen)
+    await screen.shows("lists commands")
+    assert screen.modes() != before
+    program.send_signal(number)
+    assert program.wait(10) == code
+    assert screen.modes() == before
+
+
+def begun(starter: Starter, tmp_path: Path, screen: Screen, **more: str) -> Forked:
+    environment = {"PATH": os.environ["PATH"], **environment_of(tmp_path / "config", tmp_path), **more}
+    return starter.start("callboard.cli", [], environment, tmp_path, screen.slave)
+
+
+async def test_a_dumb_terminal_gets_lines_and_no_escape_sequence(
+    starter: Starter, fake_model: FakeModels, tmp_path: Path, screen: Screen
+) -> None:
+    call = ("execute_command", {"command": "echo $((40 + 2))"})
+    long = Reply(text="more " * 2000, gap=0.02)
+    fake_model.script(Reply(text="# Title\n\n**bold** words"), Reply(calls=[call]), Reply(text="so it is"), long, long)
+    fake_model.config_dir(tmp_path / "config")
+    allow_commands(tmp_path)
+    before = screen.modes()
+    program = begun(starter, tmp_path, screen, TERM="dumb")
+    await screen.shows("lists commands, Ctrl-D leaves\r\nmodel> $")
+    screen.press("hello\n")
+    await screen.shows(r"model> hello\r\n# Title\r\n\r\n(?s:.)*bold(?s:.)* words\r\n\r\nmodel> $")
+    screen.press("count\n")
+    await screen.shows(r"1\. yes\r\n(?s:.)*  > $")
+    await trio.sleep(0.2)  # it can be read
+    screen.press("1\n")
+    await screen.shows(r"so it is\r\n(?s:.)*model> $")
+    assert "42" in fake_model.requests[-1].results[-1]
+    assert screen.modes() == before
+    for asked in (4, 5):
+        screen.press("go on\n")
+        await fake_model.arrived(asked)
+        await trio.sleep(0.2)
+        screen.press("\x03")
+        await screen.shows(rf"(?s:interrupted\r\n.*){{{asked - 3}}}model> $")
+        if asked == 4:
+            await trio.sleep(2.1)
+    screen.press("\x03")
+    assert program.wait(10) == 0
+    assert "\x1b" not in screen.text
+    assert screen.text.count("hello") == 1

@@ -1,0 +1,304 @@
+"""`callboard -e`: a command from words; at a terminal (tmux) a menu, elsewhere the command alone."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from fake_models import FakeModels, Reply
+from tmux import Tmux
+
+from callboard.cli.loki.execute import command_of
+
+from ..conftest import Ended
+
+Callboard = Callable[..., Ended]
+HERE = Path(__file__).parents[3]
+PROGRAM = [sys.executable, "-m", "callboard.cli"]
+MENU = "execute | revise | describe | copy | quit:"
+
+at_terminal = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+
+
+@pytest.mark.parametrize(
+    ("answer", "command"),
+    [
+        ("ls -l", "ls -l"),
+        ("```sh\nls -l\n```", "ls -l"),
+        ("Here:\n```bash\nls -l\n```\nIt lists files.", "ls -l"),
+        ("`ls -l`\n", "ls -l"),
+        ("$ ls -l", "ls -l"),
+        ("echo `date` and `id`", "echo `date` and `id`"),
+        ("`date` | cat `id`", "`date` | cat `id`"),
+        ("for a in 1 2; do\n  echo $a\ndone", "for a in 1 2; do\n  echo $a\ndone"),
+        ("", ""),
+        ("`", "`"),
+    ],
+)
+def test_the_command_in_an_answer(answer: str, command: str) -> None:
+    assert command_of(answer) == command
+
+
+def test_without_a_terminal_the_command_is_printed_and_nothing_else(
+    callboard: Callboard, models: FakeModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    models.script(f"```bash\ntouch {tmp_path / 'made'}\n```")
+    assert callboard("-e", "make", "a", "file") == (0, f"touch {tmp_path / 'made'}\n", "")
+    assert not (tmp_path / "made").exists()
+    assert models.requests[0].prompt == "make a file"
+    assert "one bash command" in models.requests[0].system
+
+
+def test_a_dry_run_shows_the_input_and_executes_nothing(callboard: Callboard, models: FakeModels) -> None:
+    code, out, _err = callboard("-e", "--dry-run", "list files")
+    assert (code, "user:\nlist files" in out) == (0, True)
+    assert models.requests == []
+
+
+@pytest.mark.parametrize("reply", ["ls \x1b[8m; rm -r x", "ls \u202e x", "ls\r\x00"], ids=ascii)
+def test_what_a_terminal_would_obey_is_not_handed_to_a_shell(
+    callboard: Callboard, models: FakeModels, reply: str
+) -> None:
+    models.script(reply)
+    code, out, err = callboard("-e", "list files")
+    assert (code, out) == (2, "")
+    assert "characters that a terminal would obey" in err
+
+
+@pytest.mark.parametrize("reply", ["", "```\n```"])
+def test_no_command_is_a_failure(callboard: Callboard, models: FakeModels, reply: str) -> None:
+    models.script(reply)
+    code, out, err = callboard("-e", "list files")
+    assert (code, out) == (1, "")
+    assert "no command" in err
+
+
+def test_a_failed_run_has_its_own_exit_code(callboard: Callboard, models: FakeModels) -> None:
+    models.script(*[Reply(status=401, error="no")] * 2)
+    code, out, err = callboard("-e", "list files")
+    assert (code, out) == callboard("ask", "list files")[:2]
+    assert err.startswith("callboard: ")
+
+
+# --- at a terminal -----------------------------------------------------------------------------------------
+
+
+class Stage:
+    """A window in which `callboard -e` runs."""
+
+    def __init__(self, tmux: Tmux, models: FakeModels, home: Path) -> None:
+        self.tmux, self.models, self.home = tmux, models, home
+        self.environment = {
+            "CALLBOARD_CONFIG_DIR": str(models.config_dir(home / "config")),
+            "HOME": str(home),
+            "TERM": "tmux-256color",
+            "PYTHONPATH": str(HERE / ".types"),
+            "SHELL": "/bin/sh",
+            "XDG_STATE_HOME": str(home / "state"),
+            "XDG_CACHE_HOME": str(home / "cache"),
+        }
+
+    async def begin(self, *arguments: str, menu: bool = True) -> None:
+        self.tmux.start([*PROGRAM, *arguments], self.environment)
+        if menu:
+            await self.menu(1)
+
+    async def menu(self, count: int) -> None:
+        """Wait until the menu stands there so many times, and can be read."""
+        with trio.fail_after(30):
+            while "\n".join(self.tmux.lines()).count(MENU) < count:
+                await trio.sleep(0.02)
+        await trio.sleep(0.4)
+
+
+@pytest.fixture
+def stage(fake_model: FakeModels, tmp_path: Path) -> Iterator[Stage]:
+    tmux = Tmux(80, 24, tmp_path)
+    yield Stage(tmux, fake_model, tmp_path)
+    tmux.close()
+
+
+@at_terminal
+@pytest.mark.parametrize("key", ["e", "y", "Enter", "E"])
+async def test_a_key_executes_it_and_its_exit_code_is_ours(stage: Stage, key: str) -> None:
+    stage.models.script('echo "in $PWD"; test -t 0 && test -t 1 && exit 7')
+    await stage.begin("-e", "say", "where")
+    stage.tmux.press(key)
+    assert await stage.tmux.ended() == 7
+    assert f"in {Path.cwd()}" in stage.tmux.lines()
+
+
+@at_terminal
+@pytest.mark.parametrize("key", ["q", "C-d", "C-c"])
+async def test_a_key_leaves_and_the_terminal_is_as_it_was(stage: Stage, key: str) -> None:
+    stage.models.script(f"touch {stage.home / 'made'}")
+    await stage.begin("-e", "make a file")
+    stage.tmux.press(key)
+    assert await stage.tmux.ended() == (130 if key == "C-c" else 0)
+    assert not (stage.home / "made").exists()
+    assert "Traceback" not in "\n".join(stage.tmux.lines())
+
+
+@at_terminal
+async def test_keys_that_mean_nothing_change_nothing(stage: Stage) -> None:
+    stage.models.script("echo done")
+    await stage.begin("-e", "say done")
+    for key in ("x", "Up", "ü", "C-z", "Escape"):
+        stage.tmux.press(key)
+        await trio.sleep(0.3)
+    stage.tmux.press("e")
+    assert await stage.tmux.ended() == 0
+    assert "done" in stage.tmux.lines()
+
+
+@at_terminal
+async def test_what_was_typed_while_the_model_answered_is_no_choice(stage: Stage) -> None:
+    hold = trio.Event()
+    stage.models.script(Reply(f"touch {stage.home / 'made'}", hold=hold))
+    await stage.begin("-e", "make a file", menu=False)
+    with trio.fail_after(30):
+        await stage.models.arrived(1)
+    stage.tmux.press("e", "Enter", "y")
+    hold.set()
+    await stage.menu(1)
+    assert not (stage.home / "made").exists()
+    stage.tmux.press("q")
+    assert await stage.tmux.ended() == 0
+
+
+@at_terminal
+async def test_describe_explains_it_and_asks_again(stage: Stage) -> None:
+    stage.models.script("ls -l", "Lists files at length.")
+    await stage.begin("-e", "list files")
+    stage.tmux.press("d")
+    await stage.tmux.shows("Lists files at length.")
+    await stage.menu(2)
+    assert stage.models.requests[1].prompt == "ls -l"
+    assert stage.models.requests[1].system.startswith("Explain the sh command")
+    stage.tmux.press("q")
+    assert await stage.tmux.ended() == 0
+
+
+@at_terminal
+async def test_revise_takes_words_and_comes_back_with_another_command(stage: Stage) -> None:
+    stage.models.script("ls -l", "echo hidden too")
+    await stage.begin("-e", "list files")
+    stage.tmux.press("r")
+    await stage.tmux.shows("What should be different")
+    await trio.sleep(0.5)
+    stage.tmux.press("-l", "hidden ones")
+    stage.tmux.press("Enter")
+    await stage.menu(2)
+    asked = stage.models.requests[1].prompt
+    assert all(part in asked for part in ("list files", "ls -l", "Change it: hidden ones"))
+    stage.tmux.press("e")
+    assert await stage.tmux.ended() == 0
+    assert "hidden too" in stage.tmux.lines()
+
+
+@at_terminal
+async def test_ctrl_c_while_words_are_typed_ends_it(stage: Stage) -> None:
+    stage.models.script("ls -l")
+    await stage.begin("-e", "list files")
+    stage.tmux.press("r")
+    await stage.tmux.shows("What should be different")
+    await trio.sleep(0.5)
+    stage.tmux.press("C-c")
+    assert await stage.tmux.ended() == 130
+    assert "Traceback" not in "\n".join(stage.tmux.lines())
+
+
+@at_terminal
+async def test_the_command_may_have_as_many_files_open_as_without_us(stage: Stage) -> None:
+    stage.models.script("echo files: $(ulimit -n)")
+    script = f"ulimit -n 512; exec {' '.join(PROGRAM)} -e 'how many files'"
+    stage.tmux.start(["sh", "-c", script], stage.environment)
+    await stage.menu(1)
+    stage.tmux.press("e")
+    assert await stage.tmux.ended() == 0
+    assert "files: 512" in stage.tmux.lines()
+
+
+@at_terminal
+async def test_copy_hands_it_to_the_clipboard(stage: Stage) -> None:
+    stage.models.script("ls -l")
+    await stage.begin("-e", "list files")
+    stage.tmux.press("c")
+    assert await stage.tmux.ended() == 0
+    assert any(line.startswith("callboard: copied (") for line in stage.tmux.lines())
+
+
+@at_terminal
+async def test_what_a_terminal_would_obey_is_shown_and_not_executed(stage: Stage) -> None:
+    stage.models.script(f"touch {stage.home / 'made'} \x1b[8m")
+    await stage.begin("-e", "make a file", menu=False)
+    await stage.tmux.shows("revise | describe | quit:")
+    assert any("\\x1b[8m" in line for line in stage.tmux.lines())
+    await trio.sleep(0.4)
+    stage.tmux.press("e")
+    await trio.sleep(0.4)
+    stage.tmux.press("q")
+    assert await stage.tmux.ended() == 0
+    assert not (stage.home / "made").exists()
+
+
+@at_terminal
+async def test_what_is_piped_in_goes_with_the_words_and_the_command_has_the_terminal(stage: Stage) -> None:
+    stage.models.script("test -t 0 && echo at a terminal")
+    script = f"printf 'a b' | {' '.join(PROGRAM)} -e 'with these'"
+    stage.tmux.start(["sh", "-c", script], stage.environment)
+    await stage.menu(1)
+    assert stage.models.requests[0].prompt == "with these\na b"
+    stage.tmux.press("e")
+    assert await stage.tmux.ended() == 0
+    assert "at a terminal" in stage.tmux.lines()
+
+
+@at_terminal
+async def test_ctrl_c_while_the_model_answers_ends_it(stage: Stage) -> None:
+    stage.models.script(Reply("ls", hold=trio.Event()))
+    await stage.begin("-e", "list files", menu=False)
+    with trio.fail_after(30):
+        await stage.models.arrived(1)
+    stage.tmux.press("C-c")
+    assert await stage.tmux.ended() == 130
+    assert MENU not in "\n".join(stage.tmux.lines())
+
+
+@at_terminal
+@pytest.mark.parametrize("kept", [True, False])
+async def test_it_is_in_the_history_of_the_shell_unless_the_settings_forbid_it(stage: Stage, kept: bool) -> None:
+    history = stage.home / ".bash_history"
+    history.write_text("ls\n")
+    stage.models.script("echo done")
+    stage.environment |= {"SHELL": "/bin/bash", **({} if kept else {"CALLBOARD_SAVE_SHELL_HISTORY": "false"})}
+    await stage.begin("-e", "say done")
+    stage.tmux.press("e")
+    assert await stage.tmux.ended() == 0
+    assert history.read_text() == ("ls\necho done\n" if kept else "ls\n")
+
+
+# --- without a text ----------------------------------------------------------------------------------------
+
+
+@at_terminal
+@pytest.mark.parametrize(
+    ("line", "prompt"),
+    [
+        ("", "model>"),
+        ("-r code -s one", "code/one>"),
+        ("loki -a explore", "explore>"),
+        ("-m fake:other -s", "other/temp>"),
+    ],
+)
+async def test_the_chat_begins_as_the_flags_say(stage: Stage, line: str, prompt: str) -> None:
+    await stage.begin(*line.split(), menu=False)
+    await stage.tmux.shows(prompt)
+    await trio.sleep(0.3)
+    stage.tmux.press("C-d")
+    assert await stage.tmux.ended() == 0

@@ -1,0 +1,52 @@
+"""Fixtures of the rows of Loki's checks; see rows.py for what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from qa.chat import Chat
+from qa.house import House, answer, open_house
+from qa.starter import Starter
+
+HERE = Path(__file__).parent
+STARTER = Starter()
+"""Begins the programs of all modules."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Tests of other rooms look for processes that are left: ours is gone when they begin."""
+    if nextitem is None or HERE not in nextitem.path.parents:
+        STARTER.close()
+
+
+@pytest.fixture(scope="module")
+def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """The house of a module; tests take `house`."""
+    with open_house(tmp_path_factory.mktemp("house"), STARTER) as house:
+        yield house
+
+
+@pytest.fixture
+def house(lived_in: House) -> House:
+    """The house of this module, tidied: what one test has scripted or set is not there for the next."""
+    lived_in.models.answer_with(answer)
+    lived_in.settings()
+    lived_in.editor_writes(None)
+    return lived_in
+
+
+@pytest.fixture(scope="module")
+def _chat(lived_in: House) -> Iterator[Chat]:
+    chat = Chat(lived_in)
+    yield chat
+    chat.close()
+
+
+@pytest.fixture
+def chat(house: House, _chat: Chat) -> Chat:
+    """A conversation at the terminal, in nothing; the program is that of the module's other tests if it still runs."""
+    _chat.begin()
+    return _chat
