@@ -1,15 +1,10 @@
-"""A chat: its state, and the lines that it is sent, one at a time.
+"""A chat: its state, and what is at work in it.
 
     chat = Chat(hub, LOCAL.subject)
     await chat.play("Hello", person)              # a prompt: a run of the hub answers it
     await chat.play(".set temperature 0.2", person)
 
-A line is a command (`table`), a line for the shell (`!`), or a prompt. A prompt is a run of the hub, as `ps`, the page
-and `_run/*` show it: of an agent if the chat is in one, else of a model, in a role or without.
-
-A line that comes while another is at work waits for its end, so that lines typed ahead keep their order; a command that
-only looks (`at_work`) does not. While a run answers, its agent reads a prompt (steering), and what would change
-the ground that the run stands on is refused.
+What becomes of a line is in `playing`; one is at work at a time (`taken`), and others wait for it (`come_to_rest`).
 
 `interrupt` cancels what is under way: a run as if it were cancelled from outside, so that what was said by then is kept
 in a form that models take (`work.agent.history`); a command where it waits.
@@ -29,22 +24,18 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ....protocol.control import chat as frames
-from ....protocol.errors import CallboardError, Conflict, UsageError
+from ....protocol.errors import CallboardError, Conflict
 from ....protocol.jsonrpc import encode_notification
 from ....protocol.settings import Settings
-from ....protocol.words import unfenced
 from ...runs.in_session import agent_of
 from ...runs.sessions.roles import name_of, prompt_of
 from ...runs.target import LoopAgent
 from .asked import Prompt
-from .line import Line
-from .matching import matched
-from .order import Order, Turn
+from .order import Order
 from .place import Place
-from .prompting import ask, mentioned, model_of, steer
+from .playing import play, play_in_turn
+from .prompting import model_of
 from .setting import applied, shown
-from .shell import play as play_shell
-from .table import check
 from .told import ToldBefore
 
 if TYPE_CHECKING:
@@ -52,8 +43,9 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...runs.target import Loaded
     from ..control.hub import Hub
+    from .line import Line
+    from .order import Turn
     from .person import Person
-    from .table import Command
 
 
 class Chat:
@@ -229,78 +221,29 @@ class Chat:
 
     async def play_in_turn(self, text: str, person: Person, turn: Turn) -> frames.LineDone:
         """As `play`, once the lines that came before have begun; who only looks waits for none that waits itself."""
-        try:
-            looks = self._parked and text[:1] in (".", "/") and (found := matched(text)) and found[0].at_work
-            if not looks:
-                await turn.come()
-            return await self.play(text, person, turn=turn)
-        finally:
-            turn.leave()
+        return await play_in_turn(self, text, person, turn)
 
-    async def play(
-        self, text: str, person: Person, *, in_macro: bool = False, turn: Turn | None = None
-    ) -> frames.LineDone:
+    async def play(self, text: str, person: Person, *, in_macro: bool = False) -> frames.LineDone:
         """Play one line; returns when all that it has begun is over.
 
         Args:
             in_macro: whether a macro plays it.
-            turn: left as soon as it has begun.
 
         Raises:
             CallboardError: it can't be played. The chat goes on.
         """
-        self._check_open()
-        text = unfenced(text)
-        if not text.strip():
-            return frames.LineDone(chat=self.info())
-        if text.startswith("!"):
-            if in_macro:  # which may have come from others, in a bundle
-                raise UsageError("Cannot perform this operation because you are in a macro: `!`")
-            await self._come_to_rest()
-            return await self._alone(play_shell, Line(self, person, text[1:].strip(), turn=turn, in_macro=in_macro))
-        found = matched(text) if text[0] in "./" else None
-        if found is None:
-            line = Line(self, person, text.strip("\n"), turn=turn, in_macro=in_macro)
-            if not in_macro:
-                await self._come_to_rest()
-            if self.answering is not None and not in_macro:
-                return await self._steer(line)
-            return await self._alone(self._prompt, line)
-        wanted, rest = found
-        line = Line(self, person, rest, wanted, turn=turn, in_macro=in_macro)
-        if not (in_macro or wanted.at_work):
-            await self._come_to_rest()
-        self._check(line, wanted)
-        if wanted.at_work:
-            line.begun()
-            await wanted.play(line)
-            return self._done(line)
-        return await self._alone(wanted.play, line)
-
-    def _check(self, line: Line, wanted: Command) -> None:
-        for scope in wanted.scopes:
-            line.caller.need(scope)
-        if line.in_macro and not wanted.in_macros:
-            raise UsageError(f"Cannot perform this operation because you are in a macro: `{wanted.name}`")
-        check(self, wanted)
-
-    async def _alone(self, play: Callable[[Line], Any], line: Line) -> frames.LineDone:
-        """Play what no other line may be at work beside; a macro's lines are at work within the line that plays it."""
-        if line.in_macro and self.busy:
-            await play(line)
-            return self._done(line)
-        with self._taken(line) as scope:
-            await play(line)
-        if scope.cancelled_caught:
-            line.status = "cancelled"
-        await self.change(line.person)
-        return self._done(line)
+        return await play(self, text, person, in_macro=in_macro)
 
     @contextmanager
-    def _taken(self, line: Line) -> Iterator[trio.CancelScope]:
+    def taken(self, line: Line) -> Iterator[trio.CancelScope]:
+        """This line is at work during the block, and no other beside it.
+
+        Raises:
+            Conflict: a run answers, or the chat was closed.
+        """
         if self.answering is not None:
             raise Conflict(f"{self.answering} answers; wait for its end, or interrupt it")
-        self._check_open()
+        self.check_open()
         self._interrupted, self._caller = False, line.caller
         with trio.CancelScope() as scope:
             self._scope = scope
@@ -313,7 +256,7 @@ class Chat:
                     self._caller = None
                 self._moved.unpark_all()
 
-    async def _come_to_rest(self) -> None:
+    async def come_to_rest(self) -> None:
         """Wait while a line is at work that no run answers: one that has its answer may still be kept or compressed."""
         while self._scope is not None and self.answering is None:
             self._parked += 1
@@ -321,9 +264,15 @@ class Chat:
                 await self._moved.park()
             finally:
                 self._parked -= 1
-        self._check_open()
+        self.check_open()
 
-    def _check_open(self) -> None:
+    @property
+    def waited_for(self) -> bool:
+        """Whether a line waits for the one that is at work."""
+        return self._parked > 0
+
+    def check_open(self) -> None:
+        """Raise `Conflict` if it was closed."""
         if self.closed:
             raise Conflict("this chat was closed")
 
@@ -334,19 +283,6 @@ class Chat:
         for end in list(self.on_close.values()):
             end()
         self.interrupt()
-
-    def _done(self, line: Line) -> frames.LineDone:
-        return frames.LineDone(chat=self.info(), run=line.run, status=line.status, leave=line.leave)
-
-    async def _prompt(self, line: Line) -> None:
-        if self.session is None and not self.remembers:
-            await self.memory.empty(self.hub, line.caller)
-        files, self.brought = (*self.brought, *await mentioned(line)), ()
-        await ask(line, Prompt(line.rest, files))
-
-    async def _steer(self, line: Line) -> frames.LineDone:
-        await steer(line)
-        return frames.LineDone(chat=self.info(), run=self.answering, steered=True)
 
     # --- interrupting -----------------------------------------------------------------------------------------
 
