@@ -16,15 +16,17 @@ from ...protocol import jsonrpc
 from ...protocol.control import chat, own
 from ...protocol.control.chat import ChatInfo
 from ...protocol.decoding import decode_json
-from ...protocol.errors import CallboardError, Denied, NotFound, ServerLost, UsageError
+from ...protocol.errors import CallboardError, NotFound, ServerLost
 from ...protocol.events.decode import decode
 from ...protocol.version import VERSION
 from ..render.answer import Look
 from ..render.text import one_line
 from .client import ChatClient
+from .joining import Joining
 from .person_asked import Asked, PersonAsked
-from .presence import GOODBYE, Presence, opening_again
+from .presence import GOODBYE, Presence
 from .prompts import Prompts
+from .requested import Requested
 from .screen.application import ChatScreen
 from .seen import Seen
 from .story import Display
@@ -41,7 +43,6 @@ class Conversation:
         screen: what the person sees.
         opening: parameters of `_chat/open`.
         presence: of a chat that others can see, too.
-        editor: `editor` of the settings.
 
     Attributes:
         failed: why the chat could not be opened, or has ended.
@@ -57,12 +58,10 @@ class Conversation:
         presence: Presence | None = None,
     ) -> None:
         self._seen = Seen(screen, display)
-        self.editor: str | None = None
         self.failed: CallboardError | None = None
         self.parting = ""
         self._client = client
         self._screen = screen
-        self._opening = opening
         self._presence = presence or Presence()
         self._prompts = Prompts({}, colour=display.coloured)
         self._opened = asyncio.Event()
@@ -78,6 +77,9 @@ class Conversation:
             lambda run: run in self._seen.stories,
             coloured=display.coloured,
         )
+        self._requested = Requested(screen, self._seen, self._questions)
+        self._joining = Joining(client, self._presence, self._seen, self._questions, opening)
+        self._joining.told, self._joining.changed = self._take, self._changed
         self._told: dict[str, tuple[type, Callable[[Any], None]]] = {
             "_chat/began": (chat.Began, self._run_began),
             "_chat/said": (chat.Said, self._said),
@@ -96,7 +98,7 @@ class Conversation:
         self._highlight: object = None
         screen.handler = self
         client.notified = self._notified
-        client.requested = self._requested
+        client.requested = self._requested.answer
 
     # --- its life -------------------------------------------------------------------------------------------
 
@@ -109,7 +111,7 @@ class Conversation:
         self._seen.display = display
         self._streams = display.streams
         self._looks = looks
-        self.editor = str(settings["editor"]) if settings.get("editor") else None
+        self._requested.editor = str(settings["editor"]) if settings.get("editor") else None
         self._prompts = Prompts(settings, colour=display.coloured)
         self._configured.set()
         if self._info is not None:
@@ -127,12 +129,7 @@ class Conversation:
         """Opens the chat on the server, and reads along what is asked there."""
         place = self._presence.place
         try:
-            if self._presence.attach is None:
-                opened = await self._client.ask("_chat/open", chat.Opened, **self._opening)
-            else:
-                listed = await self._client.ask("_chat/list", chat.ChatList)
-                found = await self._client.ask("_chat/get", chat.OneChat, chat=self._presence.meant(listed.chats))
-                opened = chat.Opened(chat=found.chat)
+            opened = await self._joining.open()
             await self._configured.wait()
             where = f" at {place}" if place else ""
             self._seen.print(
@@ -142,33 +139,13 @@ class Conversation:
                 self._seen.print(note, "dim")
             self._changed(opened.chat)
             if place:
-                await self._watch(opened.chat.chat)
-            await self._hear_questions()
+                await self._joining.watch(opened.chat.chat)
+            await self._joining.hear_questions()
         except CallboardError as error:
             self._fail(error)
             return
         self._opened.set()
         self._ready.set()
-
-    async def _watch(self, id: str) -> None:
-        """Hears what happens in the chat, also by others, and what was missed of it."""
-        watching = await self._client.ask("_chat/watch", chat.WatchingChat, chat=id, after=self._presence.last)
-        for told in watching.told:
-            if told.began is not None:
-                self._run_began(told.began)
-            elif told.said is not None:
-                self._said(told.said)
-        self._changed(watching.chat)
-
-    async def _hear_questions(self) -> None:
-        try:
-            listed = await self._client.ask("_question/list", own.Questions)
-            self._questions.only({str(each.get("id")) for each in listed.questions if isinstance(each, dict)})
-            await self._client.ask("_question/subscribe", own.Watching)
-        except CallboardError as error:
-            if error.code != Denied.code:
-                raise
-            self._seen.print(f"questions of agents are for others to answer: {error}", "warning")
 
     def _fail(self, error: CallboardError) -> None:
         self.failed = error
@@ -194,17 +171,17 @@ class Conversation:
         assert self._info is not None
         try:
             try:
-                await self._watch(self._info.chat)
+                await self._joining.watch(self._info.chat)
             except CallboardError as error:
                 if error.code != NotFound.code or self._presence.attach is not None:
                     raise
-                await self._open_again(self._info)
+                await self._joining.open_again(self._info)
             else:
                 self._seen.print("connected again", "dim")
                 for run, story in self._seen.stories.items():
                     if not story.over:
                         self._begin(self._follow(run, story.seq))
-            await self._hear_questions()
+            await self._joining.hear_questions()
         except ServerLost:
             return  # once more
         except CallboardError as error:
@@ -213,15 +190,6 @@ class Conversation:
         for line in self._presence.left_over():
             self._seen.print(f"not answered, and perhaps never read: {one_line(line, 200)}", "warning")
         self._ready.set()
-
-    async def _open_again(self, info: ChatInfo) -> None:
-        opened = await self._client.ask("_chat/open", chat.Opened, **opening_again(info))
-        self._presence.forget()
-        self._seen.end_all("the run ended with its server")
-        kept = "its session goes on" if info.session_id is not None else "what was said in it is gone"
-        self._seen.print(f"connected again; the server was started anew, so this is a new chat: {kept}", "warning")
-        self._changed(opened.chat)
-        await self._watch(opened.chat.chat)
 
     def farewell(self) -> bytes | None:
         """The last request: a chat that was opened here ends when the person leaves, however they do."""
@@ -309,7 +277,7 @@ class Conversation:
 
     async def edited(self, text: str) -> str | None:
         """See `Handler`."""
-        return await self._edit("line.md", text)
+        return await self._requested.edited("line.md", text)
 
     # --- what is seen ---------------------------------------------------------------------------------------
 
@@ -341,6 +309,13 @@ class Conversation:
                 return  # of another version; what it tells is not for us
             call(told)
             self._screen.wake()
+
+    def _take(self, told: chat.Told) -> None:
+        """What was told while we did not hear."""
+        if told.began is not None:
+            self._run_began(told.began)
+        elif told.said is not None:
+            self._said(told.said)
 
     def _run_began(self, began: chat.Began) -> None:
         if not self._presence.is_new(began.seq) or began.run in self._seen.stories:
@@ -394,7 +369,7 @@ class Conversation:
 
     async def _catch_up(self, id: str) -> None:
         with suppress(CallboardError):  # its end is told otherwise
-            await self._watch(id)
+            await self._joining.watch(id)
 
     def _end_if_closed(self) -> None:
         """A line of ours may be what has closed the chat; its answer says so."""
@@ -411,35 +386,6 @@ class Conversation:
         self._seen.display.streams = self._streams and info.settings.get("stream") is True
         left, right = self._prompts.of(info)
         self._screen.prompts(left, right)
-
-    # --- what the server asks -------------------------------------------------------------------------------
-
-    async def _requested(self, method: str, params: msgspec.Raw) -> Any:
-        if method == "_chat/ask":
-            return await self._questions.ask(decode_json(params, chat.AskPerson))
-        if method == "_chat/edit":
-            edit = decode_json(params, chat.EditText)
-            if edit.problem:
-                self._seen.print(edit.problem, "error")
-            async with self._screen.aside():
-                return chat.Edited(text=await self._edit(edit.name, edit.text))
-        if method == "_chat/copy":
-            from ..clipboard import copy
-
-            wanted = decode_json(params, chat.CopyText)
-            await asyncio.to_thread(copy, wanted.text, self._screen.output.stream)
-            return own.Done()
-        raise KeyError(method)
-
-    async def _edit(self, name: str, text: str) -> str | None:
-        """The text as the person's editor leaves it; None if nothing was written."""
-        from .editing import edit_text
-
-        try:
-            return await edit_text(name, text, self.editor)
-        except (UsageError, OSError) as error:
-            self._seen.print(str(error), "error")
-            return None
 
     def _begin(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.get_running_loop().create_task(work)
