@@ -21,7 +21,7 @@ _FORMS = re.compile(
     r"(?P<head>\bbearer[ .]+)[A-Za-z0-9._~+/=-]{8,}"
     r"|\bcb_[A-Za-z0-9-]{1,64}_[A-Za-z0-9_-]{16,}"
     r"|\bey[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
-    r"|\b(?:sk|pk|ghp|gho|xox[abp]|AIza)[-_A-Za-z0-9]{20,}"
+    r"|\b(?:sk|pk|gh[opsu]|github_pat|glpat|hf_|xox[abp]|AIza)[-_A-Za-z0-9]{20,}"
     r"|\$argon2id?\$[^\s\"']+"
     r"|(?P<field>[#?&](?:token|access_token|api_key|key)=)[^&\s\"']+",
     re.IGNORECASE,

@@ -20,6 +20,7 @@ from ....protocol.graph.read import read_graph
 from ....protocol.macro import read_macro
 from ....protocol.mcp.read_config import read_mcp
 from ....protocol.problems import Problem, errors_in
+from ....protocol.references import REFERENCE, SECRET
 from ....protocol.role import read_role
 from ....protocol.source import parse_mapping
 from ....protocol.tree import plain
@@ -28,9 +29,11 @@ from ..library import AGENTS, MACROS, ROLES, SENDING
 from ..tools.builtin.table import SPECS
 from ..tools.registry import ENDINGS, WITH_ACCOUNTS, bare_name, read_tool_file
 from .layout import Item, Kind
+from .tree import one_line
 
 if TYPE_CHECKING:
     from ....protocol.agent import Agent
+    from ....protocol.graph.model import Variable
     from ..tools.declare.declaration import ToolFile
 
 _LONGEST = 240
@@ -41,7 +44,6 @@ _MANY = 40
 _ENVIRONMENT = re.compile(
     r"(?:environ(?:\.get)?[\[(]\s*|getenv\(\s*|process\.env\[\s*)[\"']([A-Z][A-Z0-9_]{2,})[\"']|process\.env\.([A-Z][A-Z0-9_]{2,})"
 )
-_REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-[^}]*)?\}|\{\{([A-Za-z_]\w*)\}\}")
 _OWN = ("LLM_", "CALLBOARD_", "ARGC_")
 
 
@@ -76,7 +78,7 @@ def abilities_of(item: Item, home: Path, files: Container[str] = ()) -> Abilitie
 
 def _shown(found: Abilities) -> Abilities:
     """With its texts as single lines, which hold nothing that a terminal would take for something else."""
-    can = tuple(map(_one_line, found.can))
+    can = tuple(map(one_line, found.can))
     if any(len(text) > _WHOLE for text in can):
         return Abilities(wrong=f"what it runs is too long to be read: more than {_WHOLE} characters")
     return msgspec.structs.replace(found, about=line(found.about), can=can)
@@ -137,6 +139,7 @@ def _own_tools(directory: Path, agent: Agent | None = None) -> Iterator[str]:
 
 
 def _agent_can(agent: Agent, files: Container[str]) -> Iterator[str]:
+    yield from _secrets(agent.variables)
     yield from _tools_line(agent.global_tools, files)
     if agent.mcp_servers:
         yield f"uses MCP servers: {_listed(agent.mcp_servers)}"
@@ -148,6 +151,7 @@ def _agent_can(agent: Agent, files: Container[str]) -> Iterator[str]:
 
 
 def _graph_can(graph: Graph, files: Container[str]) -> Iterator[str]:
+    yield from _secrets(graph.variables)
     nodes = graph.nodes.values()
     scripts = sorted({node.script for node in nodes if isinstance(node, ScriptNode)})
     if scripts:
@@ -163,6 +167,12 @@ def _graph_can(graph: Graph, files: Container[str]) -> Iterator[str]:
     documents = [text for node in nodes if isinstance(node, RagNode) for text in node.documents]
     if documents:
         yield f"reads documents: {_listed(documents)}"
+
+
+def _secrets(variables: Iterable[Variable]) -> Iterator[str]:
+    names = [name for each in variables for name in SECRET.findall(each.default or "")]
+    if names:
+        yield f"its tools get from the vault or the environment: {_listed(sorted(names))}"
 
 
 def _tools_line(names: Iterable[str], files: Container[str]) -> Iterator[str]:
@@ -192,6 +202,8 @@ def _tools_line(names: Iterable[str], files: Container[str]) -> Iterator[str]:
 
 
 def _of_tool(item: Item, file: Path) -> Abilities:
+    if len(item.files) > 1:  # a tool is found by its name: which of them runs is not what is shown here
+        return Abilities(wrong=f"there are several files of this name ({_listed(sorted(item.files))}); one would run")
     read = read_tool_file(file, agent=False)
     if errors_in(read.problems) or not read.declarations:
         return _broken(read.problems) if read.problems else Abilities(wrong=f"{file.name} declares no tool")
@@ -261,10 +273,10 @@ def abilities_of_server(name: str, entry: Any) -> Abilities:
         can.append("its tools go ahead without asking, also destructive ones (trust: full)")
     if server.sampling == "on":
         can.append("uses your model without asking (sampling: on)")
-    names = sorted({one or other for one, other in _REFERENCE.findall(text)})
+    names = sorted({found["name"] or found["secret"] for found in REFERENCE.finditer(text)})
     if names:
         can.append(f"gets from the environment or the vault: {_listed(names)}")
-    given = [variable for variable, value in server.env.items() if not _REFERENCE.search(value)]
+    given = [variable for variable, value in server.env.items() if not REFERENCE.search(value)]
     if given:
         can.append(f"has set in its environment: {_listed(given)}")
     return _shown(Abilities(about=server.description, can=tuple(can)))
@@ -312,10 +324,5 @@ def _listed(names: Iterable[str]) -> str:
 
 def line(text: str) -> str:
     """A stranger's text in one bounded line."""
-    text = _one_line(text)
+    text = one_line(text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-
-
-def _one_line(text: str) -> str:
-    text = " ".join(text.split())
-    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)

@@ -174,8 +174,8 @@ def _put(base: Path, put: Put) -> None:
 
 
 def _drop_empty(base: Path, directory: PurePosixPath) -> None:
-    """Remove directories that have become empty; those of a kind (`agents`) stay."""
-    while len(directory.parts) > 1:
+    """Remove directories that have become empty, up to the configuration directory."""
+    while directory.parts:
         with suppress(OSError):
             (base / directory).rmdir()
         directory = directory.parent

@@ -31,6 +31,9 @@ SECONDS = 120.0
 LARGEST = 256 * MIB
 """Bytes of a repository's commit, packed."""
 
+MOST_LISTED = 16 * MIB
+"""Bytes of the list of its files."""
+
 PROTOCOLS = "https:ssh:file"
 
 _BOUNDED = f'ulimit -f {LARGEST // 512}; ulimit -v {4 * 1024 * 1024}; exec git "$@"'
@@ -61,7 +64,8 @@ async def fetch(me: Actor, source: Source, into: Path, environ: Mapping[str, str
     await git.ask("init", "--bare", "--quiet", "--template=", str(into))
     await git.fetch()
     commit = (await git.ask("rev-parse", "--verify", "--quiet", "callboard^{commit}")).decode().strip()
-    listed = await git.ask("ls-tree", "-r", "-z", "-l", "--full-tree", commit)
+    # A few small objects can name each other so that there are a billion paths.
+    listed = await git.ask("ls-tree", "-r", "-z", "-l", "--full-tree", commit, limit=MOST_LISTED)
     return Tree(entries=tuple(_listed(listed)), read=git.read, commit=commit)
 
 
@@ -108,14 +112,14 @@ class _Git:
 
     async def ask(self, *arguments: str, input: bytes | None = None, limit: int = 64 * MIB) -> bytes:
         """What a command prints that can only fail by our fault, or that of the disk."""
-        done = await self.run(*arguments, input=input, limit=limit)
+        done = await self.run(*arguments, input=input, limit=limit, kill=True)
         if done.status != 0 or done.truncated:
-            why = _last_line(done.stderr_tail) or "it printed too much"
+            why = "it printed too much" if done.truncated else _last_line(done.stderr_tail) or "it was ended"
             raise InvalidFile(f"git {arguments[0]} of {self._source.url} failed: {why}")
         return done.stdout
 
-    async def run(self, *arguments: str, input: bytes | None = None, limit: int = MIB) -> Completed:
-        """One command, to its end."""
+    async def run(self, *arguments: str, input: bytes | None = None, limit: int = MIB, kill: bool = False) -> Completed:
+        """One command, to its end, or with `kill` until it has printed more than the limit."""
         from ....supervisors.process import run_process
 
         argv = ["/bin/sh", "-c", _BOUNDED, "git", *_SAFE, f"--git-dir={self._home}", *arguments]
@@ -128,6 +132,7 @@ class _Git:
                 env=self._environ,
                 cwd=self._home,
                 output_limit=limit,
+                on_overflow="kill" if kill else "discard",
                 timeout=SECONDS,
             )
         except TimedOut as error:

@@ -2,7 +2,8 @@
 
     agents/NAME/…  (also functions/agents/NAME/…)    an agent each; agents/.shared/… is what they share
     roles/NAME.md   macros/NAME.yaml   workflows/…   a role, a macro, a workflow each
-    functions/tools/NAME.sh|.py|.ts   tools/…        a global tool each; functions/utils/… is what they share
+    functions/tools/NAME.sh|.py|.ts   tools/…        a global tool each; functions/utils/… is what they share, and
+                                                     utils/… beside tools/…, where aichat's find it ($LLM_ROOT_DIR)
     mcp.json        functions/mcp.json               an MCP server for each entry
 
 All of it may stand in one directory below the top, such as `assets/`. Everything else stays where it is: documents,
@@ -27,7 +28,7 @@ from ....protocol.errors import InvalidFile, UsageError
 from ....protocol.problems import did_you_mean
 from ...io.named_files import is_name
 from ..agent.aichat import INDEX
-from .tree import KIB, MIB, Entry, Tree
+from .tree import KIB, MIB, Entry, Tree, one_line
 
 Kind: TypeAlias = Literal["agents", "roles", "macros", "tools", "mcp", "workflows"]
 KINDS: tuple[Kind, ...] = ("agents", "roles", "macros", "tools", "mcp", "workflows")
@@ -59,10 +60,14 @@ _FILES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("workflows", re.compile(r"workflows/(.+)\.ya?ml")),
 )
 _SHARED = {".shared": "agents/.shared", "utils": "functions/utils"}
+_LOOSE = "utils/"
 _LEFT = frozenset(
     {".env", ".git", ".DS_Store", "sessions", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"}
 )
 """Names of files and directories, within what is taken, that concern the machine of their author."""
+
+LONGEST_PART = 200
+"""Bytes of a name within a path; file systems take 255, and what a file is written through has a longer name."""
 
 _ODD = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|]|[. ]$")
 
@@ -115,22 +120,25 @@ def lay_out(tree: Tree) -> Layout:
             " workflows/NAME.yaml or mcp.json, at the top or in one directory below it"
         )
     if len(tops) > 1:
-        raise InvalidFile(f"there are several bundles in it ({', '.join(tops[:9])}); name one with --path DIR")
+        raise InvalidFile(
+            f"there are several bundles in it ({', '.join(map(one_line, tops[:9]))}); name one with --path DIR"
+        )
     return _of(tree.below(tops[0]), tops[0])
 
 
 def _of(tree: Tree, top: str) -> Layout:
     found: dict[tuple[Kind, str], dict[str, Entry]] = defaultdict(dict)
     left: list[str] = []
+    loose = any(entry.path.startswith("tools/") and _TOOL.fullmatch(entry.path) for entry in tree.entries)
     for entry in sorted(tree.entries, key=lambda entry: entry.path):
         if entry.path.startswith("functions/bin/"):
-            left.append(f"{entry.path}: would come first on the PATH of every tool")
+            left.append(f"{one_line(entry.path)}: would come first on the PATH of every tool")
         place = _place(entry.path)
-        if place is None:
+        if place is None or (entry.path.startswith(_LOOSE) and not loose):
             continue
         kind, name, target = place
         if reason := _left_out(entry.path):
-            left.append(f"{entry.path}: {reason}")
+            left.append(f"{one_line(entry.path)}: {reason}")
         else:
             found[kind, name].setdefault(target, entry)
     items = [Item(kind=kind, name=name, files=files) for (kind, name), files in found.items()]
@@ -147,7 +155,7 @@ def _place(path: str) -> tuple[Kind, str, str] | None:
     for kind, pattern in _FILES:
         if match := pattern.fullmatch(path):
             return (kind, match[1], path) if kind == "workflows" or is_name(match[1]) else None
-    if path.startswith("functions/utils/"):
+    if path.startswith(("functions/utils/", _LOOSE)):
         return "tools", "utils", path
     if match := _TOOL.fullmatch(path):
         return "tools", match[1], f"functions/tools/{path.rpartition('/')[2]}"
@@ -184,7 +192,7 @@ def _counts(path: str) -> bool:
     agent = _AGENT.fullmatch(path)
     if agent is not None:
         return agent[2] in ("config.yaml", "graph.yaml", INDEX)
-    return not path.startswith(("tools/", "functions/utils/"))
+    return not path.startswith(("tools/", "functions/utils/", _LOOSE))
 
 
 # --- what was chosen
@@ -239,7 +247,7 @@ def refuse(items: Iterable[Item]) -> None:
     """
     files = [(target, entry) for item in items for target, entry in item.files.items()]
     lines = [line for target, entry in files for line in _refusals(target, entry)]
-    lines += _collisions(target for target, _ in files)
+    lines += dict.fromkeys(_collisions([target for target, _ in files]))
     if len(files) > MOST_FILES:
         lines.append(f"{len(files)} files are too many (at most {MOST_FILES})")
     size = sum(entry.size for _, entry in files)
@@ -251,7 +259,7 @@ def refuse(items: Iterable[Item]) -> None:
 
 
 def _refusals(target: str, entry: Entry) -> Iterator[str]:
-    shown = entry.path.encode(errors="backslashreplace").decode()
+    shown = one_line(entry.path)
     if entry.kind == "link":
         yield f"{shown} is a symbolic link, which might lead out of the bundle"
     elif entry.kind == "submodule":
@@ -261,7 +269,7 @@ def _refusals(target: str, entry: Entry) -> Iterator[str]:
     if entry.size > LARGEST_FILE:
         yield f"{shown} has {entry.size // KIB} KiB (at most {LARGEST_FILE // KIB})"
     if not is_safe(target):
-        yield f"{shown!r} has a name that may mean another place on some system"
+        yield f"'{shown}' has a name that is too long, or may mean another place on some system"
 
 
 def is_safe(path: str) -> bool:
@@ -269,19 +277,28 @@ def is_safe(path: str) -> bool:
     parts = path.split("/")
     return (
         len(path.encode(errors="replace")) <= 1_000
+        and all(len(part.encode(errors="replace")) <= LONGEST_PART for part in parts)
         and all(part not in ("", ".", "..") and part.lower() != ".git" and not _ODD.search(part) for part in parts)
         and path.isprintable()
         and not any("\ud800" <= letter <= "\udfff" for letter in path)
     )
 
 
-def _collisions(targets: Iterable[str]) -> Iterator[str]:
-    """Paths that are one on a file system that takes no notice of case, or of how letters are composed."""
-    seen: dict[str, str] = {}
+def _collisions(targets: Sequence[str]) -> Iterator[str]:
+    """Paths that are one on a file system that takes no notice of case, or of how letters are composed, and files in
+    whose place a directory is to be as well (`agents/a/x` beside `functions/agents/a/x/y`)."""
+    files, seen = frozenset(targets), dict[str, str]()
     for target in targets:
+        yield from (f"{path!r} is a file and a directory" for path in _above(target) if path in files)
         parts = target.split("/")
         for depth in range(1, len(parts) + 1):
             path = "/".join(parts[:depth])
             other = seen.setdefault(unicodedata.normalize("NFC", path).casefold(), path)
             if other != path:
                 yield f"{path!r} and {other!r} are the same name on some systems"
+
+
+def _above(path: str) -> Iterator[str]:
+    """The directories that a path is in."""
+    parts = path.split("/")
+    return ("/".join(parts[:depth]) for depth in range(1, len(parts)))

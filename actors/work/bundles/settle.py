@@ -11,9 +11,10 @@ import trio
 
 from ....protocol.errors import Conflict
 from ..agent.aichat import INDEX
+from ..tools.registry import ENDINGS
 from .abilities import Abilities, abilities_of, abilities_of_server
 from .carry_out import NewFile, carry_out
-from .layout import MCP_FILES
+from .layout import MCP_FILES, ONE, Item
 from .offer import Offer, own_tools
 from .plan import WRITTEN, Plan, fates
 from .preview import shown_bundle, shown_offer
@@ -176,20 +177,29 @@ def _taken(offer: Offer, plan: Plan) -> list[str]:
 
 
 def _two_of_a_kind(base: Path, offer: Offer, known: Mapping[str, str], state: State) -> dict[str, str]:
-    """Agents that would have two files of which one alone may be there, through one that is there and stays."""
+    """Agents and tools that would have two files of which one alone counts, through one that is there and stays."""
     found = {}
     for item in offer.items:
-        if item.kind != "agents":
-            continue
-        home = f"agents/{item.name}"
-        for rivals in (("config.yaml", "graph.yaml", INDEX), ("tools.sh", "tools.py", "tools.ts")):
+        for home, rivals in _rivals(item):
             brought = [name for name in rivals if f"{home}/{name}" in item.files]
             for name in rivals:
                 path = f"{home}/{name}"
                 stays = (base / path).exists() and (path not in known or state.files.get(path) != known[path])
                 if brought and name not in brought and stays:
-                    found[item.label] = f"{path} is there, and it brings {brought[0]}; remove that agent first"
+                    found[item.label] = (
+                        f"{path} is there, and it brings {brought[0]}; remove that {ONE[item.kind]} first"
+                    )
     return found
+
+
+def _rivals(item: Item) -> list[tuple[str, tuple[str, ...]]]:
+    """Directories of an item, each with names of files of which one alone may be there."""
+    if item.kind == "tools":
+        return [("functions/tools", tuple(f"{item.name}{ending}" for ending in ENDINGS))]
+    if item.kind == "agents":
+        of_tools = tuple(f"tools{ending}" for ending in ENDINGS)
+        return [(f"agents/{item.name}", names) for names in (("config.yaml", "graph.yaml", INDEX), of_tools)]
+    return []
 
 
 def _abilities_now(base: Path, offer: Offer, old: Bundle | None, state: State) -> dict[str, Abilities]:

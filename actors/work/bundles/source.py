@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ....protocol.errors import UsageError
+from ...io.redact import Redactor
 
 BUILT_IN = "builtin:"
 """The source of what comes with Callboard."""
@@ -75,6 +76,8 @@ def _check(url: str) -> None:
     if found is not None:
         if ":" in (found["user"] or ""):
             raise UsageError("the URL holds a password, which would be kept; leave it to git's credential helper")
+        if Redactor().text(url) != url:
+            raise UsageError("the URL holds a token, which would be kept; leave it to git's credential helper")
         return
     if scheme == "http":
         raise UsageError(f"'{shown}' would be fetched without encryption; write https://")

@@ -32,6 +32,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""
 
 
+def one_line(text: str) -> str:
+    """A stranger's text as a single line that a terminal takes for nothing else: a name of a file may hold anything."""
+    text = " ".join(text.split())
+    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
+
+
 Read: TypeAlias = Callable[[Sequence[Entry]], Awaitable[dict[str, bytes]]]
 
 

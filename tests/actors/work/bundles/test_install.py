@@ -208,6 +208,39 @@ async def test_what_is_to_be_run_is_shown_whole_and_no_text_forges_a_line(house:
         await house.install(repository.url)
 
 
+async def test_no_tool_is_shown_in_the_place_of_the_one_that_would_run(house: House, repository: Repository) -> None:
+    """Tools are found by their names, a `.sh` before a `.py`: what is shown has to be what runs."""
+    python = 'def run():\n    """Harmless."""\n'
+    repository.commit({"functions/tools/ring.py": python, "tools/bell.py": python})
+    put(house.base, {"functions/tools/bell.sh": TOOL})
+    await house.install(repository.url)
+    assert "tool ring: there are several files of this name (functions/tools/ring.py, " in house.told[0]
+    assert "tool bell: functions/tools/bell.sh is there, and it brings bell.py; remove that tool first" in house.told[0]
+    assert [path for path in house.files if "tools/" in path] == ["functions/tools/bell.sh"]
+
+
+async def test_every_secret_that_is_asked_for_is_told(house: House, repository: Repository) -> None:
+    headers = {"A": "${env:ONE_KEY}", "B": "Bearer {{ two-key }}", "C": "${THREE_KEY:-x}"}
+    agent = f"{AGENT}variables: [{{name: token, default: 'x {{{{FOUR_KEY}}}}'}}]\n"
+    repository.commit(
+        {
+            "mcp.json": json.dumps({"mcpServers": {"docs": {"url": "https://example.org", "headers": headers}}}),
+            "agents/clerk/config.yaml": agent,
+        }
+    )
+    house.answers = [False]
+    await house.install(repository.url)
+    assert "gets from the environment or the vault: ONE_KEY, THREE_KEY, two-key\n" in f"{house.told[0]}\n"
+    assert "its tools get from the vault or the environment: FOUR_KEY\n" in house.told[0]
+
+
+async def test_no_name_of_a_file_forges_a_line(house: House, repository: Repository) -> None:
+    repository.commit({"functions/bin/a\n  agent good: as it is\x1b[2J": "x"})
+    house.answers = [False]
+    await house.install(repository.url)
+    assert "\n  functions/bin/a agent good: as it is\\u001b[2J: would come first" in house.told[0]
+
+
 # --- what is refused
 
 
@@ -230,13 +263,32 @@ async def test_links_submodules_and_odd_names_are_refused_each_with_a_line(
         "roles/out.md is a symbolic link",
         "agents/clerk/module is a submodule",
         "agents/clerk/large has 4096 KiB",
-        "has a name that may mean another place",
+        "has a name that is too long, or may mean another place",
         "'agents/clerk/notes.md' and 'agents/clerk/Notes.md' are the same name",
     ):
         assert line in text
     assert "nothing was installed" in text
     assert house.files == {}
     await house.install(repository.url, "macros")  # what is sound of it can be chosen
+
+
+async def test_a_file_in_the_place_of_a_directory_is_refused(house: House, repository: Repository) -> None:
+    repository.commit({"functions/agents/clerk/tools.py/x": "x"})
+    with pytest.raises(InvalidFile, match="'agents/clerk/tools.py' is a file and a directory"):
+        await house.install(repository.url)
+    assert house.files == {}
+
+
+async def test_a_repository_of_endless_paths_is_refused_at_once(house: House, repository: Repository) -> None:
+    """A few objects that name each other ten times over make a billion files."""
+    blob = repository.git("rev-parse", "HEAD:roles/kind.md")
+    tree = repository.tree(f"100644 blob {blob}\ta.md")
+    for _ in range(11):
+        tree = repository.tree(*(f"040000 tree {tree}\t{number}" for number in range(10)))
+    commit = repository.git("commit-tree", "-m", "a", tree)
+    repository.git("update-ref", "refs/heads/main", commit)
+    with pytest.raises(InvalidFile, match="ls-tree of .* failed: it printed too much"):
+        await house.install(repository.url)
 
 
 async def test_links_and_pipes_in_a_directory_are_refused(house: House, tmp_path: Path) -> None:
@@ -490,7 +542,7 @@ async def test_nothing_is_left_of_a_bundle_that_is_removed_but_what_was_changed(
     assert done.lines[-1] == "kept, since you have changed it: macros/greet.yaml"
     assert house.files.keys() == {"roles/mine.md", "macros/greet.yaml", "mcp.json"}
     assert entries_of(house.files["mcp.json"], "f") == {}
-    assert not (house.base / "agents/clerk").exists()
+    assert {path.name for path in house.base.iterdir()} == {"roles", "macros", "mcp.json", "installed.json"}
     with pytest.raises(NotFound, match="none is installed"):
         await house.remove("team")
 
@@ -572,3 +624,14 @@ async def test_agents_of_aichat_are_taken_with_the_tools_that_they_list(house: H
     assert found.agent.global_tools == ("fs_ls.sh", "fs_cat.sh")
     assert found.problems == ()
     assert agents_in(house.base / "agents")("coder") == "found"
+
+
+async def test_what_tools_of_aichat_share_lies_where_they_look_for_it(house: House, tmp_path: Path) -> None:
+    """They call `$LLM_ROOT_DIR/utils/guard_operation.sh`; a `utils/` that stands beside no tools is something else."""
+    put(tmp_path / "functions", {"tools/ring.sh": TOOL, "utils/guard_operation.sh": "#!/bin/sh\n"})
+    await house.install("functions")
+    assert os.access(house.base / "utils/guard_operation.sh", os.X_OK)
+    await house.remove("functions")
+    put(tmp_path / "roles", {"roles/kind.md": "x\n", "utils/build.sh": "x\n"})
+    await house.install("roles")
+    assert house.files.keys() == {"roles/kind.md"}

@@ -47,6 +47,8 @@ def test_git_is_named_as_git_names_it(tmp_path: Path, text: str, url: str, ref: 
         "git@-oProxyCommand=x:a",
         "-git@example.org:a",
         "https://me:secret@example.org/a/b",
+        "https://ghp_0123456789abcdefghij0123456789@example.org/a/b",
+        "https://example.org/a/b?access_token=0123",
         "https://example.org/a b",
         "https://example.org/a#--upload-pack=x",
         "https://example.org/a#-x",
@@ -83,6 +85,7 @@ ODD = [
     "a\nb",
     "a\x1bb",
     "\udc80",
+    f"a/{'n' * 201}",
     "",
 ]
 
