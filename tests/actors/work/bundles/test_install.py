@@ -274,7 +274,7 @@ async def test_links_submodules_and_odd_names_are_refused_each_with_a_line(
 
 async def test_a_file_in_the_place_of_a_directory_is_refused(house: House, repository: Repository) -> None:
     repository.commit({"functions/agents/clerk/tools.py/x": "x"})
-    with pytest.raises(InvalidFile, match="'agents/clerk/tools.py' is a file and a directory"):
+    with pytest.raises(InvalidFile, match=r"'agents/clerk/tools\.py' is a file and a directory"):
         await house.install(repository.url)
     assert house.files == {}
 
@@ -287,7 +287,7 @@ async def test_a_repository_of_endless_paths_is_refused_at_once(house: House, re
         tree = repository.tree(*(f"040000 tree {tree}\t{number}" for number in range(10)))
     commit = repository.git("commit-tree", "-m", "a", tree)
     repository.git("update-ref", "refs/heads/main", commit)
-    with pytest.raises(InvalidFile, match="ls-tree of .* failed: it printed too much"):
+    with pytest.raises(InvalidFile, match=r"ls-tree of .* failed: it printed too much"):
         await house.install(repository.url)
 
 

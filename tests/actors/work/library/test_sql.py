@@ -65,7 +65,10 @@ def test_sqlite_is_looked_at_and_read(sql: ModuleType, file: Path) -> None:
     assert [row[0] for row in sql.schema("people")["rows"]] == ["id", "name", "age"]
     assert sql.query("SELECT name FROM people ORDER BY age") == {"columns": ["name"], "rows": [["Ada"], ["Grace"]]}
     assert "no such table" in refused(sql.query, "SELECT * FROM nobody")
-    assert "no table of such a name" in refused(sql.schema, "x'); DROP TABLE people --")
+    assert "there is no table or view nobody" in refused(sql.schema, "nobody")
+    sql.change('CREATE TABLE "a.b" (c)')
+    assert sql.schema("a.b")["rows"][0][0] == "c"
+    assert "can't be looked up" in refused(sql.schema, "x'); DROP TABLE people --")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +121,8 @@ def test_a_result_is_bounded_in_rows_bytes_and_time(
     found = sql.query(many.format("LIMIT 100000", "hex(zeroblob(100000))"))
     assert len(found["rows"]) < 60
     assert len(found["rows"][0][0]) == 1_001
-    assert sql.query("SELECT x'00ff', NULL, 1.5, 'é'")["rows"] == [["0x00ff", None, 1.5, "é"]]
+    assert sql.query("SELECT x'00ff', NULL, 1.5, 'é', 9e999")["rows"] == [["0x00ff", None, 1.5, "é", "inf"]]
+    assert "too big" in refused(sql.query, "SELECT hex(zeroblob(300000000))")  # of which SQLite makes several copies
     monkeypatch.setattr(sql, "SECONDS", 0.2)
     assert "interrupted" in refused(sql.query, many.format("", "count(*)"))
 
@@ -205,6 +209,7 @@ def test_duckdb_refuses_to_write_for_who_reads_and_touches_no_other_file(
         "SELECT * FROM read_text('/etc/passwd')",
         "SET enable_external_access = true",
         "SELECT 1; DELETE FROM people",
+        "SELECT 1; SELECT 2",
     ):
         assert refused(sql.query, statement).startswith("duckdb: "), statement
     assert [path.name for path in tmp_path.iterdir()] == ["x.duckdb"]
@@ -265,9 +270,35 @@ def test_postgresql_refuses_to_write_for_who_reads(sql: ModuleType, postgres: st
         with pytest.raises(SystemExit):
             sql.query(statement)
     assert sql.query("SELECT count(*) FROM people")["rows"] == [[2]]
+    assert sql.query("-- all\nTABLE people;")["rows"][0] == [1, "Ada", 36]
+    assert sql.query("EXPLAIN (ANALYZE) SELECT 1")["rows"]
+    assert sql.query("SHOW transaction_read_only")["rows"] == [["on"]]
+    assert sql.query("SELECT 'NaN'::float8, 5 % 3, '%s'")["rows"] == [["nan", 2, "%s"]]
     found = sql.query("SELECT i, repeat('x', 5000) FROM generate_series(1, 3000000) AS i")
     assert 0 < len(found["rows"]) < 60
     assert found["cut"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "COPY (SELECT 1) TO PROGRAM 'touch {file}'",
+        "COPY (SELECT 1) TO '{file}'",
+        "DO $$ BEGIN COPY (SELECT 1) TO PROGRAM 'touch {file}'; END $$",
+        "EXPLAIN ANALYZE SELECT pg_read_file('/etc/hostname')",
+        "SELECT pg_read_file('/etc/hostname')",
+        "CHECKPOINT",
+        "NOTIFY x",
+        "SELECT 1; COPY (SELECT 1) TO '{file}'",
+    ],
+)
+def test_postgresql_does_nothing_outside_of_tables_for_who_reads_not_even_for_a_superuser(
+    sql: ModuleType, postgres: str, statement: str
+) -> None:
+    """A read-only transaction lets `COPY` start programs, and nobody is asked before a query."""
+    file = Path(postgres.partition("=")[2]) / "made"
+    assert refused(sql.query, statement.format(file=file)).startswith("postgresql: ")
+    assert not file.exists()
 
 
 def test_postgresql_ends_a_statement_that_takes_too_long(
@@ -329,6 +360,16 @@ def test_mysql_is_in_a_read_only_transaction_before_it_sees_the_statement(
     assert (statement, end) == ("SELECT 1", "(close)")
     assert (given["host"], given["port"], given["user"], given["password"]) == ("db.example.org", 3307, "me", "p@ss")
     assert given["ssl"].check_hostname
+    for statement in (
+        "SET GLOBAL max_connections = 1",
+        "/*! KILL 1 */",
+        "CALL wipe()",
+        "-- SELECT\nSHUTDOWN",
+        "#SELECT",
+    ):
+        assert "this is no query" in refused(sql.query, statement)
+    for statement in ("# a\n-- b\n/* c * */ (select 1)", "with x as (select 1) select * from x", "DESC people"):
+        sql.query(statement)
     told.clear()
     sql.change("DELETE FROM people")
     assert told == ["DELETE FROM people", "(commit)", "(close)"]

@@ -2,13 +2,16 @@
 
 That reading changes nothing is the database's promise, not that of a look at the SQL: SQLite and DuckDB open the file
 read-only, PostgreSQL and MySQL are in a read-only transaction, and each call is a connection of its own that takes one
-statement. What a server lets its superusers do outside of tables, such as writing files of its machine, no transaction
-holds back: name a login that may do no more than it has to.
+statement. Read-only transactions are about tables, though. So PostgreSQL reads by a cursor, which takes queries alone
+(`COPY ... TO PROGRAM` is none), and a superuser reads as `pg_read_all_data`; MySQL gets what begins as a query does.
+Functions that a server lets a login call may still do what they like, and MySQL's `INTO OUTFILE` writes a file for who
+has that privilege: name a login that may do no more than it has to.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import re
 import sqlite3
@@ -27,6 +30,8 @@ SECONDS = 60
 ROWS = 200
 BYTES = 48_000
 CELL = 1_000
+LARGEST_VALUE = 32_000_000
+"""Bytes of a value that SQLite makes; a function can make one of a gigabyte, and several copies of it."""
 
 DRIVERS = {"duckdb": "duckdb", "psycopg": "psycopg[binary]", "pymysql": "pymysql"}
 FORMS = "expected postgres://USER@HOST/NAME, mysql://USER@HOST/NAME, duckdb:FILE, sqlite:FILE, or a file"
@@ -47,9 +52,11 @@ def schema(table: str = "") -> dict[str, Any]:
     """
     kind, _ = _target()
     if table and not re.fullmatch(r"[^\x00'\"`\\]{1,200}", table):
-        raise SystemExit("there is no table of such a name")
-    where, _, name = table.rpartition(".")
+        raise SystemExit("a name with quotes, backslashes or more than 200 characters can't be looked up: use query")
+    where, _, name = ("", "", table) if kind == "sqlite" else table.rpartition(".")
     found = _run(_schema_query(kind, where, name), writes=False)
+    if table and not found["rows"]:
+        raise SystemExit(f"there is no table or view {table}")
     return {"database": kind, **found}
 
 
@@ -149,7 +156,7 @@ def _rows(columns: list[str], rows: Iterator[Any]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float)):
+    if value is None or isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):
         data = bytes(value)
@@ -176,6 +183,7 @@ def _sqlite(file: str, sql: str, writes: bool) -> dict[str, Any]:
             connection.execute("PRAGMA query_only = ON")
         connection.text_factory = lambda raw: raw.decode(errors="replace")
         connection.set_authorizer(_only_this_file)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
         with _interrupted(connection.interrupt), connection:
             return _result(connection.execute(sql), writes)
 
@@ -191,6 +199,8 @@ def _duckdb(file: str, sql: str, writes: bool) -> dict[str, Any]:
     shut = {"enable_external_access": "false", "autoinstall_known_extensions": "false", "lock_configuration": "true"}
     connection = duckdb.connect(_there(file), read_only=not writes, config=shut)
     with closing(connection), _interrupted(connection.interrupt):
+        if len(connection.extract_statements(sql)) > 1:
+            raise ValueError("there are several statements; write one per call")
         return _result(connection.execute(sql), writes)
 
 
@@ -204,20 +214,20 @@ def _postgresql(url: str, sql: str, writes: bool) -> dict[str, Any]:
         # The transaction has a snapshot now: from here on the server lets nothing make it one that writes.
         connection.execute("SELECT 1 FROM pg_catalog.pg_class LIMIT 1").fetchall()
         with connection.cursor() as cursor:
+            # `prepare`: in the protocol that takes a single statement, no `COMMIT; DELETE ...`.
             if writes:
                 return _result(cursor.execute(sql, prepare=True), writes=True)
-            # Row by row, and in the protocol that takes a single statement: no `COMMIT; DELETE ...`.
-            rows = iter(cursor.stream(sql))
-            first = next(rows, None)
-            columns = [column.name for column in cursor.description or ()]
-            found = _rows(columns, rows if first is None else _with_first(first, rows))
-            rows.close()
-            return found
+            superuser = "SELECT rolsuper AND to_regrole('pg_read_all_data') IS NOT NULL FROM pg_catalog.pg_roles"
+            if cursor.execute(f"{superuser} WHERE rolname = current_user").fetchone() == (True,):
+                cursor.execute("SET LOCAL ROLE pg_read_all_data")
+            if _ABOUT_QUERIES.match(sql):
+                return _result(cursor.execute(sql, prepare=True), writes=False)
+            cursor.execute(f"DECLARE callboard NO SCROLL CURSOR FOR {sql}", prepare=True)
+            return _result(cursor.execute(f"FETCH {ROWS + 1} FROM callboard"), writes=False)
 
 
-def _with_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
+_ABOUT_QUERIES = re.compile(r"\s*(?:EXPLAIN|SHOW)\b", re.IGNORECASE)
+"""What reads as well and no cursor takes."""
 
 
 def _mysql(url: str, sql: str, writes: bool) -> dict[str, Any]:
@@ -245,6 +255,8 @@ def _mysql(url: str, sql: str, writes: bool) -> dict[str, Any]:
     ) as connection:
         with connection.cursor() as cursor:
             if not writes:
+                if not _MYSQL_READS.match(sql):
+                    raise ValueError("this is no query: change asks a person, and then does it")
                 cursor.execute(f"SET SESSION sql_select_limit = {ROWS + 1}")
                 cursor.execute("SET SESSION TRANSACTION READ ONLY")
                 cursor.execute("START TRANSACTION READ ONLY")
@@ -253,6 +265,14 @@ def _mysql(url: str, sql: str, writes: bool) -> dict[str, Any]:
         if writes:
             connection.commit()
         return found
+
+
+_MYSQL_READS = re.compile(
+    r"(?:\s|\(|--\s[^\n]*\n|#[^\n]*\n|/\*(?![!+M])(?:[^*]|\*(?!/))*\*/)*"
+    r"(?:SELECT|WITH|VALUES|TABLE|SHOW|DESC|DESCRIBE|EXPLAIN)\b",
+    re.IGNORECASE,
+)
+"""How queries begin. In a read-only transaction `SET GLOBAL`, `KILL`, `FLUSH` and `SHUTDOWN` work."""
 
 
 class _interrupted:  # noqa: N801 - used like a function
