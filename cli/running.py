@@ -46,7 +46,7 @@ from .settings_warnings import already_printed
 from .stdin import prompt_text
 
 if TYPE_CHECKING:
-    from ..actors.front.server.serving import Served
+    from ..actors.front.server.serving import Served, Server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +219,7 @@ async def _drive(
             already_printed()  # by the run's own warnings, which come next
             here.enter_context(_present(event))
             if beside is not None:
-                tell_page(beside, event.run, progress.note, quiet=flags.quiet)
+                tell_page(beside[0], event.run, progress.note, quiet=flags.quiet)
             if event.data.why:
                 progress.note(f"model: {event.data.model} ({event.data.why})")
         result.on_event(event)
@@ -227,7 +227,7 @@ async def _drive(
     if isinstance(progress, Answer):
         progress.begin(look_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
     result.when_gone(from_any_thread(root.begin_stop))
-    beside: Served | None = None
+    beside: tuple[Served, Server] | None = None
     if flags.ui:
         from .serving import serve_beside, tell_page
     with ExitStack() as here:

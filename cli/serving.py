@@ -26,7 +26,7 @@ from ..actors.front.server.serving import Served, ServeOptions, Server
 from ..actors.front.telemetry.export import exporting
 from ..actors.io.redact import Redactor, secrets_of
 from ..actors.io.server_log import ServerLog, install
-from ..protocol.errors import CallboardError
+from ..protocol.errors import CallboardError, ShuttingDown
 from ..supervisors import Actor, End
 from . import logging
 from .frame import raise_file_limit
@@ -52,15 +52,19 @@ MISSING = "the page needs an extra that is not installed: pip install 'callboard
 
 
 @asynccontextmanager
-async def serve_beside(root: Root) -> AsyncIterator[Served]:
+async def serve_beside(root: Root, *, keep_requests: bool = False) -> AsyncIterator[tuple[Served, Server]]:
     """Serve this machine on a free port while something else goes on under the root.
 
     At the end of the block followers of a run get its end, before the process exits.
 
+    Args:
+        keep_requests: as in `HubOptions`.
+
     Raises:
         ConfigError: the settings forbid it.
+        ShuttingDown: a signal came first.
     """
-    server = Server(ServeOptions(host="127.0.0.1", port=0, read=True))
+    server = Server(ServeOptions(host="127.0.0.1", port=0, read=True, keep_requests=keep_requests))
     settled = trio.Event()
     found: list[Served] = []
 
@@ -82,18 +86,24 @@ async def serve_beside(root: Root) -> AsyncIterator[Served]:
     await settled.wait()
     for error in errors:
         raise error
-    yield found[0]
+    if not found:
+        raise ShuttingDown("callboard is stopping, and no server was begun")
+    yield found[0], server
     await server.last_words()
+
+
+def told_of_page(served: Served, address: str) -> str:
+    """That the page is at this address, or what to install so that there is one."""
+    return f"the page: {address}" if served.http else MISSING
 
 
 def tell_page(served: Served, run: str, note: Callable[[str], None], *, quiet: bool) -> None:
     """Where the run can be seen, or what to install so that it can."""
-    text = f"the page: {served.page_of(run)}" if served.http else MISSING
     if quiet:
         sys.stderr.write(f"{served.page_of(run) if served.http else f'callboard: {MISSING}'}\n")
         sys.stderr.flush()
     else:
-        note(text)
+        note(told_of_page(served, served.page_of(run)))
 
 
 async def _serve(options: ServeOptions, ui: bool, quiet: bool, config_dir: str | None, /) -> CallboardError | int:

@@ -27,7 +27,8 @@ from strict_wires import objections, prompt_of, said_in
 from trio.testing import wait_all_tasks_blocked
 
 import callboard
-from callboard.actors.front.chat.methods import ChatMethods, Chats
+from callboard.actors.front.chat.chats import Chats
+from callboard.actors.front.chat.methods import ChatMethods
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.peer import Peer
 from callboard.protocol.control.caller import LOCAL

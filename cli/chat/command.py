@@ -23,6 +23,7 @@ from .. import options
 @click.option(
     "--attach", metavar="CHAT", help="A chat of a server that is there already: its id, or the beginning of it."
 )
+@click.option("--ui", is_flag=True, help="Shows the conversation on a page too, and lets other terminals attach.")
 @options.no_stream
 @options.config_dir
 @options.server
@@ -35,6 +36,7 @@ def command(
     role: str | None,
     rag: str | None,
     attach: str | None,
+    ui: bool,
     no_stream: bool,
     config_dir: str | None,
     url: str | None,
@@ -63,4 +65,8 @@ def command(
         from ..control.servers import Where
 
         where = Where(url=url, token=token)
-    return open_chat(opening, config_dir=config_dir, streams=not no_stream, where=where, attach=attach)
+    if ui and where is not None:
+        raise click.UsageError(
+            "--ui is for a conversation of this process; a server with --url or --attach has a page."
+        )
+    return open_chat(opening, config_dir=config_dir, streams=not no_stream, where=where, attach=attach, ui=ui)

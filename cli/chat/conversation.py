@@ -60,6 +60,7 @@ class Conversation:
         self._seen = Seen(screen, display)
         self.failed: CallboardError | None = None
         self.parting = ""
+        self._served = ""
         self._client = client
         self._screen = screen
         self._presence = presence or Presence()
@@ -121,20 +122,29 @@ class Conversation:
         """Begins to open the chat."""
         self._begin(self._open())
 
+    def served(self, place: str, note: str) -> None:
+        """The hub in this process is served here, so that others may see the chat; said once it is open."""
+        self._presence.place = place
+        self._served = note
+
     def note(self, text: str) -> None:
         """What the program says beside the chat."""
         self._seen.print(text, "dim")
 
     async def _open(self) -> None:
         """Opens the chat on the server, and reads along what is asked there."""
-        place = self._presence.place
         try:
             opened = await self._joining.open()
             await self._configured.wait()
+            place = self._presence.place
             where = f" at {place}" if place else ""
             self._seen.print(
                 f"callboard {VERSION}, {opened.chat.model}{where}: .help lists commands, Ctrl-D leaves", "dim"
             )
+            if self._served:
+                self._seen.print(self._served, "dim")
+                elsewhere = f"callboard chat --attach {opened.chat.chat} --url {place}"
+                self._seen.print(f"from other terminals: {elsewhere}", "dim")
             for note in opened.notes:
                 self._seen.print(note, "dim")
             self._changed(opened.chat)

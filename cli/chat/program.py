@@ -9,14 +9,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import UsageError
+from ...protocol.errors import ShuttingDown, UsageError
 from .screen.threaded import Above, ScreenThread, Waiting
 
 if TYPE_CHECKING:
+    from ...actors.front.server.serving import Served
     from ..control.servers import Server, Where
     from .bridge import ScreenEnd, TrioEnd
     from .conversation import Conversation
@@ -39,6 +41,7 @@ def open_chat(
     streams: bool = True,
     where: Where | None = None,
     attach: str | None = None,
+    ui: bool = False,
 ) -> int:
     """Leads a conversation at this terminal; the exit code.
 
@@ -47,6 +50,7 @@ def open_chat(
         where: the server that has the chat; None for a hub in this process.
         attach: the beginning of the id of a chat of the server that is there already.
         streams: whether answers are drawn while they grow, if the settings have nothing against it.
+        ui: whether the hub in this process is served, for the page and for other terminals.
 
     Raises:
         UsageError: there is no terminal.
@@ -64,7 +68,7 @@ def open_chat(
         ).play()
     if not opening.get("model"):
         _set_up(config_dir)
-    return _Program(opening, config_dir, streams=streams).play()
+    return _Program(opening, config_dir, streams=streams, ui=ui).play()
 
 
 def _set_up(config_dir: str | None) -> None:
@@ -87,7 +91,9 @@ class _Program:
         streams: bool,
         there: tuple[Server, Where] | None = None,
         attach: str | None = None,
+        ui: bool = False,
     ) -> None:
+        self._ui = ui
         self._opening = dict(opening)
         self._there = there
         self._attach = attach
@@ -190,18 +196,28 @@ class _Program:
         from ... import Root
         from ..frame import play
         from ..render.progress import Progress
-        from .local import serve
+        from .local import chats_here, serve
+
+        tell: Callable[[Served], None] | None = None
+        if self._ui:
+            from ..serving import told_of_page
+
+            def tell(served: Served) -> None:
+                assert self._conversation is not None
+                screen.put(partial(self._conversation.served, served.url, told_of_page(served, served.page)))
 
         class Aside(Progress):
             aside = self._thread.aside
 
         async def body(root: Root) -> None:
             ours.begin()
-            with trio.CancelScope() as scope:
-                token = trio.lowlevel.current_trio_token()
-                self._stopping(lambda: token.run_sync_soon(scope.cancel))
-                with self._interrupts():
-                    await serve(root, ours, screen)
+            with suppress(ShuttingDown):  # a signal came before the server listened
+                async with chats_here(root, tell) as chats:
+                    with trio.CancelScope() as scope:
+                        token = trio.lowlevel.current_trio_token()
+                        self._stopping(lambda: token.run_sync_soon(scope.cancel))
+                        with self._interrupts():
+                            await serve(root, chats, ours, screen)
             self._signal = root.kernel.signal
 
         play(body, Aside(), config_dir=self._config_dir, person=False, own_screen=True)

@@ -124,6 +124,7 @@ SCENES = {
                 skip="the address is an example; tests/cli/chat/test_remote_terminal.py plays it"
             ),
             "callboard chat --attach": Row(skip="the id is an example; as above"),
+            "callboard chat --ui": Row(interactive="\x04", shows=r"the page: http://127\.0\.0\.1:\d+/#token="),
             "callboard": Row(interactive="\x04", shows="Ctrl-D leaves"),
         },
     ),

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...runs.target import Loaded
     from ..control.hub import Hub
+    from .chats import Chats
     from .line import Line
     from .order import Turn
     from .person import Person
@@ -54,10 +55,11 @@ class Chat:
     Args:
         hub: where its runs are.
         owner: the subject that has opened it.
+        among: the chats that it is one of, if it is.
 
     Attributes:
         id: its own.
-        hub, owner: as given.
+        hub, owner, among: as given.
         model: chosen with `.model` outside of session, role and agent.
         agent: whose the prompts are; `loaded` is what its files said when it was begun with.
         variables: of the agent.
@@ -85,10 +87,11 @@ class Chat:
             prompt stands alone, as in Loki.
     """
 
-    def __init__(self, hub: Hub, owner: str) -> None:
+    def __init__(self, hub: Hub, owner: str, among: Chats | None = None) -> None:
         self.id = f"chat-{secrets.token_hex(4)}"
         self.hub: Hub = hub
         self.owner = owner
+        self.among = among
         self.model: str | None = None
         self.agent: str | None = None
         self.loaded: Loaded | None = None

@@ -21,65 +21,20 @@ from ....protocol.control import chat as frames
 from ....protocol.control.errors import Refused
 from ....protocol.control.own import Done, Nothing
 from ....protocol.decoding import convert
-from ....protocol.errors import CallboardError, NotFound, Saturated, ShuttingDown
+from ....protocol.errors import CallboardError, NotFound, ShuttingDown
 from ...io.outbox import Gone
 from ..control.peer import Method, Peer
-from ..control.runs.running import check_owner, sees
-from .chat import Chat
+from ..control.runs.running import check_owner
+from .chats import Chats
 from .completion import completions
 from .opening import opened
 from .watcher import Watcher
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from ..control.hub import Hub
+    from .chat import Chat
     from .order import Turn
     from .person import Given
-
-MOST_CHATS = 1000
-MOST_OF_ONE = 100
-"""Chats of one subject."""
-
-KEPT_FOR = 24 * 3600.0
-"""Seconds: a kept chat that nothing was asked of for so long is closed when room is wanted."""
-
-
-class Chats:
-    """The chats of a hub, by id."""
-
-    def __init__(self, hub: Hub) -> None:
-        self.hub = hub
-        self.open: dict[str, Chat] = {}
-
-    def new(self, owner: str) -> Chat:
-        """A chat.
-
-        Raises:
-            Saturated: there are too many, of the owner or at all.
-        """
-        self._close_left()
-        own = sum(chat.owner == owner for chat in self.open.values())
-        if own >= MOST_OF_ONE:
-            raise Saturated(
-                f"{owner} has {own} chats open, and that is as many as may be; _chat/list has them: close one"
-            )
-        if len(self.open) >= MOST_CHATS:
-            raise Saturated(f"{MOST_CHATS} chats are open, and that is as many as may be; close one")
-        chat = Chat(self.hub, owner)
-        self.open[chat.id] = chat
-        return chat
-
-    def _close_left(self) -> None:
-        """Close the kept chats that their clients have left long ago."""
-        last = time.monotonic() - KEPT_FOR
-        for chat in [each for each in self.open.values() if each.keep and each.touched < last]:
-            if not (chat.busy or chat.run is not None or chat.watchers):
-                self.close(chat)
-
-    def close(self, chat: Chat) -> None:
-        """End a chat, with what it has under way."""
-        if self.open.pop(chat.id, None) is not None:
-            chat.close()
 
 
 class ClientPerson:
@@ -172,8 +127,7 @@ class ChatMethods:
         return frames.Opened(chat=chat.info(), notes=notes)
 
     def _list(self, _: Nothing) -> frames.ChatList:
-        seen = [chat for chat in self._chats.open.values() if sees(self._peer.caller, chat.owner)]
-        return frames.ChatList(chats=[chat.info() for chat in seen])
+        return frames.ChatList(chats=[chat.info() for chat in self._chats.seen_by(self._peer.caller)])
 
     def _get(self, of: frames.OfChat) -> frames.OneChat:
         return frames.OneChat(chat=self._of(of.chat).info())

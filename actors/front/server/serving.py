@@ -44,6 +44,7 @@ from .token_file import ServerFile, new_token, remove_server, write_server
 
 if TYPE_CHECKING:
     from ....protocol.settings.api import ApiSettings
+    from ..chat.chats import Chats
     from ..metrics import Metrics
 
 log = logging.getLogger("callboard.server")
@@ -61,11 +62,13 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         read: a person reads stderr, so the audit trail of a loopback address does not go there.
+        keep_requests: as in `HubOptions`.
     """
 
     host: str | None = None
     port: int | None = None
     read: bool = False
+    keep_requests: bool = False
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +94,10 @@ class Server:
 
     Attributes:
         drained: whether all runs had ended when the server was told to end; None as long as it was not.
+        chats: those of its hub, once it listens.
     """
+
+    chats: Chats
 
     def __init__(self, options: ServeOptions | None = None) -> None:
         self.drained: bool | None = None
@@ -155,8 +161,9 @@ class Server:
         settings = root.settings.api
         port: int = listener.socket.getsockname()[1]
         redactor = Redactor([self._token, *secrets_of(root.settings, os.environ)])
-        options = HubOptions(keep_runs=settings.keep_runs)
+        options = HubOptions(keep_runs=settings.keep_runs, keep_requests=self._options.keep_requests)
         async with open_hub(root, options=options, redact=redactor.data) as hub:
+            self.chats = _chats(hub)
             self.under_way = lambda: hub.under_way
             self._being_told = lambda: bool(hub.being_told)
             with ExitStack() as stack:
@@ -184,7 +191,9 @@ class Server:
                     notify("READY=1")
                     on_listening(served)
                     limiter = ConnectionLimiter(lambda: access.settings)
-                    await serve_port(listener, limiter, http=http or say_missing, websocket=_websocket(me, hub, access))
+                    await serve_port(
+                        listener, limiter, http=http or say_missing, websocket=_websocket(me, self.chats, access)
+                    )
 
     def _told(self, host: str, port: int, *, http: bool) -> Served:
         shown = f"[{host}]" if ":" in host else host
@@ -283,12 +292,18 @@ def _http(
     return speaker_of(guarded(make_app(api), access, metrics=metrics))
 
 
-def _websocket(me: Actor, hub: Hub, access: AccessControl) -> Callable[[Opened], Awaitable[None]]:
+def _chats(hub: Hub) -> Chats:
+    from ..chat.chats import Chats
+
+    return Chats(hub)
+
+
+def _websocket(me: Actor, chats: Chats, access: AccessControl) -> Callable[[Opened], Awaitable[None]]:
     from ..acp.agent import AcpAgent
-    from ..chat.methods import ChatMethods, Chats
+    from ..chat.methods import ChatMethods
     from ..control.websocket import WebSocketOptions, serve_websocket
 
-    chats = Chats(hub)
+    hub = chats.hub
     options = WebSocketOptions(max_frame=hub.root.settings.api.limits.max_frame_bytes)
 
     async def websocket(connection: Opened) -> None:

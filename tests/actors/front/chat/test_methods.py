@@ -15,8 +15,9 @@ from control_house import Client
 from fake_models import FakeModels, Reply
 
 import callboard
-from callboard.actors.front.chat import methods, watcher
-from callboard.actors.front.chat.methods import ChatMethods, Chats
+from callboard.actors.front.chat import chats, watcher
+from callboard.actors.front.chat.chats import Chats
+from callboard.actors.front.chat.methods import ChatMethods
 from callboard.actors.front.chat.told import MOST, MOST_TEXT, ToldBefore
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.peer import Peer
@@ -330,7 +331,7 @@ async def test_a_chat_that_is_closed_before_its_line_begins_plays_it_not(
 
 
 async def test_a_subject_has_so_many_chats_and_others_have_room(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(methods, "MOST_OF_ONE", 3)
+    monkeypatch.setattr(chats, "MOST_OF_ONE", 3)
     bob = Caller("bob", frozenset({"run:agents", "read:runs", "write:runs"}))
     side, ref = await house.connect(bob)
     for _ in range(3):
@@ -342,7 +343,7 @@ async def test_a_subject_has_so_many_chats_and_others_have_room(house: House, mo
     other, _ = await house.connect()
     await other.call("_chat/open")
     for chat in house.chats.open.values():
-        chat.touched -= methods.KEPT_FOR + 1
+        chat.touched -= chats.KEPT_FOR + 1
     again, _ = await house.connect(bob)
     await again.call("_chat/open")
     assert [chat.owner for chat in house.chats.open.values()] == ["local", "bob"]
@@ -355,7 +356,7 @@ async def test_a_kept_chat_that_is_at_work_is_not_closed_for_its_age(house: Hous
     chat = (await side.call("_chat/open", keep=True))["chat"]["chat"]
     line = await side.begin("_chat/line", chat=chat, line="hello")
     await fake_model.arrived(1)
-    house.chats.open[chat].touched -= methods.KEPT_FOR + 1
+    house.chats.open[chat].touched -= chats.KEPT_FOR + 1
     await side.call("_chat/open")
     assert chat in house.chats.open
     hold.set()

@@ -1,0 +1,63 @@
+"""The chats of a hub: which are open, how many may be, and which are closed since their clients have left long ago."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ....protocol.errors import Saturated
+from ..control.runs.running import sees
+from .chat import Chat
+
+if TYPE_CHECKING:
+    from ....protocol.control.caller import Caller
+    from ..control.hub import Hub
+
+MOST_CHATS = 1000
+MOST_OF_ONE = 100
+"""Chats of one subject."""
+
+KEPT_FOR = 24 * 3600.0
+"""Seconds: a kept chat that nothing was asked of for so long is closed when room is wanted."""
+
+
+class Chats:
+    """The chats of a hub, by id."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.open: dict[str, Chat] = {}
+
+    def new(self, owner: str) -> Chat:
+        """A chat.
+
+        Raises:
+            Saturated: there are too many, of the owner or at all.
+        """
+        self._close_left()
+        own = sum(chat.owner == owner for chat in self.open.values())
+        if own >= MOST_OF_ONE:
+            raise Saturated(
+                f"{owner} has {own} chats open, and that is as many as may be; _chat/list has them: close one"
+            )
+        if len(self.open) >= MOST_CHATS:
+            raise Saturated(f"{MOST_CHATS} chats are open, and that is as many as may be; close one")
+        chat = Chat(self.hub, owner, self)
+        self.open[chat.id] = chat
+        return chat
+
+    def seen_by(self, caller: Caller) -> list[Chat]:
+        """Those that a caller may see, the oldest first."""
+        return [chat for chat in self.open.values() if sees(caller, chat.owner)]
+
+    def _close_left(self) -> None:
+        """Close the kept chats that their clients have left long ago."""
+        last = time.monotonic() - KEPT_FOR
+        for chat in [each for each in self.open.values() if each.keep and each.touched < last]:
+            if not (chat.busy or chat.run is not None or chat.watchers):
+                self.close(chat)
+
+    def close(self, chat: Chat) -> None:
+        """End a chat, with what it has under way."""
+        if self.open.pop(chat.id, None) is not None:
+            chat.close()
