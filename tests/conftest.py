@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 import secret_watch
+import starter
 import trio
 from fake_models import FakeModels, listening
 from hypothesis import HealthCheck, settings
@@ -75,6 +76,7 @@ def pytest_sessionstart() -> None:
     """
     become_subreaper()
     secret_watch.listen()
+    starter.listen()
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -110,6 +112,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
     Where several processes run the tests, each looks for itself and tells us.
     """
+    starter.STARTER.close()
     left = LEFT if session.config.pluginmanager.has_plugin("dsession") else _still_alive()
     if (output := getattr(session.config, "workeroutput", None)) is not None:
         output["left"] = left

@@ -1,7 +1,7 @@
 """A window with a program in it, for tests that wait with trio: keys by tmux's names, the screen by pyte.
 
 It takes the part of `Tmux` where nothing depends on what a terminal does with rows when its size changes. The program
-is a fork of one that has imported most of it (see qa/starter.py), so it begins in a third of the time.
+is a fork of one that has imported most of it (see starter.py), so it begins in a third of the time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import trio
-from qa.starter import Starter
 from qa.terminal import Terminal
 
 _KEYS = {"Enter": "\r", "Escape": "\x1b", "Tab": "\t", "Up": "\x1b[A", "Down": "\x1b[B"}
@@ -22,12 +21,10 @@ class Window:
     """See the module.
 
     Args:
-        starter: begins the program.
         columns, rows: its size.
     """
 
-    def __init__(self, starter: Starter, columns: int = 80, rows: int = 24) -> None:
-        self._starter = starter
+    def __init__(self, columns: int = 80, rows: int = 24) -> None:
         self._size = columns, rows
         self._terminal: Terminal
 
@@ -36,12 +33,11 @@ class Window:
         columns, rows = self._size
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         self._terminal = Terminal(
-            ["-m", "callboard.cli", *arguments],
+            arguments,
             {**kept, **environment},
             Path.cwd(),
             columns=columns,
             rows=rows,
-            starter=self._starter,
         )
 
     @property

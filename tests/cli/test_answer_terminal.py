@@ -13,6 +13,7 @@ import pytest
 import trio
 from fake_models import FakeModels, Reply
 from screen import Screen
+from starter import CALLBOARD
 from tmux import Tmux
 
 from callboard.cli.render.markdown.stream import MarkdownStream
@@ -156,6 +157,10 @@ async def test_a_theme_that_is_not_there_is_an_error_with_its_name(
 async def test_a_pipe_gets_what_the_model_said(fake_model: FakeModels, house: dict[str, str], screen: Screen) -> None:
     fake_model.script(Reply(SAMPLE, piece=7))
     done = await trio.run_process(
-        ASK, env={**house, "PATH": "/usr/bin:/bin"}, stdin=subprocess.DEVNULL, stderr=screen.slave, capture_stdout=True
+        [*CALLBOARD, *ASK[3:]],
+        env={**house, "PATH": "/usr/bin:/bin"},
+        stdin=subprocess.DEVNULL,
+        stderr=screen.slave,
+        capture_stdout=True,
     )
     assert done.stdout.decode() == SAMPLE

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import trio
 from fake_models import FakeModels, Reply
 from screen import Screen
 from served_house import House
+from starter import CALLBOARD
 
 from callboard.actors.front.server.token_file import read_servers
 from callboard.cli.control.client import open_client
@@ -23,7 +23,7 @@ from callboard.cli.control.servers import Where, find_server
 from callboard.protocol.control import own
 from callboard.protocol.control.caller import LOCAL
 
-COMMAND = [sys.executable, "-m", "callboard.cli"]
+COMMAND = CALLBOARD
 
 GATE = """
 start: gate

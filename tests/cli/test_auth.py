@@ -8,7 +8,6 @@ import re
 import signal
 import stat
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,9 @@ import trio
 from auth_server import CLIENT, LocalAuthServer, auth_server
 from fake_models import FakeModels, Reply, Request
 from screen import Screen
+from starter import CALLBOARD
 
-COMMAND = [sys.executable, "-m", "callboard.cli"]
+COMMAND = CALLBOARD
 ADDRESS = r"(http://127\.0\.0\.1:\d+/authorize\?\S+)\s"
 
 NOTHING = "no client of config.yaml has `auth: oauth`, and no MCP server can be signed in to\n"

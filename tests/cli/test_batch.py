@@ -8,7 +8,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from fake_models import FakeModels
+from starter import CALLBOARD
 
 from callboard.actors.runs.batch.batch import Ended
 from callboard.actors.runs.batch.tasks import Task
@@ -114,7 +114,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_call_goes_on(here: Path) -> None
     (here / "there").touch()
     rows = [{"id": "a", "vars": {"GO": str(here / "there")}}, {"id": "b", "vars": {"GO": str(here / "later")}}]
     (here / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = [sys.executable, "-m", "callboard.cli", "batch", "slow.yaml", "t.jsonl"]
+    command = [*CALLBOARD, "batch", "slow.yaml", "t.jsonl"]
     pipe = subprocess.PIPE
     with subprocess.Popen([*command, "-o", "json"], cwd=here, stdout=pipe, stderr=pipe, text=True) as batch:
         assert batch.stderr is not None
@@ -140,7 +140,7 @@ def small_files() -> None:
 def test_a_disk_that_takes_no_more_ends_it_with_one_line_and_loses_no_result(here: Path) -> None:
     (here / "t.csv").write_text("task\n" + "x\n" * 40)
     (here / "one.yaml").write_text("graph: {nodes: [{id: A, type: literal, config: {content: a}}]}\n")
-    command = [sys.executable, "-m", "callboard.cli", "batch", "one.yaml", "t.csv", "-q"]
+    command = [*CALLBOARD, "batch", "one.yaml", "t.csv", "-q"]
     full = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, preexec_fn=small_files)
     assert (full.returncode, full.stdout) == (1, "")
     assert full.stderr == (
@@ -231,7 +231,7 @@ def test_a_batch_that_is_killed_leaves_no_process_and_goes_on_with_what_is_not_d
     (here / "slow.yaml").write_text(f"graph: {{nodes: [{{id: A, type: python, config: {{code: {code}}}}}]}}\n")
     rows = [{"id": str(i), "vars": {"HOLD": str(int(i > 2))}} for i in range(6)]
     (here / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = [sys.executable, "-m", "callboard.cli", "batch", "slow.yaml", "t.jsonl", "-q", "--max-parallel", "3"]
+    command = [*CALLBOARD, "batch", "slow.yaml", "t.jsonl", "-q", "--max-parallel", "3"]
     temporary = {**os.environ, "TMPDIR": str(here)}  # a killed process can't remove the workspaces of its runs
     with subprocess.Popen(command, cwd=here, env=temporary) as batch:
         until(lambda: len(list(here.glob("held-*"))) == 3)

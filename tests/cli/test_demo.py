@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 import trio
 from fake_models import FakeModels, Request
+from starter import CALLBOARD
 
 from callboard.actors.work.models import weights
 from callboard.cli.demo import AGENT, MESSAGE
 
 
-async def demo(
-    environ: dict[str, str], *arguments: str, program: tuple[str, ...] = ("-m", "callboard.cli")
-) -> tuple[int, str, str]:
-    argv = [sys.executable, *program, "demo", *arguments]
+async def demo(environ: dict[str, str], *arguments: str, program: tuple[str, ...] = CALLBOARD) -> tuple[int, str, str]:
+    argv = [*program, "demo", *arguments]
     run = partial(trio.run_process, capture_stdout=True, capture_stderr=True, check=False)
     ended = await run(argv, env=environ, stdin=None)
     return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
@@ -65,7 +64,7 @@ async def test_quietly_it_says_nothing_but_the_result(fake_model: FakeModels, tm
 
 async def test_without_model_key_and_engine_it_says_what_to_install(tmp_path: Path) -> None:
     without = "import sys; sys.modules['xllamacpp'] = None; from callboard.cli.main import main; main()"
-    code, out, err = await demo(bare(tmp_path), program=("-c", without))
+    code, out, err = await demo(bare(tmp_path), program=(sys.executable, "-c", without))
     assert (code, out) == (3, "")
     assert "pip install 'callboard[local]'" in err
     assert "OPENAI_API_KEY" in err

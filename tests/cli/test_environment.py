@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from unittest.mock import patch
 
 import pytest
 from fake_models import FakeModels
+from starter import CALLBOARD
 
 from callboard.actors.io.settings import load_settings
 
@@ -70,7 +70,7 @@ def test_a_bad_line_of_the_env_file_ends_every_command(callboard: Callboard, env
 
 def test_completion_is_silent_about_a_bad_env_file(callboard: Callboard, environment: Path) -> None:
     (environment / ".env").write_text("rubbish\n")
-    command = [sys.executable, "-m", "callboard.cli"]
+    command = CALLBOARD
     asked = {"_CALLBOARD_COMPLETE": "bash_complete", "COMP_WORDS": "callboard run -", "COMP_CWORD": "2"}
     done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
     assert "--model" in done.stdout

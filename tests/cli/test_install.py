@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 import trio
 from bundle_house import BUNDLE, SILENT, Repository, put
 from screen import Screen
+from starter import CALLBOARD
 
 from .conftest import Ended
 
@@ -86,7 +86,7 @@ def test_what_a_stranger_has_written_can_not_write_to_the_terminal(install: Inst
 async def test_at_a_terminal_a_person_is_asked(tmp_path: Path) -> None:
     put(tmp_path / "plain", BUNDLE)
     env = {**os.environ, **SILENT, "CALLBOARD_CONFIG_DIR": str(tmp_path / "config")}
-    command = [sys.executable, "-m", "callboard.cli", "install", str(tmp_path / "plain")]
+    command = [*CALLBOARD, "install", str(tmp_path / "plain")]
     for answer, code in (("n", 1), ("y", 0)):
         screen = Screen()
         try:

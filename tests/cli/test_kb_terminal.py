@@ -6,15 +6,15 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import trio
 from fake_models import FakeModels, Reply, Request
 from screen import Screen
+from starter import CALLBOARD
 
-COMMAND = [sys.executable, "-m", "callboard.cli", "kb"]
+COMMAND = [*CALLBOARD, "kb"]
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fake_models import FakeModels
+from starter import CALLBOARD
 from tiny_weights import put_weights
 
 Callboard = Callable[..., "tuple[int, str, str]"]
@@ -119,7 +119,7 @@ def test_names_are_completed(here: Path, tmp_path: Path) -> None:
 
     def completed(*words: str) -> set[str]:
         environment = {**os.environ, "_CALLBOARD_COMPLETE": "bash_complete", "COMP_CWORD": str(len(words) - 1)}
-        command = [sys.executable, "-m", "callboard.cli"]
+        command = CALLBOARD
         text = subprocess.run(
             command, env={**environment, "COMP_WORDS": " ".join(words)}, capture_output=True, text=True, check=True
         ).stdout

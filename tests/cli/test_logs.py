@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,8 @@ import pytest
 import trio
 from fake_models import FakeModels, Reply
 from served_house import House, open_house
+from starter import CALLBOARD
+from waiting import until
 
 from callboard.protocol.control.caller import LOCAL
 
@@ -68,7 +69,7 @@ async def test_a_run_of_another_terminal_is_followed_without_a_server(fake_model
         "XDG_STATE_HOME": str(tmp_path / "state"),
     }
     environment.pop("CALLBOARD_URL", None)
-    program = [sys.executable, "-m", "callboard.cli"]
+    program = CALLBOARD
     hold = trio.Event()
     fake_model.script(Reply("hello", hold=hold))
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment}
@@ -84,7 +85,9 @@ async def test_a_run_of_another_terminal_is_followed_without_a_server(fake_model
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(trio.run_process, [*program, "ask", "--keep-requests", "hi"], **quiet))
             await fake_model.arrived(1)
-            (run,) = (path.name for path in (tmp_path / "state" / "callboard" / "runs").glob("run-*"))
+            runs = tmp_path / "state" / "callboard" / "runs"
+            await until(lambda: list(runs.glob("run-*/events.jsonl")))
+            (run,) = (path.name for path in runs.glob("run-*"))
             nursery.start_soon(follow, ("logs", "-f", run))
             nursery.start_soon(follow, ("--tail-logs", "--disable-log-colors"))
             await trio.sleep(1.5)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from starter import CALLBOARD
 
 from callboard.actors.work.mcp.files import load_mcp
 from callboard.cli import mcp_status
@@ -221,7 +222,7 @@ async def test_a_result_is_written_before_the_next_is_there(mcp_json: Home, tmp_
     )
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
-            command = [sys.executable, "-m", "callboard.cli", "mcp", "test"]
+            command = [*CALLBOARD, "mcp", "test"]
             process = await nursery.start(partial(trio.run_process, command, stdout=subprocess.PIPE, check=False))
             seen = b""
             while b"quick FAILED" not in seen:

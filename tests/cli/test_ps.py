@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import trio
 from screen import Screen
 from served_house import House
+from starter import CALLBOARD
 
 from callboard.cli.control import connection
 from callboard.cli.control.commands import answering
@@ -243,7 +243,7 @@ async def plain_run(nursery: trio.Nursery, tmp_path: Path, screen: Screen) -> tr
     (tmp_path / "gate.yaml").write_text(f"name: gate\n{GATE}")
     process: trio.Process = await nursery.start(
         lambda task_status: trio.run_process(
-            [sys.executable, "-m", "callboard", "run", str(tmp_path / "gate.yaml"), "Go"],
+            [*CALLBOARD, "run", str(tmp_path / "gate.yaml"), "Go"],
             stdin=screen.slave,
             stdout=subprocess.DEVNULL,
             stderr=screen.slave,
@@ -256,7 +256,7 @@ async def plain_run(nursery: trio.Nursery, tmp_path: Path, screen: Screen) -> tr
 
 
 async def listed(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "callboard", "ps", *arguments]
+    command = [*CALLBOARD, "ps", *arguments]
     return await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
 
 

@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import subprocess
-import sys
 import termios
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,11 +16,12 @@ import pytest
 import trio
 import trio.testing
 from fake_models import FakeModels, Reply
+from starter import CALLBOARD
 
 from callboard.actors.runs.setup.needed import needs_setup
 from callboard.protocol.settings import read_settings
 
-COMMAND = [sys.executable, "-m", "callboard.cli"]
+COMMAND = CALLBOARD
 KEY = "sk-typed-0123456789abcdef"
 DOWN = "\x1b[B"
 READY = r"arrows or a number, then enter"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 import trio
 from fake_models import FakeModels, Reply
 from screen import Screen
+from starter import CALLBOARD
 from waiting import until
 
 Callboard = Callable[..., "tuple[int, str, str]"]
@@ -251,7 +251,7 @@ async def test_at_a_terminal_requests_are_kept_without_a_word_and_shown_in_colou
             screen.text += os.read(screen.master, 65536).decode()
 
     async def play(*words: str) -> None:
-        command = [sys.executable, "-m", "callboard.cli", *words]
+        command = [*CALLBOARD, *words]
         end = screen.slave
         await trio.run_process(command, stdin=end, stdout=end, stderr=end, env=environment)
 

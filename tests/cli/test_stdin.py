@@ -7,7 +7,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import pytest
 import trio
 from fake_models import FakeModels
 from screen import Screen
+from starter import CALLBOARD
 
 from callboard.cli import stdin
 from callboard.cli.stdin import prompt_text
@@ -133,7 +133,7 @@ def test_a_pipe_that_is_silent_is_waited_for_and_told_about_unless_quiet(
 async def started(nursery: trio.Nursery, config: Path) -> trio.Process:
     return await nursery.start(
         lambda task_status: trio.run_process(
-            [sys.executable, "-m", "callboard.cli", "ask", "summarise"],
+            [*CALLBOARD, "ask", "summarise"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -7,15 +7,15 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import trio
 from fake_models import FakeModels, Reply
 from screen import Screen
+from starter import CALLBOARD
 
-COMMAND = [sys.executable, "-m", "callboard.cli"]
+COMMAND = CALLBOARD
 
 ASK = """
 name: ask

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from screen import Screen
 from served_house import House
+from starter import CALLBOARD
 
 from callboard.cli.control.top.table import SORTS, Row, Table, about, below
 from callboard.cli.control.top.terminal import Keys
@@ -31,7 +31,7 @@ from callboard.protocol.control.things import ActorDetail, ActorInfo
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
-COMMAND = [sys.executable, "-m", "callboard.cli"]
+COMMAND = CALLBOARD
 NOW = datetime(2026, 11, 3, 12, 0, 0, tzinfo=UTC)
 
 GATE = """

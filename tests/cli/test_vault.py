@@ -9,17 +9,19 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 from screen import Screen
+from starter import CALLBOARD
 
 from callboard.actors.io.vault import age
 
 from .conftest import Ended
 
-COMMAND = [sys.executable, "-m", "callboard.cli", "vault"]
+COMMAND = [*CALLBOARD, "vault"]
 VALUE = "s3cret-value-1"
 
 Vault = Callable[..., Ended]
@@ -205,7 +207,7 @@ def test_names_are_completed(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> N
     vault("add", "BETA", text=VALUE)
     environ = {**os.environ, "_CALLBOARD_COMPLETE": "bash_complete", "COMP_WORDS": "callboard vault get A"}
     done = subprocess.run(
-        [sys.executable, "-m", "callboard.cli"],
+        CALLBOARD,
         env={**environ, "COMP_CWORD": "3"},
         capture_output=True,
         text=True,
@@ -235,14 +237,13 @@ async def at_terminal(
     screen: Screen, environ: dict[str, str], *arguments: str, keys: tuple[tuple[str, str], ...]
 ) -> int:
     """The exit code of a command in a session of its own, whose terminal the screen is."""
-    starter = "import os, sys, fcntl, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-    starter += "os.execv(sys.argv[1], sys.argv[1:])"
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-c", starter, *COMMAND, *arguments],
+        [*COMMAND, *arguments],
         stdin=screen.slave,
         stdout=screen.slave,
         stderr=screen.slave,
         env={**os.environ, **environ, "TERM": "xterm", "NO_COLOR": "1"},
+        preexec_fn=partial(os.login_tty, screen.slave),
     )
     for pattern, pressed in keys:
         await screen.shows(pattern)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 from screen import Screen
+from starter import CALLBOARD
 
 WORKFLOW = """
 graph:
@@ -29,7 +29,7 @@ def screen() -> Iterator[Screen]:
 
 def run(screen: Screen, file: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "callboard.cli", "run", str(file)],
+        [*CALLBOARD, "run", str(file)],
         stdin=screen.slave,
         stderr=screen.slave,
         stdout=subprocess.PIPE,

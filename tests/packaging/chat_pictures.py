@@ -87,8 +87,7 @@ class Stage:
             "XDG_STATE_HOME": str(place / "state"),
             **more,
         }
-        program = ["-m", "callboard.cli", *arguments]
-        with Terminal(program, environ, self.work, columns=COLUMNS, rows=rows) as terminal:
+        with Terminal(list(arguments), environ, self.work, columns=COLUMNS, rows=rows, anew=True) as terminal:
             yield terminal
 
 

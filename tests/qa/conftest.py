@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from qa.chat import Chat
 from qa.house import House, answer, open_house
-from qa.starter import Starter
-
-HERE = Path(__file__).parent
-STARTER = Starter()
-"""Begins the programs of all modules."""
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    """Tests of other rooms look for processes that are left: ours is gone when they begin."""
-    if nextitem is None or HERE not in nextitem.path.parents:
-        STARTER.close()
 
 
 @pytest.fixture(scope="module")
 def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """The house of a module; tests take `house`."""
-    with open_house(tmp_path_factory.mktemp("house"), STARTER) as house:
+    with open_house(tmp_path_factory.mktemp("house")) as house:
         yield house
 
 

@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 import trio
 from fake_models import FakeModels, Reply, Request, listening
 from mcp_stage import mcp_json, scripted
-from qa.starter import Starter
 from qa.terminal import Terminal
+from starter import CALLBOARD
 
 Json = Any
-PROGRAM = ["-m", "callboard.cli"]
 KEPT = ("PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPATH", "COVERAGE_PROCESS_START")
 """Of the environment; all else could say something to a program under test."""
 
@@ -43,9 +42,8 @@ class House:
         environ: what programs find in the environment.
     """
 
-    def __init__(self, models: FakeModels, directory: Path, starter: Starter | None) -> None:
+    def __init__(self, models: FakeModels, directory: Path) -> None:
         self.models = models
-        self._starter = starter
         self.home, self.config, self.work = (directory / name for name in ("home", "config", "work"))
         for made in (self.home, self.config, self.work, directory / "runtime"):
             made.mkdir(parents=True)
@@ -88,8 +86,7 @@ class House:
     @contextmanager
     def terminal(self, *arguments: str, anew: bool = False, **environ: str) -> Iterator[Terminal]:
         """`callboard` with these arguments at a terminal; `anew`: in a Python that begins with it."""
-        starter = None if anew else self._starter
-        with Terminal([*PROGRAM, *arguments], {**self.environ, **environ}, self.work, starter=starter) as terminal:
+        with Terminal(list(arguments), {**self.environ, **environ}, self.work, anew=anew) as terminal:
             yield terminal
 
     def loki(self, *arguments: str, **environ: str) -> Ended:
@@ -101,7 +98,7 @@ class House:
     def piped(self, text: str, *arguments: str) -> Ended:
         """`callboard loki` with text piped in, to its end; of what it says, stdout."""
         done = subprocess.run(
-            [sys.executable, *PROGRAM, "loki", *arguments],
+            [*CALLBOARD, "loki", *arguments],
             input=text,
             capture_output=True,
             text=True,
@@ -138,11 +135,8 @@ class House:
 
 
 @contextmanager
-def open_house(directory: Path, starter: Starter | None = None) -> Iterator[House]:
-    """A house; its model server runs in a thread of its own, since programs at terminals are waited for in this one.
-
-    Without a starter each program is a Python that begins anew.
-    """
+def open_house(directory: Path) -> Iterator[House]:
+    """A house; its model server runs in a thread of its own, since programs at terminals are waited for in this one."""
     ready: queue.Queue[tuple[FakeModels, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.Queue()
 
     async def serve() -> None:
@@ -156,7 +150,7 @@ def open_house(directory: Path, starter: Starter | None = None) -> Iterator[Hous
     thread.start()
     server, token, scope = ready.get()
     try:
-        yield House(server, directory, starter)
+        yield House(server, directory)
     finally:
         token.run_sync_soon(scope.cancel)
         thread.join()

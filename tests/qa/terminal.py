@@ -1,6 +1,6 @@
 """A program at a real terminal: a pty, the keys that a person presses, and the screen that a person sees.
 
-    with Terminal(["-m", "callboard.cli", "ask", "hello"], environ, cwd) as terminal:
+    with Terminal(["ask", "hello"], environ, cwd) as terminal:
         terminal.shows("Go on?")
         terminal.press("y")
         assert terminal.ended() == 0
@@ -29,7 +29,9 @@ from typing import Self
 
 import psutil
 import pyte
-from qa.starter import Forked, Starter
+from starter import CALLBOARD
+
+PYTHON = (sys.executable, "-m", "callboard.cli")
 
 WITHIN = 30.0
 """Seconds that anything may take: what is waited for is there after a tenth of them on a machine at work."""
@@ -79,8 +81,8 @@ class Terminal:
     """A program at a terminal of its own; what is left of it ends with the block.
 
     Args:
-        arguments: of Python: `-m`, a module, and its arguments.
-        starter: who begins it; None for a Python that begins anew.
+        arguments: of `callboard`.
+        anew: whether a Python begins with it; else it is a fork (see starter.py).
 
     Attributes:
         raw: all that the program has sent.
@@ -94,10 +96,10 @@ class Terminal:
         *,
         columns: int = 120,
         rows: int = 50,
-        starter: Starter | None = None,
+        anew: bool = False,
     ) -> None:
         self.raw = ""
-        self._command = [sys.executable, *arguments]
+        self._command = [*(PYTHON if anew else CALLBOARD), *arguments]
         self._master, slave = pty.openpty()
         termios.tcsetwinsize(slave, (rows, columns))
         self._screen = Screen(columns, rows, self._master)
@@ -105,14 +107,10 @@ class Terminal:
         self._stream.select_other_charset("G")
         self._mark = self._raw_mark = 0
         self._open = True
-        self._program = self._begun(environ, cwd, slave, starter)
+        self._program = self._begun(environ, cwd, slave)
         os.close(slave)
 
-    def _begun(
-        self, environ: dict[str, str], cwd: Path, terminal: int, starter: Starter | None
-    ) -> subprocess.Popen[bytes] | Forked:
-        if starter is not None:
-            return starter.start(self._command[2], self._command[3:], environ, cwd, terminal)
+    def _begun(self, environ: dict[str, str], cwd: Path, terminal: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             self._command,
             env=environ,

@@ -18,6 +18,7 @@ import msgspec
 import pytest
 import trio
 from fake_models import FakeModels, Reply, Request
+from starter import CALLBOARD
 
 import callboard
 from callboard.actors.front.control.opening import open_hub
@@ -180,7 +181,7 @@ async def test_the_command_line_tells_nothing(house: House, tmp_path: Path, outp
     house.models.script(*CALLS, "done")
     house.models.answer_with(quoting)
     environ = {**os.environ, "CALLBOARD_LOG": "trace", "CALLBOARD_CONFIG_DIR": str(house.config)}
-    command = [sys.executable, "-m", "callboard.cli", "run", "worker", "go", "-v", "-o", output, "-s", "mine"]
+    command = [*CALLBOARD, "run", "worker", "go", "-v", "-o", output, "-s", "mine"]
     for code in (0, 1):
         done = await trio.run_process(
             command, capture_stdout=True, capture_stderr=True, env=environ, stdin=subprocess.DEVNULL, check=False

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import trio
 from fake_models import FakeModels, Reply
-from qa.starter import Starter
 from talking import environment_of, start
 from window import Window
 
@@ -63,7 +62,7 @@ def test_without_a_terminal_it_says_how_to_give_a_prompt(callboard: Callable[...
 
 
 async def test_lines_of_earlier_chats_are_recalled_at_the_first_prompt(
-    window: Window, starter: Starter, fake_model: FakeModels, tmp_path: Path
+    window: Window, fake_model: FakeModels, tmp_path: Path
 ) -> None:
     start(window, fake_model, tmp_path)
     await window.shows(".help lists commands")
@@ -71,7 +70,7 @@ async def test_lines_of_earlier_chats_are_recalled_at_the_first_prompt(
     await window.shows("\nok")
     window.press("C-d")
     assert await window.ended() == 0
-    later = Window(starter)
+    later = Window()
     try:
         start(later, fake_model, tmp_path)
         await later.shows(".help lists commands")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 from fake_models import FakeModels, Reply
-from qa.starter import Forked, Starter
 from screen import Screen
+from starter import CALLBOARD
 from talking import allow_commands, environment_of
 
 
@@ -39,11 +41,11 @@ async def test_keys_pressed_before_the_prompt_stands_are_there_once_and_a_signal
     [(signal.SIGHUP, 129), (signal.SIGQUIT, 131), (signal.SIGUSR1, 138), (signal.SIGALRM, 142)],
 )
 async def test_a_signal_ends_it_and_gives_the_terminal_back(
-    starter: Starter, fake_model: FakeModels, tmp_path: Path, screen: Screen, number: signal.Signals, code: int
+    fake_model: FakeModels, tmp_path: Path, screen: Screen, number: signal.Signals, code: int
 ) -> None:
     before = screen.modes()
     fake_model.config_dir(tmp_path / "config")
-    program = begun(starter, tmp_path, screen)
+    program = begun(tmp_path, screen)
     await screen.shows("lists commands")
     assert screen.modes() != before
     program.send_signal(number)
@@ -51,13 +53,22 @@ async def test_a_signal_ends_it_and_gives_the_terminal_back(
     assert screen.modes() == before
 
 
-def begun(starter: Starter, tmp_path: Path, screen: Screen, **more: str) -> Forked:
+def begun(tmp_path: Path, screen: Screen, **more: str) -> subprocess.Popen[bytes]:
     environment = {"PATH": os.environ["PATH"], **environment_of(tmp_path / "config", tmp_path), **more}
-    return starter.start("callboard.cli", [], environment, tmp_path, screen.slave)
+    fd = screen.slave
+    return subprocess.Popen(
+        CALLBOARD,
+        stdin=fd,
+        stdout=fd,
+        stderr=fd,
+        env=environment,
+        cwd=tmp_path,
+        preexec_fn=partial(os.login_tty, fd),
+    )
 
 
 async def test_a_dumb_terminal_gets_lines_and_no_escape_sequence(
-    starter: Starter, fake_model: FakeModels, tmp_path: Path, screen: Screen
+    fake_model: FakeModels, tmp_path: Path, screen: Screen
 ) -> None:
     call = ("execute_command", {"command": "echo $((40 + 2))"})
     long = Reply(text="more " * 2000, gap=0.02)
@@ -65,7 +76,7 @@ async def test_a_dumb_terminal_gets_lines_and_no_escape_sequence(
     fake_model.config_dir(tmp_path / "config")
     allow_commands(tmp_path)
     before = screen.modes()
-    program = begun(starter, tmp_path, screen, TERM="dumb")
+    program = begun(tmp_path, screen, TERM="dumb")
     await screen.shows("lists commands, Ctrl-D leaves\r\nmodel> $")
     screen.press("hello\n")
     await screen.shows(r"model> hello\r\n# Title\r\n\r\n(?s:.)*bold(?s:.)* words\r\n\r\nmodel> $")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from starter import CALLBOARD
 
 from ..conftest import Ended
 
@@ -31,7 +31,7 @@ def process() -> Callable[..., Ended]:
 
     def run(*arguments: str, text: str | None = None, **environment: str) -> Ended:
         done = subprocess.run(
-            [sys.executable, "-m", "callboard.cli", *arguments],
+            [*CALLBOARD, *arguments],
             input=text,
             stdin=subprocess.DEVNULL if text is None else None,
             capture_output=True,

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parents[3]
-
 
 @pytest.fixture
 def place(tmp_path: Path) -> dict[str, str]:
@@ -44,7 +42,6 @@ def place(tmp_path: Path) -> dict[str, str]:
         "PATH": f"{programs}:{os.environ['PATH']}",
         "HOME": str(home),
         "TERM": "tmux-256color",
-        "PYTHONPATH": str(HERE / ".types"),
         "CALLBOARD_CONFIG_DIR": str(config),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "XDG_STATE_HOME": str(tmp_path / "state"),

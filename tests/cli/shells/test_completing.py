@@ -12,13 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from starter import CALLBOARD
 
 from callboard.cli.shells.commands import _ENDINGS
 
 from ..test_start import HEAVY, imported
 
 Environment = dict[str, str]
-PROGRAM = [sys.executable, "-m", "callboard.cli"]
+PROGRAM = CALLBOARD
 
 
 def complete(place: Environment, *words: str, **more: str) -> list[tuple[str, str]]:
@@ -143,7 +144,7 @@ def test_one_key_takes_little_more_than_python_itself(place: Environment) -> Non
 
     bare = seconds([sys.executable, "-c", "pass"])
     for words in (["-m", "there:"], ["-r", ""], ["run", ""], ["-s", ""]):
-        assert seconds([*PROGRAM, *words], _CALLBOARD_COMPLETE="words_complete") < 8 * bare
+        assert seconds([sys.executable, "-m", "callboard.cli", *words], _CALLBOARD_COMPLETE="words_complete") < 8 * bare
 
 
 # --- the scripts -------------------------------------------------------------------------------------------

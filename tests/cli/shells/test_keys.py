@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 from fake_models import FakeModels, Reply
+from starter import CALLBOARD
 from tmux import Tmux
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
@@ -36,7 +36,7 @@ class Window:
         self.home = Path(place["HOME"])
 
     async def start(self, shell: str) -> None:
-        command = [sys.executable, "-m", "callboard.cli", "shell-init", shell, "--loki"]
+        command = [*CALLBOARD, "shell-init", shell, "--loki"]
         script = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         environment = {**self.place, "PS1": f"{PROMPT} ", "SHELL": "/bin/sh"}
         started = list(START[shell])

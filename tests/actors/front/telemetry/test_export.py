@@ -13,6 +13,7 @@ import pytest
 import trio
 from fake_models import FakeModels, Reply, listening
 from stage import Stage
+from starter import CALLBOARD
 from traced import Collector
 
 import callboard
@@ -51,10 +52,10 @@ async def command(
     """`callboard ...` as a process, with these variables and no others of OpenTelemetry's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     config = {"CALLBOARD_CONFIG_DIR": str(model.config_dir(home / "config")), "XDG_STATE_HOME": str(home / "state")}
-    program = ["-c", code] if code else ["-m", "callboard.cli"]
+    program = (sys.executable, "-c", code) if code else CALLBOARD
     with trio.fail_after(60):
         ended = await trio.run_process(
-            [sys.executable, *program, *arguments],
+            [*program, *arguments],
             env={**kept, **config, **environ},
             capture_stdout=True,
             capture_stderr=True,
@@ -106,7 +107,7 @@ async def test_a_run_that_is_interrupted_is_exported_all_the_same(
         ENDPOINT: collector.url,
     }
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", "callboard.cli", "run", "-q", graph(tmp_path), "x"], env=environ, stderr=subprocess.PIPE
+        [*CALLBOARD, "run", "-q", graph(tmp_path), "x"], env=environ, stderr=subprocess.PIPE
     )
     with trio.fail_after(60):
         await fake_model.arrived(1)

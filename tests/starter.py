@@ -1,0 +1,237 @@
+"""`callboard` as a fork of a process that has imported most of it already: that takes a third of a start's time.
+
+    process = subprocess.Popen([*CALLBOARD, "ask", "hello"], env=environ, stdout=subprocess.PIPE)
+
+A command that begins with `CALLBOARD` is started so wherever this process starts one, `trio.run_process` included: the
+program is a process of its own, with its own arguments, environment, directory, files, session and terminal, and plays
+`python -m callboard.cli` from the first line on. Signals, exit codes and waiting are as with any other, since it
+belongs to the process of the tests, which takes in orphans (see tests/conftest.py).
+
+How a program starts is not tested so: the imports, what Python reads of its environment before the first line, and the
+installed `callboard` itself. A test that is about those takes `sys.executable` or the installed one, and a start that
+asks for what only a real one can do (see `_needs_python`) is a real one.
+
+The process that forks begins when it is first needed, and lives as long as that of the tests.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import gc
+import importlib
+import io
+import json
+import locale
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any, TypedDict
+
+CALLBOARD = ("a fork of", "callboard")
+"""The beginning of a command."""
+
+_MODULES = (
+    "callboard.actors.front.chat.commands",
+    "callboard.actors.front.chat.methods",
+    "callboard.actors.front.chat.opening",
+    "callboard.actors.front.control.hub",
+    "callboard.actors.front.telemetry.export",
+    "callboard.actors.runs.begin",
+    "callboard.actors.runs.in_role",
+    "callboard.actors.runs.in_session",
+    "callboard.actors.work.mcp.tools.chosen",
+    "callboard.actors.work.models.client",
+    "callboard.actors.work.models.openai",
+    "callboard.actors.work.models.prices.kept",
+    "callboard.actors.work.models.vertex",
+    "callboard.actors.work.roles.cast",
+    "callboard.actors.work.spending.book",
+    "callboard.cli.chat.program",
+    "callboard.cli.chat.screen.application",
+    "callboard.cli.loki.at_once",
+    "callboard.cli.loki.info",
+    "callboard.cli.loki.play",
+    "callboard.cli.main",
+    "callboard.cli.render.menu",
+    "callboard.cli.running",
+    "callboard.cli.vault",
+    "prompt_toolkit.shortcuts",
+    "pygments.styles.monokai",
+)
+"""Of the command line and of the chat; others are imported by the programs themselves."""
+
+MOST_BYTES = 1_000_000
+"""Of what is said of a program: its arguments and its environment."""
+
+
+class _Wanted(TypedDict):
+    """A program that is to begin; its files 0, 1 and 2 are sent along.
+
+    Attributes:
+        session: it has one of its own.
+        login: file 0 is its terminal, and it has a session of its own.
+    """
+
+    arguments: list[str]
+    environ: dict[str, str]
+    cwd: str
+    session: bool
+    login: bool
+
+
+class Starter:
+    """The process that forks."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def start(self, wanted: _Wanted, files: list[int]) -> int:
+        """Begins a program; its process id."""
+        with self._lock:  # trio starts programs in threads
+            if self._process is None:
+                self._begin()
+            socket.send_fds(self._line, [json.dumps(wanted).encode()], files)
+            pid = self._line.recv(100)
+        assert pid, "the process that begins programs has ended"
+        return int(pid)
+
+    def _begin(self) -> None:
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_BYTES)
+        argv = [sys.executable, "-P", __file__, str(theirs.fileno())]
+        self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        theirs.close()
+
+    def close(self) -> None:
+        """Ends it; what it has begun goes on."""
+        if self._process is not None:
+            self._line.close()
+            self._process.wait(10)
+            self._process = None
+
+
+STARTER = Starter()
+
+
+def listen() -> None:
+    """From now on a command of this process that begins with `CALLBOARD` is a fork."""
+    usual: Any = subprocess.Popen._execute_child  # type: ignore[attr-defined] # as typeshed has it, there is none
+
+    def begin(self: Any, args: Any, executable: Any, *options: Any) -> None:
+        if isinstance(args, str | bytes | os.PathLike) or tuple(args[: len(CALLBOARD)]) != CALLBOARD:
+            usual(self, args, executable, *options)
+            return
+        arguments = [os.fspath(each) for each in args[len(CALLBOARD) :]]
+        if _needs_python(*options):
+            usual(self, [sys.executable, "-m", "callboard.cli", *arguments], None, *options)
+        else:
+            _fork(self, arguments, *options)
+
+    subprocess.Popen._execute_child = begin  # type: ignore[attr-defined] # for the suite
+
+
+def _needs_python(preexec: Any, close_fds: bool, pass_fds: Any, cwd: Any, env: Any, *_: Any) -> bool:
+    """Whether it is asked for what a fork can't do."""
+    given = os.environ if env is None else env
+    return (
+        bool(pass_fds)
+        or not (preexec is None or _logs_in(preexec))
+        or any(name.startswith("PYTHON") and os.environ.get(name) != value for name, value in given.items())
+    )
+
+
+def _logs_in(preexec: Any) -> bool:
+    return isinstance(preexec, partial) and preexec.func is os.login_tty
+
+
+def _fork(process: Any, arguments: list[str], *options: Any) -> None:
+    """As `Popen._execute_child`, whose arguments it has from the third on."""
+    preexec, _, _, cwd, env = options[:5]
+    wanted = _Wanted(
+        arguments=arguments,
+        environ={os.fsdecode(name): os.fsdecode(value) for name, value in (os.environ if env is None else env).items()},
+        cwd=os.fspath(cwd or Path.cwd()),
+        session=bool(options[-2]),
+        login=preexec is not None,
+    )
+    given = options[8], options[11], options[13]
+    files = [number if each == -1 else each for number, each in enumerate(given)]
+    process.pid = STARTER.start(wanted, files)
+    process._child_created = True
+    process._close_pipe_fds(*options[8:14])
+
+
+def _serve(line: socket.socket) -> None:
+    for name in _MODULES:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    while True:
+        data, files, _, _ = socket.recv_fds(line, MOST_BYTES, 3)
+        if not data:
+            return
+        told, tells = os.pipe()
+        between = os.fork()
+        if not between:
+            pid = os.fork()
+            if not pid:
+                _play(json.loads(data), files)
+                return
+            os.write(tells, str(pid).encode())
+            os._exit(0)  # and the program has no parent but who takes in orphans
+        os.waitpid(between, 0)
+        line.send(os.read(told, 100))
+        for descriptor in (told, tells, *files):
+            os.close(descriptor)
+
+
+def _play(wanted: _Wanted, files: list[int]) -> None:
+    """Plays the program in this process, and ends with it."""
+    if wanted["login"]:
+        os.login_tty(os.dup(files[0]))
+    elif wanted["session"]:
+        os.setsid()
+    files = [fcntl.fcntl(each, fcntl.F_DUPFD, 3) for each in files]  # none of them is 0, 1 or 2
+    for number, each in enumerate(files):
+        os.dup2(each, number)
+    os.closerange(3, 100)
+    os.environ.clear()
+    os.environ.update(wanted["environ"])
+    os.chdir(wanted["cwd"])
+    sys.stdin = sys.__stdin__ = _text(io.BufferedReader(io.FileIO(0, closefd=False)))
+    sys.stdout = sys.__stdout__ = _text(io.BufferedWriter(io.FileIO(1, "w", closefd=False)))
+    sys.stderr = sys.__stderr__ = _text(io.BufferedWriter(io.FileIO(2, "w", closefd=False)), "backslashreplace")
+    sys.argv = ["", *wanted["arguments"]]
+    sys.path.insert(0, wanted["cwd"])
+    code = 0
+    try:
+        runpy.run_module("callboard.cli", run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        if not isinstance(ended.code, int | None):
+            raise
+        code = ended.code or 0
+    # As Python ends, but for taking every module apart, which takes longer than most of these programs.
+    threading._shutdown()  # type: ignore[attr-defined] # as typeshed has it, there is none
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code & 0xFF)
+
+
+def _text(
+    stream: io.BufferedReader | io.BufferedWriter, errors: str = "strict", lines: bool = False
+) -> io.TextIOWrapper:
+    """A stream as Python has it: line by line at a terminal."""
+    encoding = locale.getpreferredencoding(False)
+    return io.TextIOWrapper(stream, encoding=encoding, errors=errors, line_buffering=lines or stream.isatty())
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))
