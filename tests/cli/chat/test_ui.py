@@ -13,16 +13,15 @@ import pytest
 import trio
 from control_house import Client
 from fake_models import FakeModels, Reply
-from qa.starter import Starter
 from talking import environment_of, start
 from trio_websocket import open_websocket_url
 from window import Window
 
 
 @pytest.fixture
-def two(starter: Starter) -> Iterator[tuple[Window, Window]]:
+def two() -> Iterator[tuple[Window, Window]]:
     """Two windows, wide enough for an address."""
-    both = Window(starter, 160, 40), Window(starter, 160, 40)
+    both = Window(160, 40), Window(160, 40)
     yield both
     for each in both:
         each.close()
