@@ -7,7 +7,7 @@ conversation in this process and one behind a websocket (`--url`).
 Two threads. Trio stays in the main thread: the root, its hub, the connection (`local`, `remote`), signals. The screen
 (`screen/`) has a thread of its own with prompt_toolkit and asyncio's loop, and with it all that the person sees and
 does: `conversation` leads it, `client` speaks, `seen` is what stands in the scrollback, `story` what a run looks like,
-`joining` gets into a chat, `presence` is what others see, too. The two exchange frames, and nothing
-else (`bridge`). `program` starts both, ends both, and gives the terminal back; the first prompt is shown before the
-server's half is imported.
+`following` has the runs that are shown, `joining` gets into a chat, `presence` is what others see, too. The two
+exchange frames, and nothing else (`bridge`). `program` starts both, ends both, and gives the terminal back; the first
+prompt is shown before the server's half is imported.
 """

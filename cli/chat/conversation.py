@@ -17,11 +17,11 @@ from ...protocol.control import chat, own
 from ...protocol.control.chat import ChatInfo
 from ...protocol.decoding import decode_json
 from ...protocol.errors import CallboardError, NotFound, ServerLost
-from ...protocol.events.decode import decode
 from ...protocol.version import VERSION
 from ..render.answer import Look
 from ..render.text import one_line
 from .client import ChatClient
+from .following import Following
 from .joining import Joining
 from .person_asked import Asked, PersonAsked
 from .presence import GOODBYE, Presence
@@ -69,7 +69,8 @@ class Conversation:
         self._ready = asyncio.Event()
         self._configured = asyncio.Event()
         self._info: ChatInfo | None = None
-        self._sending = 0
+        self._here: str | None = None
+        self._sending: list[str] = []
         self._questions = PersonAsked(
             client,
             screen,
@@ -80,15 +81,16 @@ class Conversation:
         )
         self._requested = Requested(screen, self._seen, self._questions)
         self._joining = Joining(client, self._presence, self._seen, self._questions, opening)
-        self._joining.told, self._joining.changed = self._take, self._changed
+        self._following = Following(client, self._seen, self._begin, self._take)
+        self._joining.replay, self._joining.changed = self._following.replay, self._changed
         self._told: dict[str, tuple[type, Callable[[Any], None]]] = {
             "_chat/began": (chat.Began, self._run_began),
             "_chat/said": (chat.Said, self._said),
             "_chat/changed": (chat.Changed, self._chat_changed),
             "_chat/closed": (chat.Closed, self._chat_closed),
-            "_run/event": (own.RunEvent, self._run_event),
-            "_run/ended": (own.RunEnded, self._run_ended),
-            "_run/lagged": (own.RunLagged, self._run_lagged),
+            "_run/event": (own.RunEvent, self._following.event),
+            "_run/ended": (own.RunEnded, self._following.ended),
+            "_run/lagged": (own.RunLagged, self._following.lagged),
             "_question/asked": (Asked, self._questions.asked),
             "_question/closed": (own.Closed, self._questions.closed),
         }
@@ -166,6 +168,7 @@ class Conversation:
     def disconnected(self, why: str) -> None:
         """The connection is lost; another is tried. What is sent meanwhile waits for it."""
         self._client.lose(why)
+        self._following.stop()
         if self._opened.is_set() and not self._left:
             self._ready.clear()
             self._seen.print(f"{why}; trying again, what you type waits", "warning")
@@ -185,12 +188,11 @@ class Conversation:
             except CallboardError as error:
                 if error.code != NotFound.code or self._presence.attach is not None:
                     raise
+                self._here = None
                 await self._joining.open_again(self._info)
             else:
                 self._seen.print("connected again", "dim")
-                for run, story in self._seen.stories.items():
-                    if not story.over:
-                        self._begin(self._follow(run, story.seq))
+                self._following.again()
             await self._joining.hear_questions()
         except ServerLost:
             return  # once more
@@ -222,29 +224,63 @@ class Conversation:
     async def _send(self, text: str) -> bool:
         """Sends a line; whether the chat ends with it."""
         leaves = False
-        self._sending += 1
+        sending = self._sending
+        sending.append(text)
         line = self._presence.sends(text)
         try:
             await self._opened.wait()
             await self._ready.wait()
             assert self._info is not None
             done = await self._client.ask("_chat/line", chat.LineDone, chat=self._info.chat, line=text)
-            self._changed(done.chat)
-            if done.steered:
-                self._seen.print("the agent reads this before its next request", "dim")
-            if done.leave:
-                leaves = self._left = True
-                self._screen.leave()
+            if self._is_here(done.chat.chat):
+                self._changed(done.chat)
+                if done.steered:
+                    self._seen.print("the agent reads this before its next request", "dim")
+                if done.leave:
+                    leaves = self._left = True
+                    self._screen.leave()
+                if done.attach is not None:
+                    await self._go_over(done.chat.chat, done.attach)
         except ServerLost:
             self._presence.unanswered(line)
         except CallboardError as error:
             self._seen.print(str(error), "error")
         finally:
             self._presence.answered(line)
-            self._sending -= 1
+            sending.remove(text)
             self._end_if_closed()
             self._screen.wake()
         return leaves
+
+    async def _go_over(self, left: str, id: str) -> None:
+        """The person is in another chat from now on; the one that they leave stays as it is."""
+        self._ready.clear()  # what is typed meanwhile is for the other
+        try:
+            there = (await self._client.ask("_chat/get", chat.OneChat, chat=id)).chat
+        except CallboardError as error:
+            if error.code != ServerLost.code:  # else `connected` goes on
+                self._ready.set()
+            raise
+        with suppress(CallboardError):  # a server that is gone, or of another version: what comes is passed over
+            await self._following.leave()
+            await self._joining.leave(left)
+        self._presence.go_over(id)
+        self._sending, self._closed = [], False
+        self._seen.print(f"this is {id} now, {there.model}; `.attach {left}` goes back", "dim")
+        self._changed(there)
+        try:
+            await self._joining.watch(id)
+            await self._joining.hear_questions()
+        except ServerLost:
+            raise
+        except CallboardError as error:
+            self._fail(error)
+            return
+        self._ready.set()
+
+    def _is_here(self, id: str) -> bool:
+        """Whether this is the chat that the person is in, and not one that they have left."""
+        return self._here in (None, id)
 
     def interrupt(self) -> None:
         """See `Handler`."""
@@ -328,45 +364,25 @@ class Conversation:
             self._said(told.said)
 
     def _run_began(self, began: chat.Began) -> None:
+        if not self._is_here(began.chat) or self._following.waits(chat.Told(began=began)):
+            return
         if not self._presence.is_new(began.seq) or began.run in self._seen.stories:
             return
         if began.seq and not self._presence.is_ours(began.prompt):
             self._seen.write_line(began.prompt)
-        self._seen.begin(began.run)
+        self._following.begin(began.run)
         if self._info is not None:
             self._changed(msgspec.structs.replace(self._info, run=began.run))
-        self._begin(self._follow(began.run))
-
-    async def _follow(self, run: str, after: int | None = None) -> None:
-        try:
-            await self._client.ask("_run/subscribe", own.Subscribed, run=run, after=after)
-        except ServerLost:
-            return  # once more, when there is another connection
-        except CallboardError as error:
-            self._seen.print(str(error), "error")
-            self._seen.ended.append(run)
-
-    def _run_event(self, told: own.RunEvent) -> None:
-        story = self._seen.stories.get(told.run)
-        event = decode(bytes(told.event)) if story is not None else None
-        if story is not None and event is not None and event.seq > story.seq:
-            story.seq = event.seq
-            story.see(event)
-
-    def _run_ended(self, told: own.RunEnded) -> None:
-        if (story := self._seen.stories.get(told.run)) is not None:
-            story.over = True
-            self._seen.ended.append(told.run)
-
-    def _run_lagged(self, told: own.RunLagged) -> None:
-        self._begin(self._follow(told.run, told.after))
 
     def _said(self, said: chat.Said) -> None:
+        if not self._is_here(said.chat) or self._following.waits(chat.Told(said=said)):
+            return
         if self._presence.is_new(said.seq):
             self._seen.said(said)
 
     def _chat_changed(self, changed: chat.Changed) -> None:
-        self._changed(changed.chat)
+        if self._is_here(changed.chat.chat):
+            self._changed(changed.chat)
 
     def _chat_closed(self, closed: chat.Closed) -> None:
         if self._info is None or closed.chat != self._info.chat:
@@ -389,7 +405,7 @@ class Conversation:
             self._screen.leave()
 
     def _changed(self, info: ChatInfo) -> None:
-        self._info = info
+        self._info, self._here = info, info.chat
         highlight = info.settings.get("highlight")
         if self._looks is not None and highlight != self._highlight:
             self._highlight, self._seen.display.look = highlight, self._looks(highlight)

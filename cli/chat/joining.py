@@ -1,11 +1,11 @@
-"""How the terminal gets into a chat of the server: one that it opens, or one that is there already.
+"""How the terminal gets into a chat of the server, and out of it: one that it opens, or one that is there already.
 
 Also again, after the connection was lost. What happened meanwhile is told in order, each once (`presence`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ...protocol.control import chat, own
@@ -25,20 +25,21 @@ class Joining:
         opening: parameters of `_chat/open`.
 
     Attributes:
-        told: called with each thing that was told before.
+        replay: shows what was told before; called with that, and with the run that is under way.
         changed: called with how the chat is.
     """
 
     def __init__(
         self, client: ChatClient, presence: Presence, seen: Seen, questions: PersonAsked, opening: Mapping[str, Any]
     ) -> None:
-        self.told: Callable[[chat.Told], None] = lambda _: None
+        self.replay: Callable[[list[chat.Told], str | None], Awaitable[None]]
         self.changed: Callable[[ChatInfo], None] = lambda _: None
         self._client = client
         self._presence = presence
         self._seen = seen
         self._questions = questions
         self._opening = opening
+        self._hearing: str | None = None
 
     async def open(self) -> chat.Opened:
         """A new chat, or the one that is meant.
@@ -47,7 +48,9 @@ class Joining:
             CallboardError: it can't be opened, or is not there.
         """
         if self._presence.attach is None:
-            return await self._client.ask("_chat/open", chat.Opened, **self._opening)
+            opened = await self._client.ask("_chat/open", chat.Opened, **self._opening)
+            self._presence.opened = opened.chat.chat
+            return opened
         listed = await self._client.ask("_chat/list", chat.ChatList)
         found = await self._client.ask("_chat/get", chat.OneChat, chat=self._presence.meant(listed.chats))
         return chat.Opened(chat=found.chat)
@@ -55,6 +58,7 @@ class Joining:
     async def open_again(self, info: ChatInfo) -> None:
         """A chat like this one, of which the server knows nothing any more."""
         opened = await self._client.ask("_chat/open", chat.Opened, **opening_again(info))
+        self._presence.opened = opened.chat.chat
         self._presence.forget()
         self._seen.end_all("the run ended with its server")
         kept = "its session goes on" if info.session_id is not None else "what was said in it is gone"
@@ -65,16 +69,22 @@ class Joining:
     async def watch(self, id: str) -> None:
         """Hears what happens in the chat, also by others, and what was missed of it."""
         watching = await self._client.ask("_chat/watch", chat.WatchingChat, chat=id, after=self._presence.last)
-        for told in watching.told:
-            self.told(told)
+        await self.replay(watching.told, watching.chat.run)
         self.changed(watching.chat)
+
+    async def leave(self, id: str) -> None:
+        """Hears no more of a chat, and of questions."""
+        self._questions.only(set())
+        await self._client.ask("_chat/unwatch", own.Done, chat=id)
+        if self._hearing is not None:
+            await self._client.ask("_question/unsubscribe", own.Unsubscribed, subscription=self._hearing)
 
     async def hear_questions(self) -> None:
         """Hears what agents ask, and forgets what is asked no more."""
         try:
             listed = await self._client.ask("_question/list", own.Questions)
             self._questions.only({str(each.get("id")) for each in listed.questions if isinstance(each, dict)})
-            await self._client.ask("_question/subscribe", own.Watching)
+            self._hearing = (await self._client.ask("_question/subscribe", own.Watching)).subscription
         except CallboardError as error:
             if error.code != Denied.code:
                 raise

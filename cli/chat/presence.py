@@ -24,13 +24,15 @@ class Presence:
         attach: the beginning of the id of a chat that is there already.
 
     Attributes:
-        place, attach: as given.
+        place, attach: as given; `attach` is None in the chat that was opened here.
+        opened: the id of that.
         last: number of the newest that was taken in.
     """
 
     def __init__(self, place: str = "", attach: str | None = None) -> None:
         self.place = place
         self.attach = attach
+        self.opened: str | None = None
         self.last = 0
         self._seen: set[int] = set()
         self._under_way: list[str] = []
@@ -49,6 +51,13 @@ class Presence:
         """Another chat begins, with numbers of its own."""
         self.last = 0
         self._seen.clear()
+
+    def go_over(self, id: str) -> None:
+        """The person is in another chat from now on: what is under way in the one they leave is not its."""
+        self.attach = None if id == self.opened else id
+        self.forget()
+        self._under_way.clear()
+        self._unsure.clear()
 
     def sends(self, text: str) -> str:
         """A line is sent; what to tell `answered` and `unanswered`."""

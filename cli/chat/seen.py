@@ -32,10 +32,14 @@ class Seen:
         """Whether a run goes on."""
         return any(not story.over for story in self.stories.values())
 
-    def begin(self, run: str) -> None:
-        """A run is shown from now on."""
+    def story(self) -> Story:
+        """What a run looks like, for one that is not shown yet."""
+        return Story(self.display, lambda: self._screen.output.size[0])
+
+    def begin(self, run: str, story: Story | None = None) -> None:
+        """A run is shown from now on; `story` is what was read of it already."""
         self._shown_calls = 0
-        self._last = self.stories[run] = Story(self.display, lambda: self._screen.output.size[0])
+        self._last = self.stories[run] = story or self.story()
 
     def end_all(self, why: str) -> None:
         """Runs that go on will not be heard of any more."""
@@ -44,6 +48,11 @@ class Seen:
                 story.over = True
                 self.ended.append(run)
                 self.print(f"{self.display.mark} {why}", "error")
+
+    def leave(self) -> None:
+        """Runs that go on are shown no more."""
+        self._collect()
+        self.stories.clear()
 
     def settled(self) -> list[str]:
         """Lines that are final since the last time."""

@@ -115,7 +115,7 @@ class OpenChat(Params, frozen=True):
 
 
 class OfChat(Params, frozen=True):
-    """`_chat/get`, `_chat/close`, `_chat/interrupt`."""
+    """`_chat/get`, `_chat/close`, `_chat/interrupt`, `_chat/unwatch`."""
 
     chat: Name
 
@@ -168,6 +168,7 @@ class LineDone(msgspec.Struct, kw_only=True):
         run, status: the last run that the line has begun, and how it ended (`done`, `failed`, `cancelled`).
         steered: the line was told to the run that is under way.
         leave: the line was `.exit`: the client ends, the chat is closed.
+        attach: the line was `.attach CHAT`: the client goes over to this chat, and watches it. The other stays open.
     """
 
     chat: ChatInfo
@@ -175,6 +176,7 @@ class LineDone(msgspec.Struct, kw_only=True):
     status: str | None = None
     steered: bool = False
     leave: bool = False
+    attach: str | None = None
 
 
 class Interrupted(msgspec.Struct, kw_only=True):
@@ -328,6 +330,7 @@ METHODS: dict[str, tuple[type, type]] = {
     "_chat/interrupt": (OfChat, Interrupted),
     "_chat/complete": (Complete, Completions),
     "_chat/watch": (WatchChat, WatchingChat),
+    "_chat/unwatch": (OfChat, Done),
     "_chat/close": (OfChat, Done),
 }
 

@@ -88,7 +88,7 @@ METHODS: dict[str, Rule] = {
     "_chat/open": CHAT,
     "_chat/line": CHAT_LINE,
     "_chat/list": LIST_RUNS,
-    **dict.fromkeys(("_chat/get", "_chat/watch"), READ_RUNS),
+    **dict.fromkeys(("_chat/get", "_chat/watch", "_chat/unwatch"), READ_RUNS),
     "_chat/complete": LOOK_AT_CHAT,
     **dict.fromkeys(("_chat/interrupt", "_chat/close"), Rule(("run:agents",))),
     "session/new": NEW_SESSION,

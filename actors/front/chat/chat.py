@@ -74,7 +74,7 @@ class Chat:
         cost: of all its runs, USD; None once one has used a model whose price is not known.
         shell: what `!` lines have written, for the next prompt.
         brought: files that come with the next prompt.
-        title: what it is about.
+        title: what it is about, by what was asked first.
         on_close: what to do when it is closed, for those who watch.
         order: of the lines that come.
         closed: whether it has ended; then it plays no line any more.
@@ -173,6 +173,11 @@ class Chat:
         """The model that answers the next prompt; "" if none is known."""
         return model_of(self)
 
+    @property
+    def subject(self) -> str | None:
+        """What it is about: as its session is called, else as it began."""
+        return (self.session.session.title if self.session is not None else None) or self.title
+
     def info(self) -> frames.ChatInfo:
         """As clients are told."""
         model, place = self.model_in_use, self.place
@@ -193,7 +198,7 @@ class Chat:
             cost=self.cost,
             settings=shown(self),
             run=self.run,
-            title=(self.session.session.title if self.session is not None else None) or self.title,
+            title=self.subject,
         )
 
     def _window(self, model: str) -> int | None:

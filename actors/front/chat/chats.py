@@ -47,8 +47,8 @@ class Chats:
         return chat
 
     def seen_by(self, caller: Caller) -> list[Chat]:
-        """Those that a caller may see, the oldest first."""
-        return [chat for chat in self.open.values() if sees(caller, chat.owner)]
+        """Those that a caller may see, the oldest first; from any thread."""
+        return [chat for chat in list(self.open.values()) if sees(caller, chat.owner)]
 
     def _close_left(self) -> None:
         """Close the kept chats that their clients have left long ago."""

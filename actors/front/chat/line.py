@@ -36,6 +36,7 @@ class Line:
         scopes: what it takes to play it, and to see what it says.
         run, status: of the last run that it has begun.
         leave: whether the chat is to end.
+        attach: the chat that its sender goes over to.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Line:
         self.run: str | None = None
         self.status: str | None = None
         self.leave = False
+        self.attach: str | None = None
 
     def begun(self) -> None:
         """It is at work: the line after it may begin."""

@@ -97,6 +97,7 @@ class ChatMethods:
             "_chat/interrupt": self._interrupt,
             "_chat/complete": self._complete,
             "_chat/watch": self._watch,
+            "_chat/unwatch": self._unwatched,
             "_chat/close": self._close,
         }
         self.methods = {name: self._method(name, handler) for name, handler in handlers.items()}
@@ -176,7 +177,8 @@ class ChatMethods:
             with contextlib.suppress(Gone):
                 async for frame in watcher:
                     await self._peer.send(frame)
-                await self._peer.notify("_chat/closed", frames.Closed(chat=id, lagged=watcher.lagged))
+                if not watcher.left:
+                    await self._peer.notify("_chat/closed", frames.Closed(chat=id, lagged=watcher.lagged))
         finally:
             watcher.drop()
 
@@ -188,6 +190,13 @@ class ChatMethods:
         if chat is not None:
             chat.watchers.pop(self._person, None)
             chat.on_close.pop(self._person, None)
+
+    def _unwatched(self, of: frames.OfChat) -> Done:
+        watcher = self._watching.get(of.chat)
+        if watcher is not None:
+            watcher.leave()
+            self._unwatch(of.chat)
+        return Done()
 
     def _close(self, of: frames.OfChat) -> Done:
         self._end(self._of(of.chat))

@@ -33,12 +33,17 @@ if TYPE_CHECKING:
 async def play_in_turn(chat: Chat, text: str, person: Person, turn: Turn) -> frames.LineDone:
     """See `Chat.play_in_turn`."""
     try:
-        looks = chat.waited_for and text[:1] in (".", "/") and (found := matched(text)) and found[0].at_work
-        if not looks:
+        if not (chat.waited_for and _looks(chat, text, person)):
             await turn.come()
         return await play(chat, text, person, turn=turn)
     finally:
         turn.leave()
+
+
+def _looks(chat: Chat, text: str, person: Person) -> bool:
+    """Whether a line is a command that may be played at any time."""
+    found = matched(text) if text[:1] in (".", "/") else None
+    return found is not None and found[0].plays_at_work(chat, person.caller, found[1])
 
 
 async def play(
@@ -64,10 +69,11 @@ async def play(
         return await _alone(_prompt, line)
     wanted, rest = found
     line = Line(chat, person, rest, wanted, turn=turn, in_macro=in_macro)
-    if not (in_macro or wanted.at_work):
+    looks = wanted.plays_at_work(chat, person.caller, rest)
+    if not (in_macro or looks):
         await chat.come_to_rest()
     _check(line, wanted)
-    if wanted.at_work:
+    if looks:
         line.begun()
         await wanted.play(line)
         return _done(line)
@@ -96,7 +102,8 @@ async def _alone(play: Callable[[Line], Any], line: Line) -> frames.LineDone:
 
 
 def _done(line: Line) -> frames.LineDone:
-    return frames.LineDone(chat=line.chat.info(), run=line.run, status=line.status, leave=line.leave)
+    info = line.chat.info()
+    return frames.LineDone(chat=info, run=line.run, status=line.status, leave=line.leave, attach=line.attach)
 
 
 async def _prompt(line: Line) -> None:

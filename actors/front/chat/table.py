@@ -27,6 +27,10 @@ Completes = Callable[["Chat", "Caller", Sequence[str]], "list[tuple[str, str]]"]
 """What may stand in the place of the last of these words behind the name, with what lists say of each."""
 
 
+AtWork = Callable[["Chat", "Caller", str], bool]
+"""Whether a command may be played while a run is under way, with these words behind its name."""
+
+
 @dataclass(frozen=True)
 class Command:
     """A command.
@@ -38,7 +42,7 @@ class Command:
         usage: what stands behind the name.
         needs: what the chat has to be in.
         scopes: what the caller needs.
-        at_work: whether it may be played while a run is under way.
+        at_work: whether it may be played while a run is under way, or what says so.
         in_macros: whether a macro may play it.
         completes: what may stand behind the name.
     """
@@ -49,9 +53,13 @@ class Command:
     usage: str = ""
     needs: tuple[Need, ...] = ()
     scopes: tuple[str, ...] = ()
-    at_work: bool = False
+    at_work: bool | AtWork = False
     in_macros: bool = True
     completes: Completes | None = None
+
+    def plays_at_work(self, chat: Chat, caller: Caller, rest: str) -> bool:
+        """Whether it may be played while a run is under way, with these words behind its name."""
+        return self.at_work if isinstance(self.at_work, bool) else self.at_work(chat, caller, rest)
 
     def misused(self) -> UsageError:
         """What to raise where the words behind the name make no sense."""
@@ -68,7 +76,7 @@ def command(
     usage: str = "",
     needs: tuple[Need, ...] = (),
     scopes: tuple[str, ...] = (),
-    at_work: bool = False,
+    at_work: bool | AtWork = False,
     in_macros: bool = True,
     completes: Completes | None = None,
 ) -> Callable[[Callable[[Line], Awaitable[None]]], Callable[[Line], Awaitable[None]]]:

@@ -31,11 +31,13 @@ class Watcher:
 
     Attributes:
         lagged: whether it fell behind, and gets nothing more.
+        left: whether its client wants nothing more, nor to hear that there is nothing more.
         bytes: how many wait for it, the frame that it is being sent included.
     """
 
     def __init__(self, unread: Unread) -> None:
         self.lagged = False
+        self.left = False
         self.bytes = 0
         self._unread = unread
         self._frames: deque[bytes] = deque()
@@ -62,6 +64,11 @@ class Watcher:
         """No more frames: it gets what is left, then the end."""
         self._ended = True
         self._news.unpark_all()
+
+    def leave(self) -> None:
+        """Its client has asked for no more."""
+        self.left = True
+        self.drop()
 
     def drop(self) -> None:
         """As `end`, and what is left is dropped."""

@@ -14,3 +14,11 @@ def window() -> Iterator[Window]:
     window = Window()
     yield window
     window.close()
+
+
+@pytest.fixture
+def wide() -> Iterator[Window]:
+    """A window that has room for an address in a line."""
+    window = Window(160, 60)
+    yield window
+    window.close()

@@ -12,6 +12,7 @@ def load() -> tuple[ModuleType, ...]:
     from . import (
         agent,
         agent_looking,
+        attaching,
         deleting,
         editing,
         files,
@@ -30,7 +31,7 @@ def load() -> tuple[ModuleType, ...]:
     )
 
     talking = settings, role, session, agent, agent_looking, rag, files, history
-    families = looking, *talking, reporting, watching, editing, signing_in, vault, deleting, sharing, leaving
+    families = looking, *talking, reporting, attaching, watching, editing, signing_in, vault, deleting, sharing, leaving
     places = {module.__name__: place for place, module in enumerate(families)}
     in_order = sorted(COMMANDS.values(), key=lambda each: places[each.play.__module__])
     COMMANDS.clear()

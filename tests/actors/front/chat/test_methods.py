@@ -476,3 +476,22 @@ def test_what_is_kept_for_those_who_come_later_is_bounded() -> None:
     for _ in range(MOST + 5):
         kept.keep(Began(chat="c", run="r", prompt="p"), ())
     assert len(kept.after(0, lambda _: True)) == MOST
+
+
+async def test_who_watches_no_more_hears_nothing_not_even_its_end_and_may_watch_again(house: House) -> None:
+    first, _ = await house.connect()
+    second, _ = await house.connect()
+    chat = (await first.call("_chat/open"))["chat"]["chat"]
+    await second.call("_chat/unwatch", chat=chat)
+    for _ in range(2):
+        await second.call("_chat/watch", chat=chat)
+        await second.call("_chat/unwatch", chat=chat)
+    await first.call("_chat/line", chat=chat, line=".help")
+    await second.call("_chat/watch", chat=chat)
+    await first.call("_chat/line", chat=chat, line=".ps")
+    await first.call("_chat/close", chat=chat)
+    with trio.fail_after(10):
+        while not second.said("_chat/closed"):
+            await trio.sleep(0.01)
+    assert [each["text"] for each in second.said("_chat/said")] == ["Nothing runs."]
+    assert len(second.said("_chat/closed")) == 1

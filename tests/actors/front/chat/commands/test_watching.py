@@ -1,4 +1,4 @@
-"""`.tools`, `.mcp`, `.ps`, `.attach`, `.update`, `.install`."""
+"""`.tools`, `.mcp`, `.update`, `.install`."""
 
 from __future__ import annotations
 
@@ -6,50 +6,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import trio
 from chat_house import Scripted
-from fake_models import FakeModels, Reply
+from fake_models import FakeModels
 
 from callboard.actors.front.chat.chat import Chat
-from callboard.protocol.control.own import StartRun
 from callboard.protocol.errors import Conflict, NotFound
-
-
-async def test_runs_under_way_are_shown_and_can_be_watched(
-    chat: Chat, person: Scripted, fake_model: FakeModels
-) -> None:
-    await chat.play(".ps", person)
-    assert person.told[-1].text == "Nothing runs."
-    hold = trio.Event()
-    fake_model.script(Reply("slow", hold=hold), "slower")
-    folder = chat.hub.root.config_dir / "agents" / "slow"
-    folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text("name: slow\ninstructions: Be slow.\n")
-    info = await chat.hub.start(person.caller, StartRun(target="slow", prompt="hello"))
-    await chat.play(".ps", person)
-    assert info.run in person.told[-1].text
-    done = []
-    async with trio.open_nursery() as nursery:
-
-        async def watch() -> None:
-            done.append(await chat.play(f".attach {info.run}", person))
-
-        nursery.start_soon(watch)
-        with trio.fail_after(5):
-            while not person.runs:
-                await trio.sleep(0.01)
-        assert person.runs[0].run == info.run
-        with pytest.raises(Conflict, match=f"{info.run} answers"):
-            await chat.play(".session", person)
-        assert (await chat.play("hurry", person)).steered
-        hold.set()
-    assert fake_model.requests[-1].json["messages"][-1]["content"].endswith("hurry")
-    assert (done[0].run, done[0].status) == (info.run, "done")
-
-
-async def test_a_run_that_is_not_there_is_told(chat: Chat, person: Scripted) -> None:
-    with pytest.raises(NotFound, match="there is no run 'run-none'"):
-        await chat.play(".attach run-none", person)
 
 
 async def test_the_tools_of_the_next_prompt_are_shown(chat: Chat, person: Scripted) -> None:

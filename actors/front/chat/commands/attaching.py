@@ -1,0 +1,128 @@
+"""`.ps`, `.attach`: what else goes on, and getting there.
+
+A run that is attached to is shown in this chat, as if it answered here. A chat that is attached to is another
+conversation: the line's answer names it, and it is the client that goes there (`_chat/watch`), so that nothing in
+this chat changes by it, also while a run answers here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from .....protocol.control import chat as frames
+from .....protocol.errors import Conflict, NotFound
+from ..line import Line
+from ..table import command
+from .looking import table
+
+if TYPE_CHECKING:
+    from .....protocol.control.caller import Caller
+    from .....protocol.control.things import RunInfo
+    from ...control.logs.reading import LoggedEvent
+    from ..chat import Chat
+
+MOST_RUNS = 1000
+MOST_NAMED = 5
+
+
+@command(".ps", "Show the runs under way", at_work=True, scopes=("read:runs",))
+async def _ps(line: Line) -> None:
+    shown = _under_way(line)
+    await line.say(table(shown) if shown else "Nothing runs.")
+
+
+def _under_way(line: Line) -> list[tuple[str, object]]:
+    runs, _ = line.hub.page(line.caller, status=None, limit=MOST_RUNS, before=None)
+    return [
+        (each.run, f"{each.status:<9} {each.name or each.target}  {each.title}".rstrip())
+        for each in runs
+        if not each.over
+    ]
+
+
+def _offered(chat: Chat, caller: Caller, words: Sequence[str]) -> list[tuple[str, str]]:
+    if len(words) > 1 or not caller.has("read:runs"):
+        return []
+    runs, _ = chat.hub.page(caller, status=None, limit=20, before=None)
+    return [
+        *((each.id, about(each)) for each in _others(chat, caller)),
+        *((each.run, f"{each.status} {each.title or each.name}") for each in runs),
+    ]
+
+
+def _others(chat: Chat, caller: Caller) -> list[Chat]:
+    """The chats that one can go over to."""
+    return [] if chat.among is None else [each for each in chat.among.seen_by(caller) if each.id != chat.id]
+
+
+def about(chat: Chat) -> str:
+    """What lists say of a chat."""
+    state = "running" if chat.answering is not None or chat.busy else "idle"
+    answers = chat.agent or chat.role or chat.model_in_use
+    return f"{state:<9} {answers}  {chat.subject or ''}".rstrip()
+
+
+def _begins(id: str, word: str, kind: str) -> bool:
+    return id.startswith((word, f"{kind}-{word}"))
+
+
+def _chats_meant(chat: Chat, caller: Caller, word: str) -> list[Chat]:
+    others = _others(chat, caller)
+    return [each for each in others if each.id == word] or [each for each in others if _begins(each.id, word, "chat")]
+
+
+def _runs_meant(chat: Chat, caller: Caller, word: str) -> list[RunInfo]:
+    runs, _ = chat.hub.page(caller, status=None, limit=MOST_RUNS, before=None)
+    return [each for each in runs if each.run == word] or [each for each in runs if _begins(each.run, word, "run")]
+
+
+def _shows_or_goes(chat: Chat, caller: Caller, word: str) -> bool:
+    """A run is watched where none answers; the list, and another chat, may be wanted just then."""
+    if not word or not caller.has("read:runs"):
+        return True
+    return word == chat.id or bool(_chats_meant(chat, caller, word))
+
+
+@command(
+    ".attach",
+    "Go over to another chat, or watch a run as if it answered here; alone, show what there is",
+    usage="[chat|run]",
+    scopes=("read:runs",),
+    at_work=_shows_or_goes,
+    in_macros=False,
+    completes=_offered,
+)
+async def _attach(line: Line) -> None:
+    word = line.rest
+    if not word:
+        others = [(each.id, about(each)) for each in _others(line.chat, line.caller)]
+        shown: list[tuple[str, object]] = [*others, *_under_way(line)]
+        await line.say(table(shown) if shown else "There is no other chat, and nothing runs.")
+        return
+    if word == line.chat.id:
+        raise Conflict(f"{word} is this chat")
+    chats, runs = _chats_meant(line.chat, line.caller, word), _runs_meant(line.chat, line.caller, word)
+    ids = [*(each.id for each in chats), *(each.run for each in runs)]
+    if not ids:
+        raise NotFound(f"there is no chat and no run {word[:60]!r}; .attach shows what there is")
+    if len(ids) > 1:
+        named = ", ".join(ids[:MOST_NAMED]) + (", ..." if len(ids) > MOST_NAMED else "")
+        raise Conflict(f"{word[:60]!r} begins {len(ids)} ids: {named}")
+    if chats:
+        line.attach = chats[0].id
+    else:
+        await _watch(line, runs[0])
+
+
+async def _watch(line: Line, run: RunInfo) -> None:
+    await line.person.began(frames.Began(chat=line.chat.id, run=run.run, prompt="", title=run.name or run.target))
+
+    async def passed_over(_: LoggedEvent) -> None:
+        await trio.lowlevel.checkpoint()
+
+    with line.chat.attached_to(run.run):
+        await line.hub.follow(line.caller, run.run, passed_over, run.seq if run.over else 0)
+    line.run, line.status = run.run, line.hub.get(line.caller, run.run).status

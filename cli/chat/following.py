@@ -1,0 +1,172 @@
+"""The runs that a chat shows: followed as they go on, and those of the past in the order in which they were.
+
+What was told before comes at once, and what its runs have said comes for each by itself. So a run of the past is shown
+when the one before it has ended; some are read ahead meanwhile (`AHEAD`), and what is told in the meantime waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from typing import Any
+
+from ...protocol.control import chat, own
+from ...protocol.errors import CallboardError, ServerLost
+from ...protocol.events.decode import decode
+from .client import ChatClient
+from .seen import Seen
+from .story import Story
+
+AHEAD = 16
+"""Runs of the past that are read while another is shown."""
+
+ENDS_WITHIN = 10.0
+"""Seconds for a run of the past to be read in; then the next is shown below it."""
+
+
+class Following:
+    """See the module.
+
+    Args:
+        begin: has a coroutine run beside.
+        show: shows what was told: a prompt with its run, or what a command has said.
+    """
+
+    def __init__(
+        self,
+        client: ChatClient,
+        seen: Seen,
+        begin: Callable[[Coroutine[Any, Any, object]], None],
+        show: Callable[[chat.Told], None],
+    ) -> None:
+        self._client = client
+        self._seen = seen
+        self._begin = begin
+        self._show = show
+        self._subscriptions: dict[str, str] = {}
+        self._ahead: dict[str, Story] = {}
+        self._waiting: deque[chat.Told] = deque()
+        self._replaying = False
+        self._awaited: tuple[str, asyncio.Event] | None = None
+
+    # --- runs -----------------------------------------------------------------------------------------------
+
+    def begin(self, run: str) -> None:
+        """Shows a run from now on."""
+        story = self._ahead.pop(run, None)
+        self._seen.begin(run, story)
+        if story is None:
+            self._begin(self._follow(run))
+        elif story.over:
+            self._seen.ended.append(run)
+
+    def again(self) -> None:
+        """Goes on after the connection was lost."""
+        for run, story in self._seen.stories.items():
+            if not story.over:
+                self._begin(self._follow(run, story.seq))
+
+    async def leave(self) -> None:
+        """Shows no more of the runs that go on."""
+        self.stop()
+        self._seen.leave()
+        subscriptions, self._subscriptions = list(self._subscriptions.values()), {}
+        for each in subscriptions:
+            await self._client.ask("_run/unsubscribe", own.Unsubscribed, subscription=each)
+
+    def event(self, told: own.RunEvent) -> None:
+        """A run has told something."""
+        story = self._story(told.run)
+        event = decode(bytes(told.event)) if story is not None else None
+        if story is not None and event is not None and event.seq > story.seq:
+            story.seq = event.seq
+            story.see(event)
+
+    def ended(self, told: own.RunEnded) -> None:
+        """A run has told all."""
+        self._over(told.run)
+
+    def lagged(self, told: own.RunLagged) -> None:
+        """We have read too slowly: the rest once more."""
+        if self._story(told.run) is not None:
+            self._begin(self._follow(told.run, told.after))
+
+    def _story(self, run: str) -> Story | None:
+        return self._seen.stories.get(run) or self._ahead.get(run)
+
+    async def _follow(self, run: str, after: int | None = None) -> None:
+        try:
+            followed = await self._client.ask("_run/subscribe", own.Subscribed, run=run, after=after)
+        except ServerLost:
+            return  # once more, when there is another connection
+        except CallboardError as error:
+            self._seen.print(str(error), "error")
+            self._over(run)
+        else:
+            if (story := self._story(run)) is not None and not story.over:
+                self._subscriptions[run] = followed.subscription
+
+    def _over(self, run: str) -> None:
+        self._subscriptions.pop(run, None)
+        if (story := self._story(run)) is not None:
+            story.over = True
+        if run in self._seen.stories:
+            self._seen.ended.append(run)
+        if self._awaited is not None and self._awaited[0] == run:
+            self._awaited[1].set()
+
+    # --- the past -------------------------------------------------------------------------------------------
+
+    def waits(self, told: chat.Told) -> bool:
+        """Whether this is to be shown later, since what was before it is not shown yet."""
+        if self._replaying:
+            self._waiting.append(told)
+        return self._replaying
+
+    async def replay(self, told: Iterable[chat.Told], live: str | None) -> None:
+        """Shows what was told before.
+
+        Args:
+            live: the run that is under way.
+        """
+        self.stop()
+        self._waiting = waiting = deque(told)
+        self._replaying = True
+        try:
+            while waiting and waiting is self._waiting:
+                self._read_ahead(live)
+                each = waiting.popleft()
+                self._replaying = False
+                self._show(each)
+                self._replaying = True
+                if each.began is not None and each.began.run != live:
+                    await self._end_of(each.began.run)
+        finally:
+            if waiting is self._waiting:
+                self._replaying = False
+
+    def stop(self) -> None:
+        """What was to be shown is not: the connection is lost, or the person is elsewhere."""
+        self._waiting, self._ahead, self._replaying = deque(), {}, False
+        if self._awaited is not None:
+            self._awaited[1].set()
+
+    def _read_ahead(self, live: str | None) -> None:
+        for each in list(self._waiting)[:AHEAD]:
+            run = None if each.began is None else each.began.run
+            if run is not None and run != live and self._story(run) is None:
+                self._ahead[run] = self._seen.story()
+                self._begin(self._follow(run))
+
+    async def _end_of(self, run: str) -> None:
+        story = self._story(run)
+        if story is None or story.over:
+            return
+        over = asyncio.Event()
+        self._awaited = run, over
+        with suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), ENDS_WITHIN)
+        if self._awaited == (run, over):
+            self._awaited = None

@@ -1,0 +1,117 @@
+"""`.ps`, `.attach`: what else goes on, and getting there."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from chat_house import Scripted
+from fake_models import FakeModels, Reply
+
+from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.chats import Chats
+from callboard.actors.front.chat.completion import completions
+from callboard.actors.front.control.hub import Hub
+from callboard.protocol.control.caller import LOCAL, Caller
+from callboard.protocol.control.own import StartRun
+from callboard.protocol.errors import Conflict, Denied, NotFound
+
+BOB = Caller("bob", frozenset({"run:agents", "read:runs", "write:runs"}))
+
+
+@pytest.fixture
+def chats(hub: Hub) -> Chats:
+    return Chats(hub)
+
+
+async def test_runs_under_way_are_shown_and_can_be_watched(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    await chat.play(".ps", person)
+    assert person.told[-1].text == "Nothing runs."
+    hold = trio.Event()
+    fake_model.script(Reply("slow", hold=hold), "slower")
+    folder = chat.hub.root.config_dir / "agents" / "slow"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("name: slow\ninstructions: Be slow.\n")
+    info = await chat.hub.start(person.caller, StartRun(target="slow", prompt="hello"))
+    await chat.play(".ps", person)
+    assert info.run in person.told[-1].text
+    done = []
+    async with trio.open_nursery() as nursery:
+
+        async def watch() -> None:
+            done.append(await chat.play(f".attach {info.run}", person))
+
+        nursery.start_soon(watch)
+        with trio.fail_after(5):
+            while not person.runs:
+                await trio.sleep(0.01)
+        assert person.runs[0].run == info.run
+        with pytest.raises(Conflict, match=f"{info.run} answers"):
+            await chat.play(".session", person)
+        assert (await chat.play("hurry", person)).steered
+        hold.set()
+    assert fake_model.requests[-1].json["messages"][-1]["content"].endswith("hurry")
+    assert (done[0].run, done[0].status) == (info.run, "done")
+
+
+async def test_what_is_not_there_is_told(chat: Chat, person: Scripted) -> None:
+    with pytest.raises(NotFound, match="there is no chat and no run 'run-none'"):
+        await chat.play(".attach run-none", person)
+
+
+async def test_another_chat_is_named_in_the_answer_and_nothing_changes_here(chats: Chats, person: Scripted) -> None:
+    here, other = chats.new("local"), chats.new("local")
+    for word in (other.id, other.id.removeprefix("chat-")[:6]):
+        done = await here.play(f".attach {word}", person)
+        assert (done.attach, done.chat.chat, done.leave) == (other.id, here.id, False)
+    assert not person.runs
+    with pytest.raises(Conflict, match="is this chat"):
+        await here.play(f".attach {here.id}", person)
+
+
+async def test_what_can_be_attached_is_shown_and_completed(chats: Chats, person: Scripted) -> None:
+    here, other = chats.new("local"), chats.new("local")
+    await here.play(".attach", person)
+    assert person.told[-1].text.startswith(other.id)
+    assert here.id not in person.told[-1].text
+    assert [each.text for each in completions(here, LOCAL, ".attach ch")] == [other.id]
+    chats.close(other)
+    await here.play(".attach", person)
+    assert person.told[-1].text == "There is no other chat, and nothing runs."
+
+
+async def test_a_word_that_begins_several_ids_is_refused(chats: Chats, person: Scripted) -> None:
+    here, first, second = (chats.new("local") for _ in range(3))
+    with pytest.raises(Conflict, match=f"begins 2 ids: {first.id}, {second.id}"):
+        await here.play(".attach chat-", person)
+
+
+async def test_one_goes_to_another_chat_while_a_run_answers_but_watches_no_run_then(
+    chats: Chats, person: Scripted, fake_model: FakeModels
+) -> None:
+    here, other = chats.new("local"), chats.new("local")
+    hold = trio.Event()
+    fake_model.script("done", Reply("slow", hold=hold))
+    run = (await other.play("hello", person)).run
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(here.play, "hello", person)
+        await fake_model.arrived(2)
+        assert (await here.play(f".attach {other.id}", person)).attach == other.id
+        await here.play(".attach", person)
+        assert other.id in person.told[-1].text
+        with pytest.raises(Conflict, match="answers; wait for its end"):
+            await here.play(f".attach {run}", person)
+        hold.set()
+    assert (await here.play(f".attach {run}", person)).run == run
+
+
+async def test_chats_of_others_are_not_there(chats: Chats) -> None:
+    here, _ = chats.new("bob"), chats.new("local")
+    bob = Scripted(caller=BOB)
+    await here.play(".attach", bob)
+    assert bob.text == "There is no other chat, and nothing runs."
+    with pytest.raises(NotFound):
+        await here.play(".attach chat-", bob)
+    with pytest.raises(Denied, match="read:runs"):
+        await here.play(".attach chat-", Scripted(caller=Caller("bob", frozenset({"run:agents", "write:runs"}))))
