@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import trio
@@ -77,8 +78,13 @@ class Tmux:
         self._command("resize-window", "-x", str(columns), "-y", str(rows))
 
     async def shows(self, text: str) -> None:
+        """Waits until it is shown."""
+        await self.until(lambda lines: text in "\n".join(lines))
+
+    async def until(self, seen: Callable[[list[str]], bool]) -> None:
+        """Waits until its lines are as they should be."""
         with trio.fail_after(30):
-            while text not in "\n".join(self.lines()):
+            while not seen(self.lines()):
                 await trio.sleep(0.02)
 
     async def ended(self) -> int:

@@ -38,6 +38,11 @@ class ChatClient:
         self._answering: dict[jsonrpc.Id, asyncio.Task[None]] = {}
         self._lost: str | None = None
 
+    @property
+    def lost(self) -> bool:
+        """Whether the server is gone."""
+        return self._lost is not None
+
     async def ask(self, method: str, type: type[T], /, **params: Any) -> T:
         """What the server answers; parameters that are None are left out.
 

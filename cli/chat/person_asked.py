@@ -2,18 +2,22 @@
 
 The text of a question is written above the prompt when it comes, and the answer when there is one; meanwhile the screen
 has it above the input line (`screen.questions`).
+
+An answer that is given while the connection to the server is lost waits for the next one, as lines do. It is sent if
+the question is still open then; else the person is told that it was not taken, or may not have been.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
 from ...protocol.control import chat, own
-from ...protocol.errors import CallboardError
+from ...protocol.errors import CallboardError, ServerLost
 from ...protocol.kernel.questions import Question
 from ..render import paths
 from ..render.choices import Value
@@ -23,6 +27,16 @@ from ..render.wrap import rows
 from .client import ChatClient
 from .screen.application import ChatScreen
 from .screen.questions import Asking
+
+
+@dataclass
+class _Given:
+    """An answer that the server has not confirmed; `sent`: it may have got there."""
+
+    question: Question
+    value: Value
+    sent: bool = False
+    under_way: bool = False
 
 
 class Asked(msgspec.Struct):
@@ -63,21 +77,21 @@ class PersonAsked:
         self._print = print
         self._ours = ours
         self._open: dict[str, Asking] = {}
+        self._given: dict[str, _Given] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def asked(self, told: Asked) -> None:
         """An agent asks."""
         question = told.question
-        if question.id in self._open or not self._ours(question.run):
+        if question.id in self._open or question.id in self._given or not self._ours(question.run):
             return
         who = paths.asker({"node": question.node, "actor": question.actor, "permission": question.permission})
 
         def answered(value: Value) -> None:
             del self._open[question.id]
             self._tell_answer(asking, value)
-            task = asyncio.get_running_loop().create_task(self._answer(question.id, value))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._given[question.id] = _Given(question, value)
+            self._begin(question.id)
 
         asking = self._open[question.id] = self._put(question, who or "the agent", answered)
 
@@ -92,6 +106,13 @@ class PersonAsked:
         """Of the questions of agents these alone are open: others were closed while no connection was there."""
         for id in self._open.keys() - open:
             self.closed(own.Closed(subscription="", question=id, by=""))
+        for id in [id for id, given in self._given.items() if not given.under_way]:
+            if id in open:
+                self._begin(id)
+            else:
+                given = self._given.pop(id)
+                taken = "perhaps not taken" if given.sent else "not taken"
+                self._print(f"{taken}, since the question is closed: {_answer_to(given)}", "warning")
 
     async def ask(self, wanted: chat.AskPerson) -> chat.PersonAnswered:
         """A command asks."""
@@ -129,14 +150,39 @@ class PersonAsked:
         return asking
 
     def _tell_answer(self, asking: Asking, value: Value) -> None:
-        shown = ", ".join(value) if isinstance(value, list) else value
-        if asking.question.secret:
-            shown = "(not shown)"
         number = f"[{asking.number}] " if asking.number > 1 or self._screen.questions.open else ""
-        self._print(f"  {number}= {one_line(shown) or '(empty)'}", "text")
+        self._print(f"  {number}= {_shown(asking.question, value)}", "text")
 
-    async def _answer(self, id: str, value: Any) -> None:
+    def _begin(self, id: str) -> None:
+        self._given[id].under_way = True
+        task = asyncio.get_running_loop().create_task(self._answer(id))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, id: str) -> None:
+        given = self._given[id]
+        given.sent = given.sent or not self._client.lost
         try:
-            await self._client.ask("_question/answer", own.Answered, question=id, value=value)
+            done = await self._client.ask("_question/answer", own.Answered, question=id, value=given.value)
+        except ServerLost:
+            given.under_way = False
+            self._print("  (sent when the connection is back)", "dim")
+            return
         except CallboardError as error:
             self._print(str(error), "error")
+        else:
+            if not done.answered:
+                self._print(f"not taken, since the question is closed: {_answer_to(given)}", "warning")
+        del self._given[id]
+
+
+def _answer_to(given: _Given) -> str:
+    question = given.question
+    return f"{_shown(question, given.value)} (to: {one_line(question.text.strip().partition(chr(10))[0], 100)})"
+
+
+def _shown(question: Question, value: Value) -> str:
+    """An answer as it may be seen."""
+    if question.secret:
+        return "(not shown)"
+    return one_line(", ".join(value) if isinstance(value, list) else value) or "(empty)"

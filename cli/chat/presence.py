@@ -9,8 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...protocol.control import chat
-from ...protocol.errors import NotFound
-from ..control.client import meant
+from ...protocol.errors import NotFound, UsageError
+from ..control.client import beginning
+from ..control.figures import age, seconds_since
+from ..render.text import one_line, table
+
+_LISTED = 20
+"""Chats that are listed where it is not clear which is meant."""
 
 GOODBYE = "goodbye"
 """Id of the last request of a connection."""
@@ -97,12 +102,34 @@ class Presence:
             NotFound: none does.
         """
         assert self.attach is not None
-        ids = [each.chat for each in chats]
-        id = meant(self.attach, ids, "chat")
-        if id is None:
-            known = f"open are {', '.join(ids[:5])}" if ids else f"none is open at {self.place}"
-            raise NotFound(f"there is no chat '{self.attach[:60]}' ({known})")
-        return id
+        known, word = list(chats), one_line(self.attach, 60)
+        ids = beginning(self.attach, [each.chat for each in known], "chat")
+        if not known:
+            raise NotFound(f"there is no chat '{word}': none is open at {self.place}")
+        if not ids:
+            raise NotFound(f"there is no chat '{word}'; open at {self.place} are\n{_listed(known)}")
+        if len(ids) > 1:
+            several = [each for each in known if each.chat in ids]
+            raise UsageError(f"'{word}' begins the ids of several chats:\n{_listed(several)}")
+        return ids[0]
+
+
+def _listed(chats: list[chat.ChatInfo]) -> str:
+    """What each of them is, the newest first."""
+    newest = sorted(chats, key=lambda each: each.started, reverse=True)
+    rows = [("CHAT", "SINCE", "WITH", "SESSION", "TITLE")]
+    rows += [
+        (
+            one_line(each.chat, 40),
+            age(seconds_since(each.started)),
+            one_line(each.agent or each.role or each.model, 40),
+            one_line(each.session or "", 30),
+            one_line(each.title or "", 60),
+        )
+        for each in newest[:_LISTED]
+    ]
+    more = f"and {len(newest) - _LISTED} more" if len(newest) > _LISTED else ""
+    return (table(rows) + more).rstrip("\n")
 
 
 def opening_again(info: chat.ChatInfo) -> dict[str, object]:

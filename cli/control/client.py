@@ -260,13 +260,19 @@ async def runs_of(client: Client, *, status: str | None = None, most: int = 10_0
     return found
 
 
+def beginning(word: str, ids: Iterable[str], kind: str) -> list[str]:
+    """The one id that is the word, else all that begin so, `run-` (or what else `kind` says) left out or not."""
+    known = list(ids)
+    return [id for id in known if id == word] or [id for id in known if id.startswith((word, f"{kind}-{word}"))]
+
+
 def meant(word: str, ids: Iterable[str], kind: str = "run") -> str | None:
     """The one id that begins so, `run-` (or what else `kind` says) left out or not; None if there is none.
 
     Raises:
         UsageError: there are several.
     """
-    found = [id for id in ids if id == word] or [id for id in ids if id.startswith((word, f"{kind}-{word}"))]
+    found = beginning(word, ids, kind)
     if len(found) > 1:
         shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
         raise UsageError(f"'{word}' begins the ids of several {kind}s: {shown}")

@@ -111,6 +111,11 @@ class Menu:
             app.loop.call_later(self._early.left, app.invalidate)
 
     @property
+    def target(self) -> Buffer | Window:
+        """The part that takes the keys now: the list, or the text of one's own that was begun."""
+        return self._text if self._writing else self.rows
+
+    @property
     def _too_early(self) -> bool:
         return self._early is not None and self._early.left > 0
 

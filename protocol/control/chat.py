@@ -53,6 +53,7 @@ class ChatInfo(msgspec.Struct, kw_only=True):
         settings: what `.set` can set and has a value, by key.
         run: the run that is under way.
         title: what it is about.
+        started: when it was opened.
     """
 
     chat: str
@@ -71,6 +72,7 @@ class ChatInfo(msgspec.Struct, kw_only=True):
     settings: dict[str, str | int | float | bool | None] = {}
     run: str | None = None
     title: str | None = None
+    started: str = ""
 
 
 class Completion(msgspec.Struct, kw_only=True):

@@ -52,8 +52,8 @@ def test_p17_3_c15_3_another_model_answers(chat: Chat, command: str) -> None:
 
 
 def test_p17_5_c15_5_answers_are_shown_while_they_grow_or_when_they_are_whole(chat: Chat) -> None:
-    two = Reply("The first line.\n\nThe second line.", piece=17, gap=1.2)  # seconds, where it is streamed
-    chat.house.says(two, two)
+    lines = "The first line.\n\nThe second line."
+    chat.house.says(Reply(lines, piece=17, stall=b"first line."), lines)
     chat.terminal.line("two lines")
     chat.terminal.shows("The first line.")
     chat.terminal.shows_not("The second line.")

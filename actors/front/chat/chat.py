@@ -19,6 +19,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -30,11 +31,12 @@ from ....protocol.settings import Settings
 from ...runs.in_session import agent_of
 from ...runs.sessions.roles import name_of, prompt_of
 from ...runs.target import LoopAgent
+from ..control.runs.summary import rfc3339
 from .asked import Prompt
 from .order import Order
 from .place import Place
 from .playing import play, play_in_turn
-from .prompting import model_of
+from .prompting import model_of, window_of
 from .setting import applied, shown
 from .told import ToldBefore
 
@@ -79,6 +81,7 @@ class Chat:
         order: of the lines that come.
         closed: whether it has ended; then it plays no line any more.
         keep: whether it goes on, with its run, when the connection that has opened it closes.
+        started: when it was opened.
         touched: when a client last asked something of it, or a run of it was over, by `time.monotonic`.
         watchers: who is sent the frames that tell what happens, with who they are.
         told: what was told before.
@@ -124,6 +127,7 @@ class Chat:
         self.closed = False
         self.keep = False
         self.touched = time.monotonic()
+        self.started = rfc3339(datetime.now(UTC))
         self._within: Chat | None = None
 
     # --- what it is -------------------------------------------------------------------------------------------
@@ -181,7 +185,7 @@ class Chat:
     def info(self) -> frames.ChatInfo:
         """As clients are told."""
         model, place = self.model_in_use, self.place
-        tokens, window = place.tokens if place.turns else None, self._window(model)
+        tokens, window = place.tokens if place.turns else None, window_of(self, model)
         return frames.ChatInfo(
             chat=self.id,
             model=model,
@@ -199,13 +203,8 @@ class Chat:
             settings=shown(self),
             run=self.run,
             title=self.subject,
+            started=self.started,
         )
-
-    def _window(self, model: str) -> int | None:
-        try:
-            return self.hub.root.gateway.window(model) if model else None
-        except CallboardError:
-            return None
 
     def watched(self, method: str, told: Any, *, but: object = None, scopes: tuple[str, ...] = ()) -> None:
         """Tell those who watch and have these scopes, except for the sender, whom the line itself tells.
@@ -371,7 +370,7 @@ class Chat:
         fresh = Chat(self.hub, self.owner)
         fresh.id, fresh.model, fresh.own = self.id, self.model, dict(self.own)
         fresh.terms, fresh.remembers, fresh._within = self.terms, False, self
-        fresh.watchers, fresh.told = self.watchers, self.told
+        fresh.watchers, fresh.told, fresh.started = self.watchers, self.told, self.started
         return fresh
 
     def add_cost(self, cost: float, *, priced: bool) -> None:

@@ -56,6 +56,14 @@ def model_of(chat: Chat) -> str:
         return ""
 
 
+def window_of(chat: Chat, model: str) -> int | None:
+    """How many tokens the model takes, where that is known."""
+    try:
+        return chat.hub.root.gateway.window(model) if model else None
+    except CallboardError:
+        return None
+
+
 def _model_of_files(chat: Chat) -> str | None:
     """The one that the file of the agent or of the role names, which goes before the chat's."""
     from ...work.roles.files import find

@@ -291,8 +291,8 @@ class ChatScreen:
 
     def draw(self) -> None:
         """Brings the screen up to date."""
-        if self.questions.wait() == 0:
-            self.questions.focus(self.questions.open[0])
+        if (first := self.questions.first) is not None and self.questions.wait() == 0:
+            self.questions.focus(first)
             self.app.invalidate()
         columns, rows = self.output.size
         self.surface.settle(self.handler.settled())

@@ -2,7 +2,8 @@
 
 The terminal keeps its own modes, and edits and echoes what is typed. While a question is open, the next line answers
 the oldest one: by the number of an option, or as it stands. A line that was begun before the question could be read is
-no answer to it, and is dropped (`render.early`). Ctrl-C, which is a signal here, interrupts; a second one soon leaves.
+no answer to it, and is dropped (`render.early`). A text that is begun with `:::` is sent when it is ended; a question
+that comes meanwhile is asked behind it. Ctrl-C, which is a signal here, interrupts; a second one soon leaves.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from os import read
 
 from ....protocol.kernel.questions import Question, understood
+from ....protocol.words import FENCE, is_open
 from ...render.choices import Value
 from ...render.early import READING, drop_pending
 from .application import LEAVES, ChatScreen
@@ -28,6 +30,7 @@ class LineScreen(ChatScreen):
     _ready = _prompting = _hidden = False
     _left: asyncio.Future[int]
     _readable_from = 0.0  # when a line can be an answer to what is asked
+    _fenced = ""  # of a text of several lines, those that have come
 
     async def run(self) -> int:
         """Shows it until the person leaves; the exit code."""
@@ -79,7 +82,7 @@ class LineScreen(ChatScreen):
 
     def draw(self) -> None:
         """Writes what is settled, then what is asked, or the prompt where nothing works."""
-        asking = self.questions.open[0] if self.questions.open else None
+        asking = self.questions.open[0] if self.questions.open and not self._fenced else None
         new = asking is not None and self.questions.focused is not asking
         if self._hidden and self.questions.focused is None:  # it was withdrawn
             self._hide(False)
@@ -88,6 +91,8 @@ class LineScreen(ChatScreen):
             if new:
                 self._ask(asking)
             self._prompt("  > ")
+        elif self._fenced:
+            self._prompt("  ")
         elif self._ready and not self.handler.busy and not self._left.done():
             self._prompt(self.left)
 
@@ -134,7 +139,7 @@ class LineScreen(ChatScreen):
         if not data:
             self._read(False)
             self.handler.leave()
-        for line in data.decode("utf-8", "replace").splitlines():
+        for line in data.decode("utf-8", "replace").removesuffix("\n").split("\n") if data else ():
             self._line(line)
         self.wake()
 
@@ -149,23 +154,29 @@ class LineScreen(ChatScreen):
             self._hide(False)
             self.questions.remove(asking)
             asking.answered(_answer(asking.question, line))
-        elif line.strip():
+        elif is_open(text := self._fenced + line):
+            if not self._fenced:
+                self._write(f"  ({FENCE} ends the text)\n")
+            self._fenced = f"{text}\n"
+        elif text.strip():
+            self._fenced = ""
             self._settle()
-            self.handler.entered(line, line.strip())
+            self.handler.entered(text, text.strip())
             self.handler.settled()  # the line itself, which the terminal has echoed
 
     def control_c(self) -> None:
-        """Interrupts; a second one soon after leaves. Where nothing runs, says how to leave."""
+        """Interrupts; a second one soon after leaves. Else drops what was begun, or says how to leave."""
         now = self._clock()
         if now - self._interrupted < LEAVES:
             self.leave()
             return
         self._write("\n")  # the terminal has echoed the key, and dropped the line
         self._prompting = False
+        begun, self._fenced = self._fenced, ""
         if self.handler.busy:
             self._interrupted = now
             self.handler.interrupt()
-        else:
+        elif not begun:
             self._write("(To leave, press Ctrl-D or type .exit)\n")
         self.wake()
 

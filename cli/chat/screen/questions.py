@@ -3,7 +3,8 @@
 The text of each is written into the scrollback when it comes; here stand one line for each, and the answers of the one
 that has the keys. A question gets the keys when the person gives them to it, or by itself when nothing is written in
 the input line and no key was pressed for a moment: what is typed before that is text of the input line, never an
-answer.
+answer. One that the person has left takes them by itself no more: what is typed then is for the input line, until the
+person goes to a question, or a new one comes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from prompt_toolkit.layout.processors import BeforeInput, PasswordProcessor, Pro
 
 from ....protocol.kernel.questions import Question, understood
 from ...render.choices import Value, menu_of, value_of
-from ...render.menu import Picked
+from ...render.menu import Menu, Picked
 from ...render.text import one_line
 
 CALM = 0.4
@@ -36,6 +37,8 @@ class Asking:
         about: a text for each option.
         answered: called with the answer.
         since: when it was first drawn; None before that, and after another program had the terminal.
+        left: whether the person has gone back to the input line while it was open: it takes no keys by itself.
+        menu: its answers, where there is a list of them; `panel` is what shows them, or the field for its answer.
     """
 
     number: int
@@ -44,8 +47,9 @@ class Asking:
     answered: Callable[[Value], None]
     since: float | None = None
     about: tuple[str, ...] = ()
+    left: bool = False
     panel: Container | None = None
-    target: Window | None = None
+    menu: Menu | None = None
 
 
 class Questions:
@@ -88,7 +92,7 @@ class Questions:
         if asking in self.open:
             self.open.remove(asking)
         if self.focused is asking:
-            self.leave()
+            self._release()
         self._changed()
 
     def drawn(self) -> bool:
@@ -100,7 +104,7 @@ class Questions:
 
     def hidden(self) -> None:
         """Another program has the terminal: what is typed there is no answer."""
-        self.leave()
+        self._release()
         for asking in self.open:
             asking.since = None
 
@@ -112,12 +116,17 @@ class Questions:
             return self._summary
         return HSplit([self._summary, self.focused.panel])
 
+    @property
+    def first(self) -> Asking | None:
+        """The question that takes the keys by itself, when it may."""
+        return next((asking for asking in self.open if not asking.left), None)
+
     def wait(self) -> float | None:
         """Seconds until a question may take the keys by itself; None if none will."""
-        if not self.open or self.focused is not None or not self._free():
+        first = self.first
+        if first is None or first.since is None or self.focused is not None or not self._free():
             return None
-        since = self.open[0].since
-        return None if since is None else max(0.0, max(since, self.last_key) + CALM - self._clock())
+        return max(0.0, max(first.since, self.last_key) + CALM - self._clock())
 
     def next(self) -> None:
         """Gives the keys to the question after the one that has them, and after the last to the input line."""
@@ -135,29 +144,34 @@ class Questions:
 
     def focus(self, asking: Asking) -> None:
         """Gives the keys to a question."""
-        self.focused = asking
+        self.focused, asking.left = asking, False
         if asking.panel is None:
-            asking.panel, asking.target = self._panel(asking)
-        assert asking.target is not None
-        self.layout.focus(asking.target)
+            asking.panel = self._panel(asking)
+        self.layout.focus(asking.panel if asking.menu is None else asking.menu.target)
 
     def leave(self) -> None:
+        """The person goes back to the input line, for good."""
+        for asking in self.open:
+            asking.left = True
+        self._release()
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _release(self) -> None:
         """Gives the keys back to the input line."""
         self.focused = None
         self.layout.focus(self._input)
         self._changed()
 
-    # --- inside ---------------------------------------------------------------------------------------------
-
-    def _panel(self, asking: Asking) -> tuple[Container, Window]:
+    def _panel(self, asking: Asking) -> Container:
         question = asking.question
-        menu = menu_of(question, about=asking.about)
+        menu = asking.menu = menu_of(question, about=asking.about)
         if menu is not None:
 
             def picked(what: Picked) -> None:
                 self._answer(asking, value_of(question, what))
 
-            return menu.panel(picked, lambda part: self.layout.focus(part)), menu.rows
+            return menu.panel(picked, lambda part: self.layout.focus(part))
         processors: list[Processor] = [BeforeInput("  > ")]
         if question.secret:
             processors.insert(0, PasswordProcessor())
@@ -167,8 +181,7 @@ class Questions:
             return False
 
         buffer = Buffer(multiline=False, accept_handler=written)
-        window = Window(BufferControl(buffer, input_processors=processors), wrap_lines=True, dont_extend_height=True)
-        return window, window
+        return Window(BufferControl(buffer, input_processors=processors), wrap_lines=True, dont_extend_height=True)
 
     def _answer(self, asking: Asking, value: Value) -> None:
         self.remove(asking)
@@ -183,7 +196,9 @@ class Questions:
             text = one_line(asking.question.text.strip().partition("\n")[0], 100)
             lines.append(("bold" if here else "", f"{'>' if here else '?'} {number}{asking.who} asks: {text}\n"))
         if self.focused is None:
-            how = "Tab, or Alt and its number, goes to one" if many else "Tab goes to it"
+            keys = ["Tab"] if self._free() else []  # else it completes what is written
+            keys += ["Alt and its number"] if many else [] if keys else ["Alt-a"]
+            how = f"{' or '.join(keys)} goes to {'one' if many else 'it'}"
             lines.append(("class:hint", f"  {how}"))
         else:
             lines[-1] = (lines[-1][0], lines[-1][1].rstrip("\n"))

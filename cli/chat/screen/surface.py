@@ -189,11 +189,6 @@ class Surface(Renderer):
             self._resized()
         return self._clock() >= self._calm
 
-    @property
-    def unsettled(self) -> bool:
-        """Whether lines wait to be written."""
-        return bool(self._settled)
-
     def draw(self, app: Application[Any]) -> None:
         """Brings the screen up to date, now if only live rows differ, else with the next picture of prompt_toolkit."""
         if not self.calm:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import trio
 from fake_models import FakeModels, Reply
-from talking import environment_of, start
+from talking import allow_commands, environment_of, start
 from window import Window
 
 from ..conftest import Ended
@@ -74,9 +75,10 @@ async def test_lines_of_earlier_chats_are_recalled_at_the_first_prompt(
     try:
         start(later, fake_model, tmp_path)
         await later.shows(".help lists commands")
-        await trio.sleep(0.5)
-        later.press("Up")
-        await later.shows("model> remember me")
+        with trio.fail_after(30):
+            while "model> remember me" not in later.lines()[-1]:
+                later.press("Up")  # the file is read behind the first picture
+                await trio.sleep(0.1)
         later.press("C-c", "C-d")
         assert await later.ended() == 0
     finally:
@@ -97,15 +99,28 @@ async def test_without_streaming_an_answer_comes_as_a_whole(
     assert await window.ended() == 0
 
 
-async def test_no_color_means_no_colours(window: Window, fake_model: FakeModels, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {}], ids=["NO_COLOR", "colours"])
+async def test_no_color_means_no_colours(
+    window: Window, fake_model: FakeModels, tmp_path: Path, more: dict[str, str]
+) -> None:
+    """The other half shows that this test sees colours where there are some."""
     config = fake_model.config_dir(tmp_path / "config")
-    fake_model.script(Reply(text="**bold** words"))
-    window.start([], {**environment_of(config, tmp_path), "NO_COLOR": "1"})
+    call = ("execute_command", {"command": "echo $((40 + 2))"})
+    fake_model.script(Reply(text="**bold** words\n\n```python\nimport os\n```\n"), Reply(calls=[call]), "at the end")
+    allow_commands(tmp_path)
+    window.start([], {**environment_of(config, tmp_path), **more})
     await window.shows("model>")
     window.press("hello", "Enter")
-    await window.shows("words")
+    await window.shows("import os")
+    window.press("count", "Enter")
+    await window.shows("3. no")
+    window.press("1", "Enter")
+    await window.shows("at the end")
     window.press(".hel")
     await window.shows("Show this help")
-    assert not re.search(r"\x1b\[[0-9;]*[1-9]m", window.raw)
-    window.press("C-c", "C-d")
+    window.press("Tab", "Tab")
+    codes = {code for found in re.findall(r"\x1b\[([0-9;:]*)m", window.raw) for code in found.split(";")}
+    coloured = {code for code in codes if re.match(r"[349][0-8]|10[0-7]", code)}
+    assert bool(coloured) is not bool(more), codes
+    window.press("C-c", "C-c", "C-d")
     assert await window.ended() == 0

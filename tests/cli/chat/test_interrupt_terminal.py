@@ -92,11 +92,10 @@ class Program:
         return sum(line.endswith("interrupted") for line in self.terminal.lines())
 
     async def asked(self, reply: Reply) -> None:
-        """The model was asked for this reply, and what there is of it has been taken in."""
+        """The model was asked for this reply."""
         with trio.fail_after(20):
             while reply not in self.taken:
                 await trio.sleep(0.01)
-        await trio.sleep(0.1)
 
     async def pid_in(self, name: str) -> int:
         path = self.directory / name
@@ -123,14 +122,20 @@ async def gone(pid: int) -> None:
 async def play(program: Program, keys: tuple[str, str]) -> None:
     terminal, first, second = program.terminal, *keys
     words = Reply("let me see what there is", stall=b"e see")
-    await program.interrupt("streaming", first, words, reached=lambda: program.asked(words))
 
-    deaf = f"echo $$ > {program.directory}/up; trap '' TERM; while :; do sleep 0.1; done"
+    async def streams() -> None:
+        with trio.fail_after(20):
+            await words.stalled.wait()
+        await terminal.shows("let me see")  # and no more of it will come
+
+    await program.interrupt("streaming", first, words, reached=streams)
+    assert not any("what there is" in line for line in terminal.lines())
+
+    deaf = f"trap '' TERM; echo $$ > {program.directory}/up; while :; do sleep 0.1; done"
     tool = Reply(calls=[call("execute_command", command=deaf)])
 
     async def works() -> None:
         await program.pid_in("up")
-        await trio.sleep(0.2)
 
     await program.interrupt("tool", second, tool, reached=works)
     await gone(await program.pid_in("up"))
@@ -138,8 +143,10 @@ async def play(program: Program, keys: tuple[str, str]) -> None:
     question = Reply(calls=[call("user__input", question="Who is there?")])
 
     async def asks() -> None:
-        await terminal.shows("Who is there?")
-        await trio.sleep(0.2)
+        await terminal.shows("> lead asks: Who is there?")  # it has the keys
+        if first == "Escape":
+            terminal.press("Escape")  # goes back to the input line
+            await terminal.shows("? lead asks: Who is there?")
 
     await program.interrupt("question", first, question, reached=asks)
 
@@ -164,9 +171,10 @@ async def play(program: Program, keys: tuple[str, str]) -> None:
     await program.interrupt("MCP start", second, reached=starts)
     await gone(await program.pid_in("served"))
 
-    for line in (".exit agent", ".session kept", ".set compression_threshold 100"):
+    for line in (".exit agent", ".session kept"):
         terminal.press(line, "Enter")
-        await trio.sleep(0.2)
+    await terminal.shows("model/kept>")
+    terminal.press(".set compression_threshold 100", "Enter")
     summary = held()
     program.script = {"compression": deque([Reply("word " * 200)]), "*": deque([summary])}
     cut = program.models.cut

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
+from callboard.actors.front.control.runs.summary import rfc3339
 from callboard.cli.chat.presence import Presence, opening_again
 from callboard.protocol.control.chat import ChatInfo
 from callboard.protocol.errors import NotFound, UsageError
@@ -47,11 +50,20 @@ def test_a_run_that_begins_while_a_command_of_ours_is_played_is_ours() -> None:
 
 
 def test_a_chat_is_meant_by_the_beginning_of_its_id() -> None:
-    chats = [ChatInfo(chat=id, model="m") for id in ("chat-3f01", "chat-3e02")]
+    hours = datetime.now(UTC) - timedelta(hours=2, minutes=5, seconds=30)
+    chats = [
+        ChatInfo(chat="chat-3f01", model="m", started=rfc3339(hours), title="Bridges of Venice"),
+        ChatInfo(chat="chat-3e02", model="m", agent="coder", session="work", started=rfc3339(datetime.now(UTC))),
+    ]
+    listed = (
+        "CHAT       SINCE  WITH   SESSION  TITLE\n"
+        r"chat-3e02  \ds     coder  work\n"
+        "chat-3f01  2h05m  m               Bridges of Venice"
+    )
     assert Presence("http://there", "3f").meant(chats) == "chat-3f01"
-    with pytest.raises(UsageError, match="several chats: chat-3f01, chat-3e02"):
+    with pytest.raises(UsageError, match=rf"'3' begins the ids of several chats:\n{listed}$"):
         Presence("http://there", "3").meant(chats)
-    with pytest.raises(NotFound, match="open are chat-3f01, chat-3e02"):
+    with pytest.raises(NotFound, match=rf"there is no chat '9'; open at http://there are\n{listed}$"):
         Presence("http://there", "9").meant(chats)
     with pytest.raises(NotFound, match="none is open at http://there"):
         Presence("http://there", "9").meant([])

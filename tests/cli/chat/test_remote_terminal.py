@@ -72,11 +72,10 @@ async def test_a_conversation_with_a_server_is_watched_elsewhere_and_goes_on_aft
     await first.shows("is lost; trying again")
     first.press("and now?", "Enter", "half a")
     await serve()
-    await first.shows("The last one.")
+    await first.until(lambda lines: "The last one." in lines and lines[-1].startswith("model> half a"))
     lines = first.lines()
     assert sum("the run ended with its server" in line for line in lines) == 1
     assert sum("The last one." in line for line in lines) == 1
-    assert lines[-1].startswith("model> half a")
     third.start([*PROGRAM, "chat", "--attach", "chat-"], environ)
     await third.shows("The last one.")
     first.press("C-c", ".exit", "Enter")

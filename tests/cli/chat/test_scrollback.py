@@ -107,6 +107,6 @@ async def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again(
     await terminal.shows("\nok")
     assert fake_model.requests[-1].prompt == "half and half"
     terminal.press("C-d")
-    await trio.sleep(1)
+    await terminal.until(lambda lines: lines[-1] == "shell$")
     terminal.press("exit 7", "Enter")
     assert await terminal.ended() == 7

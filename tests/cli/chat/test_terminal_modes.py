@@ -72,7 +72,9 @@ async def test_a_dumb_terminal_gets_lines_and_no_escape_sequence(
 ) -> None:
     call = ("execute_command", {"command": "echo $((40 + 2))"})
     long = Reply(text="more " * 2000, gap=0.02)
-    fake_model.script(Reply(text="# Title\n\n**bold** words"), Reply(calls=[call]), Reply(text="so it is"), long, long)
+    fake_model.script(
+        Reply(text="# Title\n\n**bold** words"), Reply(calls=[call]), Reply(text="so it is"), "both", long, long
+    )
     fake_model.config_dir(tmp_path / "config")
     allow_commands(tmp_path)
     before = screen.modes()
@@ -87,13 +89,22 @@ async def test_a_dumb_terminal_gets_lines_and_no_escape_sequence(
     await screen.shows(r"so it is\r\n(?s:.)*model> $")
     assert "42" in fake_model.requests[-1].results[-1]
     assert screen.modes() == before
-    for asked in (4, 5):
+    screen.press(":::\n")
+    await screen.shows(r":::\r\n  \(::: ends the text\)\r\n  $")
+    screen.press("one\n")
+    await screen.shows(r"  one\r\n  $")
+    screen.press("two\n")
+    await screen.shows(r"  two\r\n  $")
+    screen.press(":::\n")
+    await screen.shows(r"both\r\n\r\nmodel> $")
+    assert fake_model.requests[-1].prompt == "one\ntwo"
+    for asked in (5, 6):
         screen.press("go on\n")
         await fake_model.arrived(asked)
         await trio.sleep(0.2)
         screen.press("\x03")
-        await screen.shows(rf"(?s:interrupted\r\n.*){{{asked - 3}}}model> $")
-        if asked == 4:
+        await screen.shows(rf"(?s:interrupted\r\n.*){{{asked - 4}}}model> $")
+        if asked == 5:
             await trio.sleep(2.1)
     screen.press("\x03")
     assert program.wait(10) == 0

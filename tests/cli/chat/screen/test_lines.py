@@ -135,6 +135,37 @@ def test_leaving_in_the_middle_of_a_secret_has_the_terminal_echo_again(lines: Li
     assert lines.echoes
 
 
+def test_a_text_between_fences_is_one_line_and_a_question_waits_for_its_end(lines: Lines) -> None:
+    async def body() -> None:
+        await lines.types(":::\n")
+        await lines.types("one\n")
+        lines.ask(kind="confirm")
+        lines.screen.draw()
+        lines.now += READING + 0.01
+        await lines.types("\n")
+        await lines.types("1\n")
+        assert lines.person.sent == []
+        await lines.types("two :::\n")
+        assert lines.person.sent == [(":::\none\n\n1\ntwo :::", ":::\none\n\n1\ntwo :::")]
+        lines.screen.draw()
+        lines.now += READING + 0.01
+        await lines.types("2\n")
+        assert lines.answers == ["no"]
+
+    played(lines, body)
+
+
+def test_ctrl_c_drops_a_text_that_was_begun_with_a_fence(lines: Lines) -> None:
+    async def body() -> None:
+        await lines.types("::: one\n")
+        lines.person.busy = False
+        lines.screen.control_c()
+        await lines.types("two\n")
+        assert lines.person.sent == [("two", "two")]
+
+    played(lines, body)
+
+
 def test_ctrl_c_interrupts_and_a_second_one_soon_after_leaves(lines: Lines) -> None:
     async def body() -> None:
         lines.screen.control_c()
