@@ -83,9 +83,11 @@ class Tmux:
 
     async def until(self, seen: Callable[[list[str]], bool]) -> None:
         """Waits until its lines are as they should be."""
-        with trio.fail_after(30):
+        with trio.move_on_after(30):
             while not seen(self.lines()):
                 await trio.sleep(0.02)
+            return
+        raise AssertionError("what should be is not shown:\n" + "\n".join(self.lines()))
 
     async def ended(self) -> int:
         """The exit code of the program, once it has ended."""

@@ -91,6 +91,10 @@ class Program:
     def _interrupted(self) -> int:
         return sum(line.endswith("interrupted") for line in self.terminal.lines())
 
+    async def rests(self) -> None:
+        """No run answers: nothing but a blank row stands above the prompt."""
+        await self.terminal.until(lambda lines: len(lines) > 1 and not lines[-2] and "> " in f"{lines[-1]} ")
+
     async def asked(self, reply: Reply) -> None:
         """The model was asked for this reply."""
         with trio.fail_after(20):
@@ -159,6 +163,7 @@ async def play(program: Program, keys: tuple[str, str]) -> None:
     program.script = {"auto-continue": deque([Reply(calls=listed), Reply("not yet")]), "*": deque([more])}
     await program.interrupt("auto-continue", first, reached=lambda: program.asked(more))
 
+    await program.rests()  # the todo list has the agent go on for a while
     terminal.press(".exit agent", "Enter")
     await terminal.shows("model>")
     terminal.press(".agent served", "Enter")
@@ -171,6 +176,7 @@ async def play(program: Program, keys: tuple[str, str]) -> None:
     await program.interrupt("MCP start", second, reached=starts)
     await gone(await program.pid_in("served"))
 
+    await program.rests()
     for line in (".exit agent", ".session kept"):
         terminal.press(line, "Enter")
     await terminal.shows("model/kept>")
