@@ -80,8 +80,10 @@ def _parse(text: str, file: Path) -> dict[str, str]:
         line = text.count("\n", 0, at) + 1
         name = _NAME.match(text, at)
         if name is None:
-            shown = text[at:].split("\n", 1)[0].strip()[:60]
-            raise ConfigError(f"{file}:{line}: expected NAME=VALUE, found: {shown}")
+            # What stands there is not told: it may be a further line of a key, and runs tell their errors to others.
+            raise ConfigError(
+                f"{file}:{line}: expected NAME=VALUE; a value of several lines stands between double quotes"
+            )
         value, at = _value(text, name.end(), f"{file}:{line}: {name[1]}")
         if "\0" in value:
             raise ConfigError(f"{file}:{line}: {name[1]}: a value can't hold a NUL character")
@@ -100,8 +102,7 @@ def _value(text: str, at: int, where: str) -> tuple[str, int]:
         raise ConfigError(f"{where}: the value begins with {quote} and that quote is never closed")
     rest = _BLANK.match(text, quoted.end())
     if rest is None:
-        shown = text[quoted.end() :].split("\n", 1)[0].strip()[:40]
-        raise ConfigError(f"{where}: nothing may follow the closing {quote} but a comment, found: {shown}")
+        raise ConfigError(f"{where}: nothing may follow the closing {quote} but a comment")
     value = quoted[1]
     if quote == '"':
         value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), value, flags=re.DOTALL)

@@ -369,8 +369,8 @@ def variables_of(target: Loaded | Agent, turn: Turn, given: Mapping[str, str]) -
 
 
 def _keeps(session: Session, settings: Settings, wanted: bool | None) -> bool:
-    """Whether the turn is kept: a named session's is, unless an option says no."""
-    return (wanted if wanted is not None else _wish(session, settings)) is not False
+    """Whether the turn is kept: a named session's is, unless an option says no, or what was sent was only shown."""
+    return not settings.dry_run and (wanted if wanted is not None else _wish(session, settings)) is not False
 
 
 def _wish(session: Session, settings: Settings) -> object:

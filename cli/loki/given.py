@@ -75,7 +75,7 @@ class Given:
             model=self.model,
             variables=dict(self.variables),
             knowledge=(self.rag,) if self.rag else (),
-            rebuild_knowledge=self.rebuild_rag,
+            rebuild_knowledge=self.rebuild_rag and not self.dry_run,
             files=self.files,
         )
 

@@ -28,6 +28,9 @@ def play(given: Given, *, nothing_said: bool) -> Ended:
         CallboardError: what the command behind it raises.
     """
     _check(given)
+    if given.dry_run and (given.empty_session or given.rebuild_rag):
+        what = "the session" if given.empty_session else "the knowledge base"
+        sys.stderr.write(f"callboard: with --dry-run {what} is left as it is\n")
     for name, act in AT_ONCE.items():
         if getattr(given, name) not in (None, False):
             return act(given)
@@ -37,9 +40,11 @@ def play(given: Given, *, nothing_said: bool) -> Ended:
     if not text.strip() and not given.files:
         if given.rebuild_rag:
             assert given.rag is not None
+            if given.dry_run:
+                return 0
             return by_command("kb", "rebuild", *given.in_directory, "--", given.rag)
         return _without_text(given, nothing_said=nothing_said)
-    if given.empty_session:
+    if given.empty_session and not given.dry_run:
         _empty(given)
     if given.execute:
         from .execute import execute
@@ -94,6 +99,18 @@ def _empty(given: Given) -> None:
 
 
 def _macro(given: Given, name: str) -> Ended:
+    idle = {
+        "--role": given.role,
+        "--prompt": given.prompt,
+        "--session": given.session,
+        "--agent": given.agent,
+        "--rag": given.rag,
+        "--file": given.files,
+        "--execute": given.execute,
+        "--code": given.code,
+    }
+    if said := [flag for flag, value in idle.items() if value]:
+        sys.stderr.write(f"callboard: {', '.join(said)}: no effect on a macro, which begins with nothing open\n")
     flags = [*(["--model", given.model] if given.model else []), *(["--dry-run"] if given.dry_run else [])]
     return by_command("macro", *given.in_directory, *flags, "--", name, *given.text)
 

@@ -65,7 +65,7 @@ def test_a_bad_line_of_the_env_file_ends_every_command(callboard: Callboard, env
     for command in (["ask", "x"], ["ps"], ["models", "list"]):
         ended = callboard(*command)
         assert ended.code == 3
-        assert ".env:2: expected NAME=VALUE, found: rubbish" in ended.err
+        assert ".env:2: expected NAME=VALUE" in ended.err
 
 
 def test_completion_is_silent_about_a_bad_env_file(callboard: Callboard, environment: Path) -> None:

@@ -1,14 +1,16 @@
 """Model servers on this machine: who answers at the usual ports, and which models it has.
 
-All are asked at once, each within a fraction of a second, by threads: nothing of ours runs yet. What answers is
-anything that has taken the port, so no more than `MOST` bytes of it are read, and only a list of names is believed.
+All are asked at once, within a fraction of a second, by threads: nothing of ours runs yet. What answers is whatever
+has taken the port, so no more than `MOST` bytes of it are read, and only a list of names is believed. A timeout of a
+socket is about the next bytes, and looking up a name has none at all, so whoever is not done in time is left behind.
 """
 
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +21,9 @@ from ...work.models.providers import BASES, ollama_of
 
 WITHIN = 0.6
 """Seconds for a server to answer."""
+
+GRACE = 0.3
+"""Seconds for those that answer in time to read and understand it."""
 
 MOST = 1_000_000
 _MOST_MODELS = 500
@@ -79,12 +84,25 @@ def places(environ: Mapping[str, str]) -> list[Server]:
 
 def answering(servers: Sequence[Server], within: float = WITHIN) -> list[Answering]:
     """Those that answer, in the same order. Blocks, for `within` seconds and a little more at most."""
-    if not servers:
-        return []
-    with ThreadPoolExecutor(len(servers), thread_name_prefix="looking") as threads:
-        lists = list(threads.map(lambda server: _models_of(server, within), servers))
-    pairs = zip(servers, lists, strict=True)
-    return [Answering(server=server, models=models) for server, models in pairs if models is not None]
+    found: dict[int, tuple[str, ...] | None] = {}
+
+    def look(place: int) -> None:
+        found[place] = _models_of(servers[place], within)
+
+    threads = [
+        threading.Thread(target=look, args=(place,), name="looking", daemon=True) for place in range(len(servers))
+    ]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + within + GRACE
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    lists = dict(found)  # who comes later is not listened to
+    return [
+        Answering(server=server, models=models)
+        for place, server in enumerate(servers)
+        if (models := lists.get(place)) is not None
+    ]
 
 
 def _models_of(server: Server, within: float) -> tuple[str, ...] | None:

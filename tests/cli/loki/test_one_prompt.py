@@ -66,6 +66,16 @@ def test_a_session_goes_on_is_emptied_and_kept(callboard: Callboard, models: Fak
     assert callboard("-s", "new", "--empty-session", "hello there").code == 0
 
 
+def test_a_dry_run_changes_no_session(callboard: Callboard, models: FakeModels) -> None:
+    callboard("-s", "test", "one and two")
+    code, _out, err = callboard("-s", "test", "--empty-session", "--dry-run", "and now?")
+    assert (code, "with --dry-run the session is left as it is" in err, "is empty now" in err) == (0, True, False)
+    callboard("-s", "test", "what did I say?")
+    turns = [each["content"] for each in models.requests[-1].json["messages"] if each["role"] == "user"]
+    assert turns == ["one and two", "what did I say?"]
+    assert callboard("--rag", "none", "--rebuild-rag", "--dry-run").code == 0
+
+
 def test_a_session_without_a_name_is_kept_if_that_is_wanted(callboard: Callboard, models: FakeModels) -> None:
     models.script("yes", "A title")
     code, _out, err = callboard("-s", "--save-session", "hello there")
@@ -115,6 +125,8 @@ def test_a_macro_gets_the_words_as_its_arguments(callboard: Callboard, models: F
     assert callboard("--macro", "say", "one", "two", "three").code == 0
     assert models.requests[0].prompt == "say one and two three"
     assert callboard("--macro", "say", "--dry-run", "one", "two").code == 0
+    told = callboard("--macro", "say", "-r", "shell", "-f", "x", "--dry-run", "one", "two").err
+    assert "callboard: --role, --file: no effect on a macro" in told
 
 
 def test_a_dry_run_shows_what_would_be_sent(callboard: Callboard, models: FakeModels) -> None:

@@ -106,6 +106,28 @@ def test_those_that_say_nothing_cost_one_short_wait_together() -> None:
         assert time.monotonic() - began < 1.2
 
 
+def test_one_that_drips_holds_nobody_up() -> None:
+    """Each of its bytes comes in time, and the last one never."""
+    over = threading.Event()
+
+    def dripping(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        while not over.wait(0.05):
+            connection.sendall(b" ")
+
+    with speaking(dripping) as slow, speaking(saying(LM_STUDIO)) as quick:
+        looking = threading.Thread(target=lambda: found.extend(answering([server(slow), server(quick)], within=0.5)))
+        found: list[Any] = []
+        looking.start()
+        looking.join(10)
+        held_up = looking.is_alive()
+        over.set()
+        looking.join(10)
+    assert not held_up
+    assert [each.server.base for each in found] == [quick]
+
+
 def test_ollama_is_looked_for_where_its_variable_says() -> None:
     assert places({})[0].base == "http://localhost:11434"
     assert places({"OLLAMA_HOST": "0.0.0.0:99"})[0].base == "http://127.0.0.1:99"
