@@ -113,6 +113,11 @@ def hidden_bytes(data: bytes) -> bytes:
     return _HANDED.hidden_bytes(data)
 
 
+def holds(data: bytes) -> bool:
+    """Whether something that the vault has handed out stands in it."""
+    return any(secret in data for secret in _HANDED.bytes)
+
+
 @final
 class Streamed:
     """Takes them out of a text that comes in pieces: what may be the beginning of one waits for the next piece."""

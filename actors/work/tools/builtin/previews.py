@@ -58,5 +58,5 @@ def _after(tool: str, before: bytes | None, contents: str) -> bytes | None:
 
 def _diff(place: AllowedPath, before: bytes | None, after: bytes | None) -> str:
     name = told("/".join(place.parts))
-    diff = unified(before, after, name, characters=MOST_CHARACTERS, lines=MOST_LINES)
+    diff = unified(before, after, name, characters=MOST_CHARACTERS, lines=MOST_LINES, clean=hidden)
     return hidden(diff.text).removesuffix("\n")

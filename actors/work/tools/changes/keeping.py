@@ -26,6 +26,7 @@ import trio
 
 from .....protocol.events import FileChanged
 from .....protocol.requests import ID
+from ....io.handed_out import holds
 from ..builtin.allowed_paths import AllowedPath, Setting
 from .present import seen
 from .record import Change, State, encoded, told
@@ -72,6 +73,7 @@ class Keeper:
         before, content = self._seen(above, place.name)
         mode = 0o644 if before is None else before.mode
         changed = self._change(place, place.parts, before, State(sha=sha_of(data), size=len(data), mode=mode))
+        changed = msgspec.structs.replace(changed, secret=holds(data))
         self._keep([*self._directories(place, made), (changed, content)])
         try:
             yield
@@ -188,6 +190,8 @@ def run_of(actor: str) -> str:
 def _kept(store: Store, change: Change, content: bytes | None) -> Change:
     if content is None:
         return change
+    if holds(content):
+        change = msgspec.structs.replace(change, secret=True)
     try:
         store.keep(content)
     except OSError as error:

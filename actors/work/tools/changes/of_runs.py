@@ -13,7 +13,8 @@ taken back nor in its way, but the report would be about a moment that is over.
 
 Both block, and belong into a thread of trio's. Neither raises for what is wrong with a file: their results say it.
 Contents may hold secrets that the vault has handed out: `changes_of` hides them, and what the permissions of the call
-denied to show is not shown.
+denied to show is not shown. A process that does not know these secrets (a passphrase or a command opens the vault)
+can't hide them; the run has noted where they stand, and no diff of such a file is shown then.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Collection
 from itertools import pairwise
 
 from .....protocol.changes import ChangedFile, How, Restored
-from ....io.handed_out import hidden
+from ....io.handed_out import hidden, holds
 from .plan import Step
 from .present import place_of, present
 from .record import Change, State, same, told
@@ -35,6 +36,11 @@ __all__ = ["changes_of", "mark", "restore", "store_of"]
 
 MOST_OF_ALL = 256 * 1024
 """Characters of all diffs together."""
+
+NOT_HIDDEN = (
+    "it has held a secret of the vault, which is not open in this process, so a diff might show it; "
+    "where a passphrase opens the vault, `vault: {passphrase_file: FILE}` has it hidden instead"
+)
 
 
 def mark() -> int:
@@ -114,7 +120,11 @@ def _shown(store: Store, steps: list[Step], now: State | None, content: bytes | 
     if new is None:
         shown.note = note
         return shown
-    diff = unified(None if before is None else old, None if after is None else new, told("/".join(first.parts)))
+    if any(step.change.secret for step in steps) and not (holds(old) or holds(new)):
+        shown.note = NOT_HIDDEN
+        return shown
+    name = told("/".join(first.parts))
+    diff = unified(None if before is None else old, None if after is None else new, name, clean=hidden)
     shown.added, shown.removed, shown.diff = diff.added, diff.removed, hidden(diff.text)
     shown.note = note or diff.note or _mixed(steps)
     return shown

@@ -47,6 +47,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         before, after: what stood there; None for nothing.
         lost: why what stood there before is not kept; empty if it is, or if there is nothing to keep.
         unshown: the permissions deny showing its contents.
+        secret: what the vault had handed out in that process stands in them.
         void: the change of the same path and moment, which is in an earlier line, has failed.
     """
 
@@ -59,6 +60,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     after: State | None = None
     lost: str = ""
     unshown: bool = False
+    secret: bool = False
     void: bool = False
 
     @property

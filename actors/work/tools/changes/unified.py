@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import TypeAlias
 
@@ -49,7 +49,13 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unified(
-    before: bytes | None, after: bytes | None, name: str, *, characters: int = MOST_CHARACTERS, lines: int = MOST_LINES
+    before: bytes | None,
+    after: bytes | None,
+    name: str,
+    *,
+    characters: int = MOST_CHARACTERS,
+    lines: int = MOST_LINES,
+    clean: Callable[[str], str] = str,
 ) -> Diff:
     """The diff of two contents of a file; None for one that is not there.
 
@@ -57,6 +63,7 @@ def unified(
         before, after: the contents.
         name: of the file, for the head.
         characters, lines: how long it may be.
+        clean: takes secrets out of a line before it is cut: half a secret is not found. Whole lines are the caller's.
     """
     if before == after:
         return Diff()
@@ -71,7 +78,7 @@ def unified(
         return Diff(text=text, added=None, removed=None, note="it is a binary file")
     old, new = _lines_of(before), _lines_of(after)
     blocks = [block for block in _blocks(old, new) if block[0] < block[1] or block[2] < block[3]]
-    body = (line for hunk in _hunks(blocks) for line in _hunk(old, new, hunk))
+    body = (line for hunk in _hunks(blocks) for line in _hunk(old, new, hunk, clean))
     text, left = _bounded(head, body, characters, lines)
     return Diff(
         text=text,
@@ -156,17 +163,19 @@ def _hunks(blocks: Sequence[Block]) -> Iterator[list[Block]]:
         yield hunk
 
 
-def _hunk(old: Sequence[bytes], new: Sequence[bytes], blocks: Sequence[Block]) -> Iterator[str]:
+def _hunk(
+    old: Sequence[bytes], new: Sequence[bytes], blocks: Sequence[Block], clean: Callable[[str], str]
+) -> Iterator[str]:
     first, last = blocks[0], blocks[-1]
     i1, j1 = max(first[0] - CONTEXT, 0), max(first[2] - CONTEXT, 0)
     i2, j2 = min(last[1] + CONTEXT, len(old)), min(last[3] + CONTEXT, len(new))
     yield f"@@ -{_range(i1, i2)} +{_range(j1, j2)} @@"
     for a1, a2, b1, b2 in blocks:
-        yield from _marked(" ", old[i1:a1])
-        yield from _marked("-", old[a1:a2])
-        yield from _marked("+", new[b1:b2])
+        yield from _marked(" ", old[i1:a1], clean)
+        yield from _marked("-", old[a1:a2], clean)
+        yield from _marked("+", new[b1:b2], clean)
         i1 = a2
-    yield from _marked(" ", old[i1:i2])
+    yield from _marked(" ", old[i1:i2], clean)
 
 
 def _range(start: int, end: int) -> str:
@@ -175,10 +184,10 @@ def _range(start: int, end: int) -> str:
     return f"{start + 1 if end > start else start},{end - start}"
 
 
-def _marked(mark: str, lines: Sequence[bytes]) -> Iterator[str]:
+def _marked(mark: str, lines: Sequence[bytes], clean: Callable[[str], str]) -> Iterator[str]:
     for line in lines:
         text = line.removesuffix(b"\n").decode(errors="backslashreplace")
-        if len(text) > LONGEST_LINE:
+        if len(text) > LONGEST_LINE and len(text := clean(text)) > LONGEST_LINE:
             text = f"{text[:LONGEST_LINE]}[... {len(text) - LONGEST_LINE} characters left out ...]"
         yield mark + text
         if not line.endswith(b"\n"):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from callboard.actors.io import handed_out
 from callboard.actors.work.tools.changes.of_runs import mark
 from callboard.protocol.errors import ToolFailed
 
@@ -221,3 +222,33 @@ async def test_a_removal_that_failed_in_the_middle_is_taken_back_as_far_as_it_we
 async def test_calls_outside_of_runs_are_not_kept(stage: Stage) -> None:
     await stage("tools", "fs_write", path="x", contents="1")
     assert not stage.store.directory.exists()
+
+
+async def test_a_process_that_can_not_open_the_vault_shows_no_file_that_has_held_a_secret_of_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run knows what it was handed; `callboard runs diff` may not, and must not show what it can't hide."""
+    (stage.project / "old").write_text("key = s3cret-of-the-vault\n")
+    monkeypatch.setattr(handed_out, "_HANDED", handed_out.Known())
+    handed_out.handed_out("s3cret-of-the-vault")
+    await stage(A, "fs_write", path="old", contents="none\n")
+    await stage(A, "fs_write", path="new", contents="key = s3cret-of-the-vault\n")
+    await stage(A, "fs_write", path="plain", contents="text\n")
+    shown = {Path(each.path).name: each for each in stage.changed(A)}
+    assert "-key = [redacted]" in shown["old"].diff
+    assert "+key = [redacted]" in shown["new"].diff
+    monkeypatch.setattr(handed_out, "_HANDED", handed_out.Known())  # as in another process
+    shown = {Path(each.path).name: each for each in stage.changed(A)}
+    assert [(name, each.diff == "", "not open in this process" in each.note) for name, each in shown.items()] == [
+        ("new", True, True),
+        ("old", True, True),
+        ("plain", False, False),
+    ]
+
+
+async def test_a_secret_is_hidden_before_a_long_line_is_cut(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handed_out, "_HANDED", handed_out.Known())
+    handed_out.handed_out("s3cret-of-the-vault")
+    await stage(A, "fs_write", path="x", contents="y" * 990 + "s3cret-of-the-vault" + "y" * 50)
+    (changed,) = stage.changed(A)
+    assert "s3cret" not in changed.diff
