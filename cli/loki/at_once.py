@@ -70,22 +70,20 @@ def _tail_logs(given: Given) -> Ended:
     return by_command("logs", "--verbose", *([] if newest.over else ["--follow"]), "--", newest.run)
 
 
-_KINDS = {"functions": "tools", "mcp_config": "mcp"}
-"""What Loki calls kinds of files that have another name here."""
-
-
 def _install(given: Given) -> Ended:
     force = ["--force", "--yes"] if given.install_force else []
     if given.install_from is not None:
-        only = [word for kind in given.filters for word in ("--filter", _KINDS.get(kind, kind))]
+        only = [word for kind in given.filters for word in ("--filter", kind)]
         try:
             return by_command("install", *given.in_directory, *only, *force, "--", given.install_from)
         except NobodyToAsk as error:
             hint = "--install-force installs it without asking, and replaces what is in the way"
             raise NobodyToAsk(f"no person is here to ask whether to install what is listed above; {hint}") from error
     assert given.install is not None
-    kind = _KINDS.get(given.install, given.install)
-    if kind == "mcp":
+    from ...actors.work.bundles.layout import is_kind
+
+    kind = given.install
+    if is_kind(kind) == "mcp":
         return "no MCP servers come with callboard: mcp.json is yours (callboard mcp --help)\n"
     return by_command("install", *given.in_directory, "--builtin", "--filter", kind, *force, *_unasked(force))
 

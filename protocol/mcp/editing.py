@@ -24,11 +24,12 @@ EMPTY = '{\n  "mcpServers": {}\n}\n'
 
 
 class _Member(msgspec.Struct, frozen=True):
-    """A key with its value: offsets of the key, of the value, and behind it."""
+    """A key with its value: offsets of the key, of the value, behind it, and behind the member before it, if any."""
 
     begins: int
     value: int
     ends: int
+    before: int | None
 
 
 class _Object(msgspec.Struct, frozen=True):
@@ -79,24 +80,25 @@ def with_entry(text: str, name: str, entry: Any, file: str = "mcp.json") -> str:
 
 
 def without_entry(text: str, name: str, file: str = "mcp.json") -> str:
-    """The text without this entry; as it is, if there is none.
+    """The text without this entry, however often it stands there; as it is, if there is none.
 
     Raises:
         InvalidFile: the text is no JSON, or holds no object.
     """
-    if name not in entries_of(text, file):
-        return text
+    while name in entries_of(text, file):  # one that stands twice counts as it stands last: the first would come back
+        text = _without_last(text, name)
+    return text
+
+
+def _without_last(text: str, name: str) -> str:
     whole, servers = _objects(text)
-    servers = servers or whole
-    order = list(servers.members)
-    place = order.index(name)
-    member = servers.members[name]
+    member = (servers or whole).members[name]
     begins, ends = member.begins, member.ends
     word, _, after = _next(text, ends)
     if word == ",":
         ends = after
-    elif place:
-        word, at, after = _next(text, servers.members[order[place - 1]].ends)
+    elif member.before is not None:
+        word, at, after = _next(text, member.before)
         if word == ",":  # it would be left dangling, which strict readers refuse
             text = text[:at] + text[after:]
             begins, ends = begins - 1, ends - 1
@@ -169,6 +171,7 @@ def _objects(text: str) -> tuple[_Object, _Object | None]:
 
 def _object(text: str, opens: int) -> _Object:
     members: dict[str, _Member] = {}
+    before: int | None = None
     word, begins, after = _next(text, opens + 1)
     while word != "}":
         if word != ",":
@@ -177,8 +180,8 @@ def _object(text: str, opens: int) -> _Object:
             ends = _end_of(text, value)
             key = msgspec.json.decode(word.encode())
             members.pop(key, None)
-            members[key] = _Member(begins, value, ends)
-            after = ends
+            members[key] = _Member(begins, value, ends, before)
+            before = after = ends
         word, begins, after = _next(text, after)
     return _Object(opens, begins, members)
 

@@ -58,11 +58,11 @@ class Shell:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with trio.CancelScope(shield=True):
-            with trio.move_on_after(20):
-                await self._leave()
-            if self._bash.returncode is None:
-                os.killpg(self._bash.pid, signal.SIGKILL)
+        with trio.move_on_after(20, shield=True):
+            await self._leave()
+        if self._bash.returncode is None:
+            os.killpg(self._bash.pid, signal.SIGKILL)
+            with trio.move_on_after(10, shield=True):
                 await self._bash.wait()
         os.close(self._master)
 

@@ -39,7 +39,7 @@ async def slow(me: Actor) -> None:
 
 
 async def shielded(me: Actor) -> None:
-    with trio.CancelScope(shield=True):
+    with trio.move_on_after(300, shield=True):  # longer than any test waits, and not for ever
         say("ready")
         await trio.sleep_forever()
 

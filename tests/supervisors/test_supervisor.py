@@ -663,7 +663,7 @@ async def test_43_a_child_that_does_not_end_is_never_doubled(root: Root) -> None
     gate = trio.Event()
 
     async def stuck(me: Actor) -> None:
-        with trio.CancelScope(shield=True):
+        with trio.move_on_after(60, shield=True):  # longer than the test takes; one that fails must not hang
             await gate.wait()
 
     site = Supervisor(

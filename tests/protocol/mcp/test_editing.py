@@ -141,3 +141,13 @@ def test_what_is_not_ours_stays_byte_for_byte_in_every_form_and_ours_is_written_
 
 def _lines_but_commas(text: str) -> list[str]:
     return text.replace(",", "").splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    "members", ['"a": {"command": "1"}, "a": {"command": "2"}', '"b": {}, "a": {}, "b": {}, "a": {}']
+)
+def test_an_entry_that_stands_twice_is_gone_when_it_is_removed(members: str) -> None:
+    """The last one counts, so removing that alone would bring the first one back."""
+    text = without_entry(f'{{"mcpServers": {{{members}}}}}', "a")
+    assert "a" not in entries_of(text, "f")
+    json.loads(text)  # and no comma dangles
