@@ -81,6 +81,11 @@ class Peer:
         self._count = 0
         self._closed = False
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection has gone, so that what is asked of the other side has no answer."""
+        return self._closed
+
     # --- what a subclass says -------------------------------------------------------------------------------
 
     @property

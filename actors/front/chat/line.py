@@ -81,6 +81,22 @@ class Line:
         """The hub's root."""
         return self.chat.hub.root
 
+    def need(self, scope: str) -> None:
+        """Check that the caller has a scope, which those who watch need, too, to see what the line says from now on.
+
+        Raises:
+            Denied: they don't.
+        """
+        self.caller.need(scope)
+        self.scopes = (*self.scopes, scope)
+
+    def shows(self, scope: str) -> bool:
+        """Whether the caller has a scope; if so, those who watch need it, too, to see what the line says next."""
+        if self.caller.has(scope):
+            self.need(scope)
+            return True
+        return False
+
     def misused(self) -> UsageError:
         """What to raise where the words behind the command's name make no sense."""
         assert self.command is not None
@@ -92,6 +108,10 @@ class Line:
         self.chat.told.keep(told, self.scopes)
         self.chat.watched("_chat/said", told, but=self.person, scopes=self.scopes)
         await self.person.said(told)
+
+    async def tell(self, text: str, kind: SaidKind = "text") -> None:
+        """Say something to the person alone, and as it is."""
+        await self.person.said(frames.Said(chat=self.chat.id, kind=kind, text=text))
 
     async def note(self, text: str) -> None:
         """Say what is not the answer to the command."""

@@ -74,6 +74,8 @@ class ClientPerson:
         try:
             return convert(await self._peer.request(method, params), kind)
         except (Refused, msgspec.ValidationError):
+            if self._peer.is_gone:  # nobody has said no: the line ends, and what it asked about stays as it was
+                raise Gone from None
             return None
 
 
@@ -108,10 +110,11 @@ class ChatMethods:
         return Method(params, result, lambda _, given: answer(given))
 
     def _of(self, id: str) -> Chat:
-        chat = self._chats.open.get(id)
-        if chat is None:
+        chat, caller = self._chats.open.get(id), self._peer.caller
+        is_known = chat is not None and (chat.owner == caller.subject or caller.has("read:runs"))
+        if chat is None or not is_known:
             raise NotFound(f"there is no chat '{id[:60]}'; _chat/list has those that are open")
-        check_owner(self._peer.caller, chat.owner, chat.id)
+        check_owner(caller, chat.owner, chat.id)
         chat.touched = time.monotonic()
         return chat
 

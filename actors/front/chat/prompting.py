@@ -18,6 +18,7 @@ from ....protocol.mcp.config import split
 from ....protocol.requests import Overrides, RunRequest
 from ...io.handed_out import hidden
 from ...io.last_reply import keep_reply
+from ...io.outbox import Gone
 from ...runs.files import images_in
 from ...runs.loading import NO_HOOKS, Hooks
 from ...runs.sessions.summary import compressed, first_words, threshold_of, too_long
@@ -183,7 +184,7 @@ async def _followed(line: Line, asking: Asking) -> Outcome:
         told = frames.Began(chat=chat.id, run=run, prompt=hidden(prompt.text), title=_title(chat))
         chat.told.keep(told, ())
         chat.watched("_chat/began", told, but=line.person)
-        await line.person.began(told)
+        await _tell_began(line, told, turn.over)
         outcome = await chat.hub.wait(line.caller, run)
     except BaseException:  # who has asked is gone
         if chat.goes_on and not chat.interrupted:
@@ -211,6 +212,25 @@ async def _followed(line: Line, asking: Asking) -> Outcome:
     await _keep(line, prompt.text, chat.reply or "")
     await _round_off(line, turn, where)
     return outcome
+
+
+async def _tell_began(line: Line, told: frames.Began, over: trio.Event) -> None:
+    """Tell the person; a client that takes nothing does not hold the line up when its run is over."""
+    failed: list[Gone] = []
+    async with trio.open_nursery() as nursery:
+
+        async def tell() -> None:
+            try:
+                await line.person.began(told)
+            except Gone as error:  # and not as a group
+                failed.append(error)
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(tell)
+        await over.wait()
+        nursery.cancel_scope.cancel()
+    for error in failed:
+        raise error
 
 
 async def _give_back(line: Line, asking: Asking) -> None:

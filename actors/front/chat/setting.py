@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from .chat import Chat
 
 Value = str | int | float | bool | None
+MOST = 2**53 - 1
+"""The largest number, which every client can read."""
+
+LONGEST = 10_000
+"""Characters of a text, since each who watches is told all values whenever one changes."""
+
 _FLAGS = {"true": True, "false": False}
 
 
@@ -64,11 +70,17 @@ def _between(low: float, high: float) -> Callable[[str], float]:
 def _at_least(least: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         value = int(text)
-        if value < least:
+        if not least <= value <= MOST:
             raise ValueError
         return value
 
     return read
+
+
+def _text(text: str) -> str:
+    if len(text) > LONGEST:
+        raise ValueError
+    return text
 
 
 def _number(about: str, read: Callable[[str], Value], wanted: str, *, session: bool = False, suggest: str = "") -> Key:
@@ -83,7 +95,7 @@ def _switch(about: str, *, session: bool = False, default: bool | None = None) -
 
 
 def _names(about: str, *, session: bool = False) -> Key:
-    return Key(read=str, wanted="a text", about=about, session=session)
+    return Key(read=_text, wanted=f"a text of {LONGEST:,} characters at most", about=about, session=session)
 
 
 KEYS: dict[str, Key] = {
@@ -104,7 +116,11 @@ KEYS: dict[str, Key] = {
     ),
     "save_session": _switch("keep sessions without asking (true), never (false), or ask (null)", session=True),
     "compression_threshold": _number(
-        "tokens from which on a session is compressed; 0 for never", int, "a whole number", session=True, suggest="4000"
+        "tokens from which on a session is compressed; 0 for never",
+        _at_least(-MOST),
+        "a whole number",
+        session=True,
+        suggest="4000",
     ),
     "rag_reranker_model": _names("the model that puts what was found in order"),
     "rag_top_k": _number("how many passages a look-up finds", _at_least(1), "a number of at least 1", suggest="5"),

@@ -54,6 +54,7 @@ async def begin_agent(line: Line, name: str, session: str | None, variables: dic
             raise ConfigError(
                 f"agent '{name}' uses MCP servers, and MCP is turned off; `.set mcp_server_support true` first"
             )
+    before = chat.memory, chat.asked, chat.reply
     chat.agent, chat.loaded, chat.variables = name, loaded, dict(variables)
     chat.new_memory()
     if session is None and isinstance(loaded, LoopAgent) and line.caller.has("write:sessions"):
@@ -64,6 +65,7 @@ async def begin_agent(line: Line, name: str, session: str | None, variables: dic
         chat.variables = await _with_missing(line, loaded, chat.variables)
     except BaseException:  # interrupted at a question, too: the chat is in the agent as a whole, or not at all
         _without_agent(chat)
+        chat.memory, chat.asked, chat.reply = before
         raise
     for problem in loaded.problems:
         await line.warn(str(problem))

@@ -18,6 +18,7 @@ from .looking import table
 @command(".info agent", "Show the agent", needs=("agent",), at_work=True)
 async def _info(line: Line) -> None:
     chat, loaded = line.chat, line.chat.loaded
+    shows_files = line.shows("run:files")
     rows: list[tuple[str, object]] = [("agent", chat.agent), ("model", chat.model_in_use)]
     if isinstance(loaded, LoopAgent):
         agent = loaded.agent
@@ -28,14 +29,14 @@ async def _info(line: Line) -> None:
             ("top_p", agent.top_p),
             ("global_tools", ", ".join(agent.global_tools)),
             ("mcp_servers", ", ".join(agent.mcp_servers)),
-            ("documents", ", ".join(agent.documents) if line.caller.has("run:files") else None),
+            ("documents", ", ".join(agent.documents) if shows_files else None),
             ("can_spawn_agents", agent.can_spawn_agents or None),
             ("auto_continue", agent.auto_continue or None),
         ]
     elif isinstance(loaded, GraphAgent):
         rows += [("description", loaded.graph.description.strip()), ("nodes", len(loaded.graph.nodes))]
     rows += [(f"variable {name}", value) for name, value in chat.variables.items()]
-    if loaded is not None and line.caller.has("run:files"):
+    if loaded is not None and shows_files:
         rows.append(("file", loaded.file))
     said = table((name, value) for name, value in rows if value not in (None, ""))
     starters = _starters(line)

@@ -193,7 +193,7 @@ async def _info(line: Line) -> None:
     recipe = await _in_use(line)
     seen: BaseInfo = await trio.to_thread.run_sync(base_info, recipe)
     meta = seen.meta
-    shows_files = line.caller.has("run:files")
+    shows_files = line.shows("run:files")
     rows: list[tuple[str, object]] = [("name", recipe.target)]
     if shows_files:
         rows.append(("directory", recipe.directory))

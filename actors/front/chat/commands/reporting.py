@@ -138,6 +138,6 @@ async def _list(line: Line) -> None:
     if kind is None:
         raise line.misused()
     scope, listed = kind
-    line.caller.need(scope)
+    line.need(scope)
     found = await trio.to_thread.run_sync(listed, line.chat, line.caller)
     await line.say(table(found) if found else f"There are no {line.rest}.")

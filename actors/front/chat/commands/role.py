@@ -124,7 +124,7 @@ async def _info(line: Line) -> None:
     if chat.role is None:
         await line.say(f"role    temp\n\n{chat.role_prompt}")
         return
-    line.caller.need("read:roles")
+    line.need("read:roles")
     name = chat.role
     role = await line.root.loader.threaded(lambda: find(name, line.root.config_dir))
     rows: list[tuple[str, object]] = [("role", name), *_settings(role, chat.place.session).items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import trio
@@ -242,5 +243,5 @@ async def _fork(line: Line) -> None:
             lambda: store.create(place.stored.agent, line.rest, copy, caller=line.caller)
         )
         chat.session = Place(stored, kept=True)
-    chat.session.starts = list(place.starts)
+    chat.session.starts = [replace(each) for each in place.starts]
     await line.note(f"This is now a copy: session '{chat.session.name}'.")

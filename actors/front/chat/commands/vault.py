@@ -1,4 +1,4 @@
-"""`.vault`: secrets, for the person at this machine."""
+"""`.vault`: secrets, for the person at this machine: what it says, names included, is not for those who watch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from .....protocol.control import chat as frames
 from .....protocol.control.caller import LOCAL, Caller
 from .....protocol.errors import ConfigError, Denied, NotFound, UsageError
 from .....protocol.problems import did_you_mean
@@ -61,7 +60,7 @@ async def _vault(line: Line) -> None:
         raise UsageError("the secrets are another program's (`vault.command` of config.yaml): change them there")
     secrets = await _opened(line, file)
     if action == "list":
-        await line.say("\n".join(sorted(secrets)) if secrets else "There are no secrets yet: .vault add NAME")
+        await line.tell("\n".join(sorted(secrets)) if secrets else "There are no secrets yet: .vault add NAME")
         return
     if not is_secret_name(name):
         wanted = "letters, digits, _ and -, the first no digit and no -"
@@ -72,8 +71,7 @@ async def _vault(line: Line) -> None:
         hint = did_you_mean(name, secrets) or ".vault list shows their names"
         raise NotFound(f"there is no secret '{name}'; {hint}")
     if action == "get":
-        told = frames.Said(chat=line.chat.id, kind="text", text=secrets[name])
-        await line.person.said(told)  # and not those who watch
+        await line.tell(secrets[name])
     elif action == "delete":
         await _delete(line, file, name)
     else:
@@ -111,12 +109,12 @@ async def _put(line: Line, file: VaultFile, name: str, *, new: bool) -> None:
         secrets[name] = value
 
     await trio.to_thread.run_sync(file.change, edit)
-    await line.note(f"{name} is {'kept' if new else 'changed'} in {file.path}")
+    await line.tell(f"{name} is {'kept' if new else 'changed'} in {file.path}", "note")
 
 
 async def _delete(line: Line, file: VaultFile, name: str) -> None:
     if not await line.confirm(f"Delete the secret '{name}' for good?"):
-        await line.note("nothing was deleted")
+        await line.tell("nothing was deleted", "note")
         return
     await trio.to_thread.run_sync(file.change, lambda secrets: secrets.pop(name, None))
-    await line.note(f"{name} is deleted")
+    await line.tell(f"{name} is deleted", "note")

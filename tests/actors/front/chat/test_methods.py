@@ -44,6 +44,7 @@ class Side:
         self.peer = peer
         self.told: list[tuple[str, Any]] = []
         self.answers: dict[str, Any] = {}
+        self.silent = False
         self.reads: trio.Event | None = None
         self._count = 0
         self._results: dict[Any, Any] = {}
@@ -58,6 +59,8 @@ class Side:
             self._results[message.id] = message
         elif isinstance(message, Request):
             self.told.append((message.method, msgspec.json.decode(message.params)))
+            if self.silent:
+                return
             await self.peer.receive(encode_result(message.id, self.answers[message.method]))
         else:
             self.told.append((message.method, msgspec.json.decode(message.params)))
@@ -495,3 +498,31 @@ async def test_who_watches_no_more_hears_nothing_not_even_its_end_and_may_watch_
             await trio.sleep(0.01)
     assert [each["text"] for each in second.said("_chat/said")] == ["Nothing runs."]
     assert len(second.said("_chat/closed")) == 1
+
+
+async def test_a_question_that_ends_with_its_connection_is_no_answer(house: House, fake_model: FakeModels) -> None:
+    first, ref = await house.connect()
+    first.silent = True
+    chat = (await first.call("_chat/open", session="", keep=True))["chat"]["chat"]
+    await first.call("_chat/line", chat=chat, line="hello")
+    await first.begin("_chat/line", chat=chat, line=".exit session")
+    with trio.fail_after(10):
+        while not first.said("_chat/ask"):
+            await trio.sleep(0.01)
+    ref.cancel()
+    await ref.wait()
+    second, _ = await house.connect()
+    info = (await second.call("_chat/get", chat=chat))["chat"]
+    assert (info["session"], info["turns"]) == ("temp", 1)
+
+
+async def test_a_client_that_may_read_nothing_learns_not_whether_a_chat_is_there(house: House) -> None:
+    first, _ = await house.connect()
+    chat = (await first.call("_chat/open"))["chat"]["chat"]
+    stranger, _ = await house.connect(Caller("eve", frozenset({"run:agents"})))
+    told = []
+    for id in (chat, "chat-00000000"):
+        with pytest.raises(RuntimeError) as refused:
+            await stranger.call("_chat/interrupt", chat=id)
+        told.append(str(refused.value).replace(id, "ID"))
+    assert told[0] == told[1]

@@ -78,3 +78,29 @@ async def test_who_may_keep_no_session_can_leave_one(chat: Chat, fake_model: Fak
     assert chat.session is None
     assert "not kept: that needs the scope 'write:sessions'" in few.text
     assert await chat.hub.root.sessions.list(LOCAL) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "scope"),
+    [
+        ([".role secret", ".info role"], "read:roles"),
+        ([".list roles"], "read:roles"),
+        ([".list models"], "read:models"),
+        ([".agent secret", ".info agent"], "run:files"),
+    ],
+)
+async def test_who_watches_sees_what_a_command_says_only_with_what_it_takes_to_be_told_that(
+    chat: Chat, lines: list[str], scope: str
+) -> None:
+    make(chat)
+    person = Scripted()
+    seen: dict[frozenset[str], list[bytes]] = {}
+    for scopes in (FEW, FEW | {scope}):
+        watcher = Scripted(caller=Caller("local", scopes))
+        chat.watchers[watcher] = seen.setdefault(scopes, []).append
+    for line in lines:
+        await chat.play(line, person)
+    assert person.told
+    assert not [frame for frame in seen[FEW] if b"_chat/said" in frame]
+    assert [frame for frame in seen[FEW | {scope}] if b"_chat/said" in frame]
+    assert chat.told.after(0, FEW.__contains__) == []

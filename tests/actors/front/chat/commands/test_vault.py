@@ -30,7 +30,7 @@ async def test_a_secret_is_kept_shown_changed_and_deleted(chat: Chat) -> None:
     assert "no secrets yet" in person.told[-1].text
 
 
-async def test_who_watches_does_not_see_a_value(chat: Chat) -> None:
+async def test_who_watches_sees_neither_values_nor_names(chat: Chat) -> None:
     watched: list[object] = []
     chat.watchers[Scripted()] = watched.append
     person = Scripted(SECRET)
@@ -40,6 +40,8 @@ async def test_who_watches_does_not_see_a_value(chat: Chat) -> None:
     assert watched
     assert SECRET in person.text
     assert SECRET not in repr(watched)
+    assert "MY_KEY" not in repr(watched)  # nor its name
+    assert chat.told.after(0, lambda _: True) == []
 
 
 async def test_the_vault_is_for_the_person_at_this_machine(chat: Chat) -> None:
