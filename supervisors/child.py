@@ -73,6 +73,11 @@ class ProcessStop(msgspec.Struct, frozen=True, kw_only=True):
         return self.eof + self.term + LINGER + KILL_WITHIN
 
 
+QUICK_STOP = ProcessStop(eof=0.2, term=0.2)
+"""For what runs inside a turn: a person who interrupts has the prompt back within half a second, also from a program
+that ignores SIGTERM."""
+
+
 class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How a process ended.
 

@@ -53,8 +53,8 @@ SETTLED = 60.0
 
 async def run_script_node(me: Actor, job: Job) -> Result:
     """Run the script; its keys become writes, its `_next` the way to go."""
+    from .....supervisors.child import QUICK_STOP
     from .....supervisors.process import run_process
-    from ....work.tools.files.limits import STOP
 
     node = job.node
     assert isinstance(node, ScriptNode)
@@ -71,7 +71,7 @@ async def run_script_node(me: Actor, job: Job) -> Result:
             env=_environment(job, state),
             cwd=job.context.cwd,
             on_stderr=lambda line: me.emit(ToolDelta(tool=node.script, text=line)),
-            stop=STOP,
+            stop=QUICK_STOP,
         )
     if me.stream.heard:
         me.emit(ToolFinished(tool=node.script, seconds=trio.current_time() - began, status=done.status))

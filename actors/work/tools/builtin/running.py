@@ -18,7 +18,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import ProcessError, ToolFailed
-from ..files.limits import MIB, STOP, Limits, ended, impose, kill, watch
+from ..files.limits import MIB, Limits, ended, impose, kill, watch
 from ..files.output import Printed
 from .allowed_paths import Setting
 
@@ -97,6 +97,7 @@ async def run_program(
     Raises:
         ToolFailed: it could not be started, took too long, printed too much or ran wild; it has been ended.
     """
+    from .....supervisors.child import QUICK_STOP
     from .....supervisors.process import start_process
 
     try:
@@ -107,7 +108,7 @@ async def run_program(
             env=setting.environ,
             cwd=setting.paths.here,
             stdin="null" if input is None else "pipe",
-            stop=STOP,
+            stop=QUICK_STOP,
         )
     except ProcessError as error:
         raise ToolFailed(str(error)) from error

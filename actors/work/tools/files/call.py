@@ -22,13 +22,14 @@ import msgspec
 import trio
 
 from .....protocol.errors import ProcessError, ToolFailed
+from .....supervisors.child import QUICK_STOP
 from .....supervisors.spawn import WHY
 from ....io.directories import private_directory
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .call_file import Host, handed_over, memory_file, raw_json
 from .environment import Home, caches, environment, raw_names
 from .interpreters import command, command_by_npx
-from .limits import MIB, STOP, USUAL, Limits, ended, impose, kill, watch
+from .limits import MIB, USUAL, Limits, ended, impose, kill, watch
 from .output import Printed, Terminal, Written, read_output, result, wants_one
 from .questions import AskSocket, Clock
 
@@ -167,7 +168,7 @@ class _Call:
                 env=environ,
                 cwd=self._cwd,
                 on_stderr=printed.stderr,
-                stop=STOP,
+                stop=QUICK_STOP,
                 pass_fds=fds,
             )
         except ProcessError as error:
@@ -183,7 +184,7 @@ class _Call:
         self, process: Process, printed: Printed, clock: Clock, beside: Sequence[Callable[[], Awaitable[None]]]
     ) -> ProcessEnd:
         assert process.stdout is not None
-        async with ended(self._me, process, STOP.within):
+        async with ended(self._me, process, QUICK_STOP.within):
             with clock.scope:
                 clock.start()
                 impose(process.pid, self._limits)

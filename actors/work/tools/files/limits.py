@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from .....supervisors.child import ProcessStop
 from .....supervisors.forks import running_tasks
 from .....supervisors.guardian import look
 
@@ -40,11 +39,6 @@ _NOBODYS = "-"
 
 ROOM = 1024
 """Processes of other work that the user may start while the call runs, on top of the call's own."""
-
-
-STOP = ProcessStop(eof=0.2, term=0.2)
-"""How patiently the processes of a call are ended. A person who interrupts has the prompt back within half a second,
-also from one that ignores SIGTERM."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
