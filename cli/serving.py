@@ -55,7 +55,8 @@ MISSING = "the page needs an extra that is not installed: pip install 'callboard
 async def serve_beside(root: Root, *, keep_requests: bool = False) -> AsyncIterator[tuple[Served, Server]]:
     """Serve this machine on a free port while something else goes on under the root.
 
-    At the end of the block followers of a run get its end, before the process exits.
+    At the end of the block followers of a run get its end, before the process exits. The same holds for a signal: the
+    first one cancels what runs, and the rest of the tree, with the server, stops after that; the second stops all.
 
     Args:
         keep_requests: as in `HubOptions`.
@@ -64,7 +65,7 @@ async def serve_beside(root: Root, *, keep_requests: bool = False) -> AsyncItera
         ConfigError: the settings forbid it.
         ShuttingDown: a signal came first.
     """
-    server = Server(ServeOptions(host="127.0.0.1", port=0, read=True, keep_requests=keep_requests))
+    server = Server(ServeOptions(host="127.0.0.1", port=0, read=True, keep_requests=keep_requests, grace=0.0))
     settled = trio.Event()
     found: list[Served] = []
 
@@ -88,8 +89,9 @@ async def serve_beside(root: Root, *, keep_requests: bool = False) -> AsyncItera
         raise error
     if not found:
         raise ShuttingDown("callboard is stopping, and no server was begun")
-    yield found[0], server
-    await server.last_words()
+    with root.kernel.draining(server.drain, server.drains_within(root.settings.api)):
+        yield found[0], server
+        await server.last_words()
 
 
 def told_of_page(served: Served, address: str) -> str:

@@ -72,7 +72,7 @@ class Root:
         hangup_ends: asked at each SIGHUP whether it stops all the same, as SIGTERM does (the terminal is gone); must
             be quick. It runs in the signal handler.
         on_drain: what the first SIGINT or SIGTERM does instead of stopping (a server lets its work end, and then calls
-            `begin_stop`); the second one stops, the third is a second.
+            `begin_stop`); the second one stops, the third is a second. See `draining` as well.
         drain_within: seconds from that first signal to `begin_stop`; a process that takes longer is ended as one whose
             stop takes too long.
 
@@ -119,7 +119,7 @@ class Root:
         self._on_hangup = on_hangup
         self._hangup_ends = hangup_ends
         self._on_drain = on_drain
-        self._count = 0
+        self._count = self._drained = 0
         self._shields: set[trio.CancelScope] = set()
         self._shell = trio.CancelScope(shield=True)  # deadline: set by begin_stop
         self._guard = HangGuard()
@@ -186,6 +186,17 @@ class Root:
     def shield(self, seconds: float) -> contextlib.AbstractContextManager[trio.CancelScope]:
         """A shield for clean-up that has to await: bounded by `seconds`, the root's deadline, and hurry."""
         return _Shield(self, self._shields, seconds)
+
+    @contextlib.contextmanager
+    def draining(self, on_drain: Callable[[], None], within: float) -> Iterator[None]:
+        """While the block lasts: what the first SIGINT or SIGTERM does; see `on_drain` and `drain_within`."""
+        before = self._on_drain, self._drain_limit
+        self._drain_limit = within + self._stop_limit
+        self._on_drain = on_drain
+        try:
+            yield
+        finally:
+            self._on_drain, self._drain_limit = before
 
     # --- looking ------------------------------------------------------------------------------------------
 
@@ -286,7 +297,8 @@ class Root:
         if self._on_drain is not None and self.signal is None:
             self.signal = number
             self._guard.end_within(self._drain_limit, 128 + number)
-            self._soon(self._on_drain)
+            self._drained = 1
+            self._soon(self._drain, self._on_drain, number)
             return
         self._count += 1
         if self.signal is None:
@@ -296,6 +308,11 @@ class Root:
             os._exit(128 + self.signal)
         self._soon(self._react, number, self._count)
 
+    def _drain(self, call: Callable[[], None], number: int) -> None:
+        if self._on_signal is not None:
+            self._on_signal(number, 1)
+        call()
+
     def _soon(self, call: Callable[..., object], *args: object) -> None:
         """Have the event loop call this; without memory for that, it is the guard that ends the process."""
         assert self._token is not None
@@ -304,7 +321,7 @@ class Root:
 
     def _react(self, number: int, count: int) -> None:
         if self._on_signal is not None:
-            self._on_signal(number, count)
+            self._on_signal(number, self._drained + count)
         self.begin_stop()
         if count > 1:
             self.hurry.set()

@@ -6,6 +6,7 @@ import _thread
 import os
 import re
 import resource
+import signal
 import sys
 from pathlib import Path
 
@@ -89,6 +90,20 @@ async def reloads(me: Actor) -> None:
 
 async def drains(me: Actor) -> None:
     await polite(me)
+
+
+async def drains_in_a_block(me: Actor) -> None:
+    with trio.open_signal_receiver(signal.SIGUSR1) as told:
+        say("ready")
+        try:
+            await anext(told)
+            with me.root.draining(lambda: say("draining"), 20.0):
+                say("the block begins")
+                await anext(told)
+            say("the block is over")
+            await trio.sleep_forever()
+        finally:
+            say("cleaned up")
 
 
 async def main(name: str, stop_within: float) -> int:

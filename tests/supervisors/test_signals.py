@@ -71,9 +71,23 @@ def test_51_a_hangup_may_mean_reload(start: Start) -> None:
 def test_51_the_first_signal_may_mean_that_work_is_to_end_by_itself(start: Start) -> None:
     host = start("drains", 3)
     host.send(signal.SIGTERM)
+    host.see("signal 1")
     host.see("draining")
     host.send(signal.SIGINT)
-    assert host.end() == (128 + signal.SIGTERM, ["signal 1", "cleaned up", "left the block"])
+    assert host.end() == (128 + signal.SIGTERM, ["signal 2", "cleaned up", "left the block"])
+
+
+def test_51_so_it_may_for_as_long_as_a_block_lasts(start: Start) -> None:
+    host = start("drains_in_a_block", 3)
+    host.send(signal.SIGUSR1)
+    host.see("the block begins")
+    host.send(signal.SIGTERM)
+    host.see("signal 1")
+    host.see("draining")
+    host.send(signal.SIGUSR1)
+    host.see("the block is over")
+    host.send(signal.SIGINT)
+    assert host.end() == (128 + signal.SIGTERM, ["signal 2", "cleaned up", "left the block"])
 
 
 def test_52_the_second_signal_skips_the_graces(start: Start) -> None:
@@ -117,7 +131,7 @@ def test_54_so_does_one_whose_actors_shield_themselves(start: Start) -> None:
 def test_54_so_does_one_that_was_to_let_its_work_end_first(start: Start) -> None:
     host = start("drains_for_ever", 0.05)
     host.send(signal.SIGTERM)
-    assert host.end() == (143, ["draining"])
+    assert host.end() == (143, ["signal 1", "draining"])
 
 
 def test_54_so_does_one_that_has_no_memory_left(start: Start) -> None:

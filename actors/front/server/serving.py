@@ -63,12 +63,14 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         read: a person reads stderr, so the audit trail of a loopback address does not go there.
         keep_requests: as in `HubOptions`.
+        grace: seconds for runs to end by themselves once the server is told to end; None for what the settings say.
     """
 
     host: str | None = None
     port: int | None = None
     read: bool = False
     keep_requests: bool = False
+    grace: float | None = None
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,10 +110,12 @@ class Server:
         self._hung_up = trio.Event()
         self._token = new_token()
 
-    @staticmethod
-    def drains_within(settings: ApiSettings) -> float:
+    def drains_within(self, settings: ApiSettings) -> float:
         """Seconds from `drain` to the beginning of the root's stop, at most."""
-        return settings.shutdown_grace_seconds + CANCEL_WITHIN + LAST_WORDS
+        return self._grace(settings) + CANCEL_WITHIN + LAST_WORDS
+
+    def _grace(self, settings: ApiSettings) -> float:
+        return settings.shutdown_grace_seconds if self._options.grace is None else self._options.grace
 
     def drain(self) -> None:
         """Begin to end; returns at once."""
@@ -228,14 +232,14 @@ class Server:
         notify("STOPPING=1")
         hub.closing = True
         health.draining = True
-        with trio.move_on_after(root.settings.api.shutdown_grace_seconds):
+        with trio.move_on_after(self._grace(root.settings.api)):
             await _until(lambda: not hub.under_way)
         self.drained = not hub.under_way
         _cancel_all(hub)
         with trio.move_on_after(CANCEL_WITHIN):
             await _until(lambda: not hub.under_way)
         with trio.move_on_after(LAST_WORDS):  # followers of a run get its end
-            await _until(lambda: not access.requests.taken)
+            await _until(lambda: not access.requests.taken and not hub.being_told)
         root.begin_stop()
 
 
