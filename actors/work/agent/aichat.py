@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from ....protocol.agent import Agent
+from ....protocol.errors import InvalidFile
 from ...io.stamps import look
 
 INDEX = "index.yaml"
@@ -17,10 +18,18 @@ LISTED = "tools.txt"
 
 
 def with_listed(agent: Agent, directory: Path) -> Agent:
-    """The agent of an `index.yaml` with the tools of its `tools.txt`."""
+    """The agent of an `index.yaml` with the tools of its `tools.txt`.
+
+    Raises:
+        InvalidFile: that can't be read.
+    """
     file = look(directory / LISTED)
     if not file.is_file():
         return agent
-    lines = (line.strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines())
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InvalidFile(f"{file} can't be read: {error.strerror or error}") from error
+    lines = (line.strip() for line in text.splitlines())
     listed = (line for line in lines if line and not line.startswith("#"))
     return msgspec.structs.replace(agent, global_tools=tuple(dict.fromkeys((*agent.global_tools, *listed))))

@@ -276,9 +276,10 @@ def abilities_of_server(name: str, entry: Any) -> Abilities:
     names = sorted({found["name"] or found["secret"] for found in REFERENCE.finditer(text)})
     if names:
         can.append(f"gets from the environment or the vault: {_listed(names)}")
-    given = [variable for variable, value in server.env.items() if not REFERENCE.search(value)]
+    # Whole, like the command: GIT_SSH_COMMAND, NODE_OPTIONS and their likes name programs.
+    given = [f"{variable}={value}" for variable, value in server.env.items()]
     if given:
-        can.append(f"has set in its environment: {_listed(given)}")
+        can.append(f"has set in its environment: {' '.join(given)}")
     return _shown(Abilities(about=server.description, can=tuple(can)))
 
 

@@ -23,6 +23,7 @@ import msgspec
 
 from ....protocol.decoding import decode_json
 from ....protocol.errors import Conflict, InvalidFile, NotKept
+from ...io.directories import private_directory
 from ...io.whole_file import write_whole
 from .layout import is_safe
 
@@ -70,7 +71,7 @@ def alone(base: Path) -> Iterator[None]:
         NotKept: the directory can't be made or read.
     """
     try:
-        base.mkdir(parents=True, exist_ok=True)
+        private_directory(base)
         handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise NotKept(f"{base} can't be used: {error.strerror or error}") from error

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ....protocol.errors import ConfigError, InvalidFile, ProcessError, TimedOut, UpstreamError, UsageError
+from ....protocol.errors import ConfigError, InvalidFile, NotKept, ProcessError, TimedOut, UpstreamError, UsageError
 from .source import Source
 from .tree import MIB, MOST_ENTRIES, Entry, Kind, Tree
 
@@ -151,6 +151,8 @@ class _Git:
             return UsageError(f"{url} has no branch, tag or commit '{ref}'")
         if "couldn't find remote ref" in said:
             return InvalidFile(f"{url} is an empty repository")
+        if "No space left on device" in done.stderr_tail:
+            return NotKept(f"{url} can't be fetched: no space is left in {self._home}; TMPDIR names another directory")
         if "index-pack" in said or "out of memory" in said.lower() or done.signal is not None:
             return InvalidFile(f"{url} is no bundle: its commit is larger than {LARGEST // MIB} MiB, or broken")
         if "terminal prompts disabled" in done.stderr_tail:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import trio
 
-from ....protocol.errors import InvalidFile
+from ....protocol.errors import InvalidFile, NotKept
 from ....protocol.mcp.editing import entries_of
 from ....protocol.version import VERSION
 from ...io.named_files import is_name
@@ -103,7 +105,7 @@ async def offer_of(
     Raises:
         CallboardError: it can't be fetched, holds nothing of the kind, or is refused.
     """
-    with tempfile.TemporaryDirectory(prefix="callboard-bundle-") as scratch:
+    with _scratch() as scratch:
         if source.folder is not None:
             tree = await list_folder(source.folder)
         else:
@@ -120,6 +122,16 @@ async def offer_of(
     if strict and not offer.items:
         raise InvalidFile("\n  ".join(["nothing of it can be used:", *offer.left_out[:20]]))
     return offer
+
+
+@contextmanager
+def _scratch() -> Iterator[str]:
+    try:
+        with tempfile.TemporaryDirectory(prefix="callboard-bundle-") as directory:
+            yield directory
+    except OSError as error:
+        where = os.environ.get("TMPDIR") or "the directory for temporary files"
+        raise NotKept(f"{where} can't be written to: {error.strerror or error}; TMPDIR names another one") from error
 
 
 async def _read(source: Source, tree: Tree, commit: str, choose: Choose, scratch: Path, own: set[str]) -> Offer:

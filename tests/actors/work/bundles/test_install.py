@@ -17,7 +17,15 @@ from callboard.actors.work.bundles import git
 from callboard.actors.work.bundles.manage import installed
 from callboard.actors.work.bundles.record import read_record
 from callboard.actors.work.bundles.source import BUILT_IN
-from callboard.protocol.errors import Conflict, InvalidFile, NobodyToAsk, NotFound, UpstreamError, UsageError
+from callboard.protocol.errors import (
+    Conflict,
+    InvalidFile,
+    NobodyToAsk,
+    NotFound,
+    NotKept,
+    UpstreamError,
+    UsageError,
+)
 from callboard.protocol.mcp.editing import entries_of
 
 
@@ -234,6 +242,15 @@ async def test_every_secret_that_is_asked_for_is_told(house: House, repository: 
     assert "its tools get from the vault or the environment: FOUR_KEY\n" in house.told[0]
 
 
+async def test_what_a_server_has_set_in_its_environment_is_shown_whole(house: House, repository: Repository) -> None:
+    """A variable may name the program that runs: GIT_SSH_COMMAND, NODE_OPTIONS, BASH_ENV."""
+    env = {"GIT_SSH_COMMAND": "sh -c evil", "KEY": "${ONE_KEY}"}
+    repository.commit({"mcp.json": json.dumps({"mcpServers": {"docs": {"command": "git", "env": env}}})})
+    house.answers = [False]
+    await house.install(repository.url)
+    assert "      has set in its environment: GIT_SSH_COMMAND=sh -c evil KEY=${ONE_KEY}" in house.told[0]
+
+
 async def test_no_name_of_a_file_forges_a_line(house: House, repository: Repository) -> None:
     repository.commit({"functions/bin/a\n  agent good: as it is\x1b[2J": "x"})
     house.answers = [False]
@@ -327,6 +344,14 @@ async def test_a_repository_that_is_too_large_or_too_slow_is_not_fetched(
     with pytest.raises(UpstreamError, match=r"not fetched within 0\.3 s"):
         await house.install(repository.url)
     assert house.files == {}
+
+
+async def test_a_directory_for_temporary_files_that_takes_nothing_is_named(
+    house: House, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(NotKept, match="can't be written to: No such file or directory; TMPDIR names another"):
+        await house.install(repository.url)
 
 
 async def test_a_repository_that_is_not_there_is_an_error_of_the_other_side(house: House, tmp_path: Path) -> None:
@@ -624,6 +649,11 @@ async def test_agents_of_aichat_are_taken_with_the_tools_that_they_list(house: H
     assert found.agent.global_tools == ("fs_ls.sh", "fs_cat.sh")
     assert found.problems == ()
     assert agents_in(house.base / "agents")("coder") == "found"
+    listed = house.base / "agents/coder/tools.txt"
+    listed.unlink()
+    listed.symlink_to("/proc/self/mem")  # a file that can't be read, by root either
+    with pytest.raises(InvalidFile, match=r"tools\.txt can't be read"):
+        load_agent("coder", config_dir=house.base)
 
 
 async def test_what_tools_of_aichat_share_lies_where_they_look_for_it(house: House, tmp_path: Path) -> None:
