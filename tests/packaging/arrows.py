@@ -7,6 +7,7 @@ kernel (`supervisors`) is one room.
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -15,6 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 HOUSE = ("protocol", "supervisors", "actors", "cli")
 FILES = sorted(path for floor in HOUSE for path in (ROOT / floor).rglob("*.py"))
+
+
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def module(path: Path) -> str:
@@ -26,19 +30,39 @@ def module(path: Path) -> str:
 MODULES = {module(file): file for file in FILES}
 
 
-@cache
 def tree_of(path: Path) -> ast.Module:
     """What a module's text says; read once, as many rules look at all of them."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return _trees()[path]
+
+
+@cache
+def _trees() -> dict[Path, ast.Module]:
+    gc.disable()  # nothing of a tree is garbage, and to look for some takes twice as long as to read it
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+    gc.freeze()
+    gc.enable()
+    return trees
+
+
+@cache
+def imports_of(path: Path) -> list[tuple[ast.ImportFrom, bool]]:
+    """The imports from this package, wherever they stand, and whether they are there for types alone."""
+    found: list[tuple[ast.ImportFrom, bool]] = []
+    left: list[tuple[ast.AST, bool]] = [(tree_of(path), False)]
+    while left:
+        node, for_types = left.pop()
+        if isinstance(node, ast.ImportFrom) and node.level:
+            found.append((node, for_types))
+        checked = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for block in _BLOCKS:  # statements stand nowhere else, and most of a tree are expressions
+            left += [(each, for_types or (checked and block == "body")) for each in getattr(node, block, ())]
+    return found
 
 
 def imported(path: Path, *, for_types: bool) -> Iterator[str]:
     """Modules of this package that a file imports; with `for_types`, also those under `if TYPE_CHECKING`."""
-    skipped: set[ast.AST] = set()
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.If) and not for_types and "TYPE_CHECKING" in ast.unparse(node.test):
-            skipped.update(child for statement in node.body for child in ast.walk(statement))
-        if isinstance(node, ast.ImportFrom) and node.level and node not in skipped:
+    for node, types_alone in imports_of(path):
+        if for_types or not types_alone:
             package = path.relative_to(ROOT).parent.parts
             base = package[: len(package) - (node.level - 1)]
             target = ".".join([*base, *(node.module or "").split(".")]).strip(".")

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from .arrows import tree_of
+
 ANY = "?"
 """The class of what can't be worked out."""
 
@@ -48,7 +50,7 @@ class Probe:
     def __init__(self, files: list[Path]) -> None:
         self.reads: dict[str, set[str]] = {}
         self.texts: set[str] = set()
-        trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+        trees = [tree_of(file) for file in files]
         self._aliases: dict[str, Names] = {}
         self._returns: dict[str, Names] = {}
         self._fields: dict[tuple[str, str], Names] = {}

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+import small_age
 
 from callboard.actors.io.vault import age
 from callboard.actors.io.vault.file import VaultFile
@@ -228,6 +229,8 @@ def test_a_passphrase_opens_what_it_has_sealed_and_no_other_does(tmp_path: Path)
     with pytest.raises(ConfigError, match="passphrase_file"):
         VaultFile(file.path, typed).read()
     typed.tell("correct horse")
+    assert VaultFile(file.path, typed).read() == {"ONE": "first value"}
+    small_age.keep(file.path, "correct horse", ONE="first value")
     assert VaultFile(file.path, typed).read() == {"ONE": "first value"}
     typed.tell("wrong horse")
     with pytest.raises(ConfigError, match="not its passphrase"):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_age
 import trio
 
 from callboard.actors.io import handed_out
@@ -79,7 +80,8 @@ def test_where_to_look_is_as_the_settings_say(tmp_path: Path) -> None:
 def test_lokis_key_names_the_file_with_the_passphrase(tmp_path: Path) -> None:
     (tmp_path / "pw").write_text("correct horse\n")
     (tmp_path / "pw").chmod(0o600)
-    keep(vault_in(tmp_path, other={"vault_password_file": str(tmp_path / "pw")}), NAME="value")
+    small_age.keep(tmp_path / "vault.age", "correct horse", NAME="value")
+    assert vault_in(tmp_path, other={"vault_password_file": str(tmp_path / "pw")}).get("NAME") == "value"
     assert vault_in(tmp_path, vault=VaultSettings(passphrase_file="pw")).get("NAME") == "value"
 
 
@@ -185,9 +187,7 @@ async def test_no_shell_sees_the_name(tmp_path: Path) -> None:
 
 
 async def test_the_passphrase_is_asked_for_once_however_many_want_it(tmp_path: Path) -> None:
-    (tmp_path / "pw").write_text("correct horse")
-    (tmp_path / "pw").chmod(0o600)
-    keep(vault_in(tmp_path, vault=VaultSettings(passphrase_file="pw")), A=SECRET)
+    small_age.keep(tmp_path / "vault.age", "correct horse", A=SECRET)
     asked: list[str] = []
     answers = ["wrong horse", "correct horse"]
 
@@ -209,9 +209,7 @@ async def test_the_passphrase_is_asked_for_once_however_many_want_it(tmp_path: P
 
 
 async def test_without_a_terminal_a_passphrase_is_an_error_with_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "pw").write_text("correct horse")
-    (tmp_path / "pw").chmod(0o600)
-    keep(vault_in(tmp_path, vault=VaultSettings(passphrase_file="pw")), A=SECRET)
+    small_age.keep(tmp_path / "vault.age", "correct horse", A=SECRET)
     with pytest.raises(ConfigError, match="no terminal is here: name a file with it"):
         await vault_in(tmp_path, vault=VaultSettings(passphrase=True)).fetch(["A"])
 
