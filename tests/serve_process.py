@@ -12,19 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import secret_watch
+from starter import CALLBOARD as FORKED
 
 CALLBOARD = str(Path(sys.executable).with_name("callboard"))
 SOON = 20.0
 
 
 class Serving:
-    """One `callboard serve`, and what it has said on stderr. `program` stands for `callboard`, if it is another."""
+    """One `callboard serve`, and what it has said on stderr.
+
+    `program` stands for `callboard`; without one it is a fork (see starter.py).
+    """
 
     def __init__(self, home: Path, *flags: str, program: Sequence[str] = ()) -> None:
         self.home = home
         self.said: list[str] = []
         environ = {"PATH": "/usr/bin:/bin", "HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
-        argv = [*(program or [CALLBOARD]), "serve", "--port", "0", "--config-dir", str(home / "config"), *flags]
+        argv = [*(program or FORKED), "serve", "--port", "0", "--config-dir", str(home / "config"), *flags]
         self.process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environ)
 
     def see(self, text: str) -> str:

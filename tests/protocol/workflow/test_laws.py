@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -188,18 +189,24 @@ def test_a_workflow_can_be_encoded() -> None:
     assert msgspec.json.decode(msgspec.json.encode(workflow))["graph"]["id"] == "newsroom"
 
 
-def test_ten_thousand_nodes_in_a_row_are_read_without_recursion() -> None:
-    nodes = "".join(f"  - {{id: n{i}, type: passthrough, config: {{}}}}\n" for i in range(10_000))
-    edges = "".join(f"  - {{from: n{i}, to: n{i + 1}}}\n" for i in range(9_999))
+LENGTHS = pytest.mark.parametrize("length", [3_000, pytest.param(10_000, marks=pytest.mark.soak)])
+"""Python recurses to 1,000."""
+
+
+@LENGTHS
+def test_thousands_of_nodes_in_a_row_are_read_without_recursion(length: int) -> None:
+    nodes = "".join(f"  - {{id: n{i}, type: passthrough, config: {{}}}}\n" for i in range(length))
+    edges = "".join(f"  - {{from: n{i}, to: n{i + 1}}}\n" for i in range(length - 1))
     workflow, problems = read_workflow(f"graph:\n  nodes:\n{nodes}  edges:\n{edges}", "long.yaml")
     assert problems == []
     assert workflow is not None
-    assert (workflow.graph.start, len(workflow.graph.edges)) == (("n0",), 9_999)
+    assert (workflow.graph.start, len(workflow.graph.edges)) == (("n0",), length - 1)
 
 
-def test_ten_thousand_nodes_in_a_circle_too() -> None:
-    nodes = "".join(f"  - {{id: n{i}, type: passthrough, config: {{}}}}\n" for i in range(10_000))
-    edges = "".join(f"  - {{from: n{i}, to: n{(i + 1) % 10_000}}}\n" for i in range(10_000))
+@LENGTHS
+def test_thousands_of_nodes_in_a_circle_too(length: int) -> None:
+    nodes = "".join(f"  - {{id: n{i}, type: passthrough, config: {{}}}}\n" for i in range(length))
+    edges = "".join(f"  - {{from: n{i}, to: n{(i + 1) % length}}}\n" for i in range(length))
     workflow, problems = read_workflow(
         f"graph:\n  start: n0\n  end: n0\n  nodes:\n{nodes}  edges:\n{edges}", "round.yaml"
     )

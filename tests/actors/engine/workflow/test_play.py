@@ -384,12 +384,13 @@ async def test_a_node_of_a_type_that_nobody_brings_is_a_mistake_of_the_graph(hou
 # --- sizes ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("length", [3_000, pytest.param(10_000, marks=pytest.mark.soak)])  # Python recurses to 1,000
 @pytest.mark.parametrize("kind", ["passthrough", "nap"])
-async def test_ten_thousand_nodes_in_a_row(kind: str, house: House, naps: Naps) -> None:
-    plan = chained(house.directory, 10_000, kind)
+async def test_thousands_of_nodes_in_a_row(kind: str, length: int, house: House, naps: Naps) -> None:
+    plan = chained(house.directory, length, kind)
     result = await house.run(plan)
     assert result.error is None
-    assert result.order == [f"N{i}" for i in range(10_000)]
+    assert result.order == [f"N{i}" for i in range(length)]
 
 
 async def test_nodes_that_are_done_at_once_let_others_have_their_turn(house: House) -> None:

@@ -20,7 +20,7 @@ import pytest
 import trio
 from access_house import made_key
 from fake_models import FakeModels, Reply, Request
-from serve_process import CALLBOARD
+from starter import CALLBOARD
 
 from callboard.actors.work.spending.book import read
 
@@ -81,7 +81,7 @@ class Server:
     @asynccontextmanager
     async def life(self) -> AsyncIterator[subprocess.Popen[bytes]]:
         environ = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state")}
-        argv = [CALLBOARD, "serve", "--port", str(self.port), "--config-dir", str(self.home / "config")]
+        argv = [*CALLBOARD, "serve", "--port", str(self.port), "--config-dir", str(self.home / "config")]
         with (self.home / "stderr").open("ab") as stderr:
             process = subprocess.Popen(argv, stderr=stderr, env=environ)
         try:

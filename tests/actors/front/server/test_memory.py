@@ -17,7 +17,7 @@ import msgspec
 import psutil
 import pytest
 from access_house import made_key
-from serve_process import SOON, Serving
+from serve_process import CALLBOARD, SOON, Serving
 
 MOST_GROWTH = 50 * 1024 * 1024
 GRAPH = """
@@ -45,7 +45,7 @@ class Attack:
             "log_level": "error",
         }
         (home / "config" / "config.yaml").write_text(json.dumps({"api": api}))
-        self.serving = Serving(home)
+        self.serving = Serving(home, program=[CALLBOARD])
         self.port = int(self.serving.see("serving at ").split()[-1].rpartition(":")[2])
         self.process = psutil.Process(self.serving.process.pid)
         self.connections: list[socket.socket] = []

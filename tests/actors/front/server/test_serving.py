@@ -14,7 +14,7 @@ import pytest
 import trio
 from http_agents import ASKER, HELLO
 from http_house import House, Serve, told
-from serve_process import CALLBOARD
+from starter import CALLBOARD
 from trio_websocket import HandshakeError, open_websocket_url
 from waiting import until
 
@@ -272,7 +272,7 @@ async def delete_beside(house: House) -> None:
     with trio.fail_after(20):
         while not (state / "callboard" / "runs" / gone / "run.json").exists():
             await trio.sleep(0.01)
-    argv = [CALLBOARD, "runs", "delete", gone]
+    argv = [*CALLBOARD, "runs", "delete", gone]
     with trio.fail_after(60):
         done = await trio.run_process(argv, env=environ, capture_stderr=True, check=False)
     assert done.returncode == 0, done.stderr
