@@ -21,7 +21,11 @@ from .. import options
 @click.option("-r", "--role", metavar="NAME", shell_complete=options.complete_role, help="The role that it begins in.")
 @click.option("--rag", metavar="NAME", shell_complete=options.complete_base_name, help="The knowledge base.")
 @click.option(
-    "--attach", metavar="CHAT", help="A chat of a server that is there already: its id, or the beginning of it."
+    "--attach",
+    metavar="[CHAT]",
+    is_flag=False,
+    flag_value="",
+    help="A chat of a server that is there already: its id, or the beginning of it; of several without one, a list.",
 )
 @click.option("--ui", is_flag=True, help="Shows the conversation on a page too, and lets other terminals attach.")
 @options.no_stream

@@ -26,7 +26,7 @@ class Presence:
 
     Args:
         place: the address of the server; "" for a hub in this process.
-        attach: the beginning of the id of a chat that is there already.
+        attach: the beginning of the id of a chat that is there already; "" for the only one.
 
     Attributes:
         place, attach: as given; `attach` is None in the chat that was opened here.
@@ -104,10 +104,14 @@ class Presence:
         assert self.attach is not None
         known, word = list(chats), one_line(self.attach, 60)
         ids = beginning(self.attach, [each.chat for each in known], "chat")
+        if not known and not word:
+            raise NotFound(f"there is no chat to attach to: none is open at {self.place}")
         if not known:
             raise NotFound(f"there is no chat '{word}': none is open at {self.place}")
         if not ids:
             raise NotFound(f"there is no chat '{word}'; open at {self.place} are\n{_listed(known)}")
+        if len(ids) > 1 and not word:
+            raise UsageError(f"several chats are open at {self.place}; --attach takes the id of one\n{_listed(known)}")
         if len(ids) > 1:
             several = [each for each in known if each.chat in ids]
             raise UsageError(f"'{word}' begins the ids of several chats:\n{_listed(several)}")

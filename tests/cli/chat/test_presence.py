@@ -69,6 +69,15 @@ def test_a_chat_is_meant_by_the_beginning_of_its_id() -> None:
         Presence("http://there", "9").meant([])
 
 
+def test_without_an_id_the_only_chat_is_meant() -> None:
+    chats = [ChatInfo(chat=f"chat-{number}", model="m", started=rfc3339(datetime.now(UTC))) for number in range(2)]
+    assert Presence("http://there", "").meant(chats[:1]) == "chat-0"
+    with pytest.raises(UsageError, match=r"several chats are open at http://there; --attach takes the id of one\nCHAT"):
+        Presence("http://there", "").meant(chats)
+    with pytest.raises(NotFound, match="there is no chat to attach to: none is open"):
+        Presence("http://there", "").meant([])
+
+
 @pytest.mark.parametrize(
     ("info", "session"),
     [

@@ -67,3 +67,22 @@ async def test_a_server_elsewhere_has_a_page_of_its_own(window: Window, fake_mod
     start(window, fake_model, tmp_path, "chat", "--ui", "--url", "http://127.0.0.1:1")
     await window.shows("--ui is for a conversation of this process")
     assert await window.ended() == 2
+
+
+async def test_attach_alone_is_the_only_chat_and_of_several_a_list(
+    wide: Window, window: Window, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    url, token, mine = await begun(wide, fake_model, tmp_path)
+    environment = environment_of(tmp_path / "config", tmp_path)
+    async with connected(url, token) as client:
+        other = (await client.result("_chat/open"))["chat"]["chat"]
+        window.start(["chat", "--url", url, "--attach"], environment)
+        await window.shows("several chats are open")
+        assert await window.ended() == 2
+        assert {mine, other} <= {word for line in window.lines() for word in line.split()}
+        window.close()
+        await client.result("_chat/close", chat=other)
+        window.start(["chat", "--attach"], environment)
+        await window.shows("Ctrl-D leaves")
+        window.press("C-d")
+        assert await window.ended() == 0
