@@ -100,7 +100,8 @@ class PersonAsked:
         asking = self._open.pop(told.question, None)
         if asking is not None:
             self._screen.questions.remove(asking)
-            self._print(f"  (closed: {one_line(told.by, 60)})" if told.by else "  (closed)", "dim")
+            by = f": {one_line(told.by, 60)}" if told.by else ""
+            self._print(f"  {self._number(asking)}(closed{by})", "dim")
 
     def only(self, open: set[str]) -> None:
         """Of the questions of agents these alone are open: others were closed while no connection was there."""
@@ -150,8 +151,11 @@ class PersonAsked:
         return asking
 
     def _tell_answer(self, asking: Asking, value: Value) -> None:
-        number = f"[{asking.number}] " if asking.number > 1 or self._screen.questions.open else ""
-        self._print(f"  {number}= {_shown(asking.question, value)}", "text")
+        self._print(f"  {self._number(asking)}= {_shown(asking.question, value)}", "text")
+
+    def _number(self, asking: Asking) -> str:
+        """By which a question that is over was known, where there were several."""
+        return f"[{asking.number}] " if asking.number > 1 or self._screen.questions.open else ""
 
     def _begin(self, id: str) -> None:
         self._given[id].under_way = True

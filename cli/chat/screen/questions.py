@@ -74,7 +74,9 @@ class Questions:
         self._clock = clock
         self._changed = changed
         self._numbers = 0
-        self._summary = Window(FormattedTextControl(self._lines), dont_extend_height=True, wrap_lines=False)
+        self._summary = Window(
+            FormattedTextControl(self._lines, show_cursor=False), dont_extend_height=True, wrap_lines=False
+        )
         self._nothing = Window(height=0)
 
     def add(
@@ -194,6 +196,8 @@ class Questions:
             here = asking is self.focused
             number = f"[{asking.number}] " if many else ""
             text = one_line(asking.question.text.strip().partition("\n")[0], 100)
+            if here:
+                lines.append(("[SetCursorPosition]", ""))  # where there are more than have room, it is seen
             lines.append(("bold" if here else "", f"{'>' if here else '?'} {number}{asking.who} asks: {text}\n"))
         if self.focused is None:
             keys = ["Tab"] if self._free() else []  # else it completes what is written
