@@ -193,8 +193,8 @@ class RunView:
         asked = self.questions[event.id] = Asked(question, event, self._clock(event))
         return Change(self.nearest(event.actor), question=asked)
 
-    def _closed(self, event: Event, _: object, __: object) -> Change:
-        return Change(self.nearest(event.actor), question=self.questions.pop(event.id, None))
+    def _closed(self, event: Event, data: EventData, _: object) -> Change:
+        return Change(self._tell(event, data), question=self.questions.pop(event.id, None))
 
     # --- actors ---
 

@@ -101,7 +101,7 @@ class PersonAsked:
         if asking is not None:
             self._screen.questions.remove(asking)
             by = f": {one_line(told.by, 60)}" if told.by else ""
-            self._print(f"  {self._number(asking)}(closed{by})", "dim")
+            self._print(f"  {_number(asking)}(closed{by})", "dim")
 
     def only(self, open: set[str]) -> None:
         """Of the questions of agents these alone are open: others were closed while no connection was there."""
@@ -137,8 +137,7 @@ class PersonAsked:
     ) -> Asking:
         """Writes the question above the prompt, and has the screen ask it."""
         asking = self._screen.questions.add(question, who, answered, about)
-        number = f"[{asking.number}] " if len(self._screen.questions.open) > 1 else ""
-        self._print(f"? {number}{who} asks", "question")
+        self._print(f"? {_number(asking)}{who} asks", "question")
         columns = self._screen.output.size[0]
         self._print("\n".join(rows(question.before_diff, columns, arguments=question.permission is not None)), "text")
         if question.diff:
@@ -151,11 +150,7 @@ class PersonAsked:
         return asking
 
     def _tell_answer(self, asking: Asking, value: Value) -> None:
-        self._print(f"  {self._number(asking)}= {_shown(asking.question, value)}", "text")
-
-    def _number(self, asking: Asking) -> str:
-        """By which a question that is over was known, where there were several."""
-        return f"[{asking.number}] " if asking.number > 1 or self._screen.questions.open else ""
+        self._print(f"  {_number(asking)}= {_shown(asking.question, value)}", "text")
 
     def _begin(self, id: str) -> None:
         self._given[id].under_way = True
@@ -178,6 +173,11 @@ class PersonAsked:
             if not done.answered:
                 self._print(f"not taken, since the question is closed: {_answer_to(given)}", "warning")
         del self._given[id]
+
+
+def _number(asking: Asking) -> str:
+    """By which a question is known, where there were several."""
+    return f"[{asking.number}] " if asking.several else ""
 
 
 def _answer_to(given: _Given) -> str:

@@ -39,7 +39,10 @@ class Seen:
     def begin(self, run: str, story: Story | None = None) -> None:
         """A run is shown from now on; `story` is what was read of it already."""
         self._shown_calls = 0
-        self._last = self.stories[run] = story or self.story()
+        story = story or self.story()
+        if self._last is not None:
+            story.follow(self._last)
+        self._last = self.stories[run] = story
 
     def end_all(self, why: str) -> None:
         """Runs that go on will not be heard of any more."""

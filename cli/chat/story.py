@@ -29,6 +29,8 @@ _PLAIN_SPINNER = "|/-\\"
 _THOUGHT_KEPT = 200_000
 """Characters of what a model thinks that are kept to be shown."""
 
+_CALLS_KEPT = 100
+
 _ENDS = (ev.LlmResponse, ev.LlmFailed, ev.LlmRetry, ev.LlmFallback)
 """What ends the text of a request to a model."""
 
@@ -130,7 +132,7 @@ class Story:
         self._thought: list[str] = []
         self._thought_size = 0
         self._began = clock()
-        self.calls: deque[Called] = deque(maxlen=100)
+        self.calls: deque[Called] = deque(maxlen=_CALLS_KEPT)
         self.over = False
         self.seq = 0
 
@@ -143,6 +145,12 @@ class Story:
     def thoughts(self) -> str:
         """What was thought last."""
         return "".join(self._thought)
+
+    def follow(self, before: Story) -> None:
+        """The keys for more show what there was in the run before, until there is more."""
+        self.calls = deque([*before.calls, *self.calls], maxlen=_CALLS_KEPT)
+        if not self._thought:
+            self._thought = list(before._thought)
 
     # --- what happens ---------------------------------------------------------------------------------------
 

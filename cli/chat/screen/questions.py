@@ -37,6 +37,7 @@ class Asking:
         about: a text for each option.
         answered: called with the answer.
         since: when it was first drawn; None before that, and after another program had the terminal.
+        several: whether another was open while it was: then its number is shown.
         left: whether the person has gone back to the input line while it was open: it takes no keys by itself.
         menu: its answers, where there is a list of them; `panel` is what shows them, or the field for its answer.
     """
@@ -47,6 +48,7 @@ class Asking:
     answered: Callable[[Value], None]
     since: float | None = None
     about: tuple[str, ...] = ()
+    several: bool = False
     left: bool = False
     panel: Container | None = None
     menu: Menu | None = None
@@ -86,6 +88,8 @@ class Questions:
         self._numbers = self._numbers + 1 if self.open else 1
         asking = Asking(self._numbers, question, who, answered, about=about)
         self.open.append(asking)
+        for each in self.open:
+            each.several = each.several or len(self.open) > 1
         self._changed()
         return asking
 
@@ -191,7 +195,7 @@ class Questions:
 
     def _lines(self) -> StyleAndTextTuples:
         lines: StyleAndTextTuples = []
-        many = len(self.open) > 1
+        many = any(asking.several for asking in self.open)
         for asking in self.open:
             here = asking is self.focused
             number = f"[{asking.number}] " if many else ""
@@ -202,7 +206,7 @@ class Questions:
         if self.focused is None:
             keys = ["Tab"] if self._free() else []  # else it completes what is written
             keys += ["Alt and its number"] if many else [] if keys else ["Alt-a"]
-            how = f"{' or '.join(keys)} goes to {'one' if many else 'it'}"
+            how = f"{' or '.join(keys)} goes to {'one' if len(self.open) > 1 else 'it'}"
             lines.append(("class:hint", f"  {how}"))
         else:
             lines[-1] = (lines[-1][0], lines[-1][1].rstrip("\n"))

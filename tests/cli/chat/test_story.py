@@ -2,10 +2,50 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from callboard.cli.chat.story import Display, Story
 from callboard.cli.render.answer import Look
+from callboard.protocol import events as ev
+
+
+def told(number: int, data: ev.EventData, actor: str, id: str = "") -> ev.Event:
+    now = datetime(2026, 11, 3, tzinfo=UTC)
+    return ev.Event(seq=number, ts=now, run="run-1", actor=f"/run-1{actor}", kind=data.kind, id=id, data=data)
+
+
+def at_a_call() -> Story:
+    """A run that has begun to call a tool."""
+    story = Story(Display(Look(), coloured=False), lambda: 80, clock=lambda: 0.0)
+    story.see(told(1, ev.RunStarted(target="lead", name="lead", dialect="agent", prompt="?"), ""))
+    story.see(told(2, ev.AgentStarted(agent="lead"), "/lead"))
+    story.see(told(3, ev.ToolStarted(tool="shout", arguments="{}"), "/lead/shout", "c1"))
+    return story
+
+
+def test_a_call_waits_for_an_answer_no_longer_than_until_there_is_one() -> None:
+    story = at_a_call()
+    story.see(told(4, ev.QuestionAsked(question={"text": "May I?"}), "/lead/shout", "q"))
+    story.see(told(5, ev.ActorWaiting(on="question"), "/lead/shout", "q"))
+    assert "waits for question" in story.rows(80, 10)[-1]
+    story.see(told(6, ev.QuestionAnswered(value="yes", by="terminal"), "/lead/shout", "q"))
+    (row,) = story.rows(80, 10)
+    assert "shout" in row
+    assert "waits" not in row
+
+
+def test_what_a_call_of_the_run_before_came_to_can_be_shown_until_there_is_another() -> None:
+    story = at_a_call()
+    story.see(told(4, ev.ToolFinished(tool="shout", result="HELLO", seconds=1), "/lead/shout", "c1"))
+    story.see(told(5, ev.LlmReasoning(text="as I thought"), "/lead", "l1"))
+    next = at_a_call()
+    next.follow(story)
+    assert [call.result for call in next.calls] == ["HELLO"]
+    assert next.thoughts == story.thoughts
+    next.see(told(4, ev.ToolFinished(tool="shout", result="AGAIN", seconds=1), "/lead/shout", "c1"))
+    assert [call.result for call in next.calls] == ["HELLO", "AGAIN"]
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
