@@ -136,16 +136,17 @@ class Questions:
 
     def next(self) -> None:
         """Gives the keys to the question after the one that has them, and after the last to the input line."""
-        at = self.open.index(self.focused) + 1 if self.focused in self.open else 0
-        if at < len(self.open):
-            self.focus(self.open[at])
+        shown = [asking for asking in self.open if asking.since is not None]
+        at = shown.index(self.focused) + 1 if self.focused in shown else 0
+        if at < len(shown):
+            self.focus(shown[at])
         else:
             self.leave()
 
     def choose(self, number: int) -> None:
         """Gives the keys to the question of this number."""
         for asking in self.open:
-            if asking.number == number:
+            if asking.number == number and asking.since is not None:
                 self.focus(asking)
 
     def focus(self, asking: Asking) -> None:
@@ -154,6 +155,8 @@ class Questions:
         if asking.panel is None:
             asking.panel = self._panel(asking)
         self.layout.focus(asking.panel if asking.menu is None else asking.menu.target)
+        self.layout.update_parents_relations()  # else keys find the list's bindings only after the next picture, and
+        # prompt_toolkit keeps it for good that there were none
 
     def leave(self) -> None:
         """The person goes back to the input line, for good."""

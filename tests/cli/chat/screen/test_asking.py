@@ -78,6 +78,18 @@ def test_an_answer_in_ones_own_words_that_was_left_goes_on_where_it_was(stage: C
     stage.play(body)
 
 
+def test_keys_that_come_at_once_behind_the_one_that_goes_to_a_question_are_an_answer(stage: ChatStage) -> None:
+    """They were dropped, and the question took none at all from then on."""
+
+    async def body() -> None:
+        await stage.ask("one", kind="confirm")
+        await stage.ask("two", kind="confirm")
+        await stage.press(f"{ESC}21\r", lambda: stage.answers == {"two": "yes"})
+        await stage.press("\t2\r", lambda: stage.answers == {"two": "yes", "one": "no"})
+
+    stage.play(body)
+
+
 def test_how_to_go_to_a_question_is_said_by_the_keys_that_do_it(stage: ChatStage) -> None:
     async def body() -> None:
         await stage.press("half a line", lambda: "half a line" in stage.display)
