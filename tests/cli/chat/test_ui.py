@@ -83,6 +83,6 @@ async def test_attach_alone_is_the_only_chat_and_of_several_a_list(
         window.close()
         await client.result("_chat/close", chat=other)
         window.start(["chat", "--attach"], environment)
-        await window.shows("Ctrl-D leaves")
+        await window.shows("lists commands")
         window.press("C-d")
         assert await window.ended() == 0
