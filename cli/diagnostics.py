@@ -18,6 +18,7 @@ from typing import Any
 
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.directories import config_file
+from ..actors.io.redact import without_logins
 from ..actors.runs.finding import own_agents
 from ..protocol.decoding import convert
 from ..protocol.errors import CallboardError
@@ -65,7 +66,7 @@ def examine(config_dir: str | None, *, with_models: bool = False) -> Found:
         "keys": _keys(settings),
         "vault": _vault(home, settings),
         "environment": examine_environment(home),
-        "addresses": {name: os.environ[name] for name in _ADDRESSES if os.environ.get(name)},
+        "addresses": {name: without_logins(os.environ[name]) for name in _ADDRESSES if os.environ.get(name)},
         "interpreters": {name: {"for": what, "path": shutil.which(name)} for name, what in _INTERPRETERS.items()},
         "tsx": shutil.which("tsx"),
         "node": _node_version(shutil.which("node")),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..actors.io.env_file import env_file, read_dotenv
+from ..actors.io.redact import Redactor, without_logins
 from ..protocol.environment import PREFIXES, names_of
 from ..protocol.errors import ConfigError
 from ..protocol.problems import did_you_mean
@@ -74,11 +75,16 @@ def _variables(environ: Mapping[str, str]) -> dict[str, Found]:
         if key is not None:
             first = next(each for each in names_of(key) if environ.get(each))
             note = f"{first} goes before it" if first != name else keys[key] and f"no effect yet: {keys[key]}"
-            found[name] = {"value": environ[name], "note": note}
+            found[name] = {"value": _shown(environ[name]), "note": note}
         elif name in ours or name.partition("_")[2].startswith("PATCH_"):
             shown = name not in _SECRETS and name in ours
-            found[name] = {"value": environ[name] if shown else None, "note": ""}
+            found[name] = {"value": _shown(environ[name]) if shown else None, "note": ""}
         elif name.startswith("CALLBOARD_"):
             note = did_you_mean(name, known) or "nothing reads it"
             found[name] = {"value": None, "note": note}
     return found
+
+
+def _shown(value: str) -> str:
+    """Without what looks like a secret: a URL may hold a password, or a key."""
+    return Redactor().text(without_logins(value))

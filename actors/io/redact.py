@@ -53,6 +53,14 @@ class Redactor:
         return hidden_bytes(self._known.hidden_bytes(data))
 
 
+_LOGIN = re.compile(r"(?<=://)[^/@\s]+@|^[^/@\s:]+:[^/@\s]+@")
+
+
+def without_logins(text: str) -> str:
+    """A text with `***@` in the place of names and passwords in its URLs; a proxy's need not have `http://`."""
+    return _LOGIN.sub("***@", text)
+
+
 def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     """The keys of the providers: those that the settings name, and what else the environment calls an API key."""
     named = [client.api_key for client in settings.clients]

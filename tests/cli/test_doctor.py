@@ -102,3 +102,16 @@ def test_validate_reads_the_config_file_of_the_directory_as_settings(callboard: 
     assert "config.yaml:2:1: warning: `max_agent_depth` is accepted for Loki's sake and has no effect yet" in out
     assert "config.yaml:3:1: warning: unknown key 'clientz'" in out
     assert callboard("validate", str(home / "config.yaml"), "--strict")[0] == 2
+
+
+def test_no_password_in_an_address_is_shown(callboard: Callboard, monkeypatch: pytest.MonkeyPatch) -> None:
+    login = "me:hunter2-hunter2"
+    for name in ("OLLAMA_HOST", "HTTPS_PROXY", "CALLBOARD_URL", "CALLBOARD_WEATHER_URL"):
+        monkeypatch.setenv(name, f"https://{login}@example.org/{name}")
+    monkeypatch.setenv("HTTP_PROXY", f"{login}@example.org:3128")
+    for flags in ([], ["-o", "json"]):
+        code, out, err = callboard("doctor", *flags)
+        assert code == 0
+        assert "hunter2" not in out + err
+        assert "https://***@example.org/CALLBOARD_URL" in out
+        assert "***@example.org:3128" in out

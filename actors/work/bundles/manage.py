@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
+from ....protocol.environment import said
 from ....protocol.errors import NotFound, UsageError
 from ....protocol.problems import did_you_mean
+from ...io.directories import Kind as DirectoryKind
+from ...io.directories import user_folder
 from .carry_out import NewFile, alone, finish
-from .offer import LIBRARY, offer_of
+from .offer import LIBRARY, Offer, offer_of
 from .plan import Plan, fates
 from .preview import shown_bundle
 from .record import NAME, Bundle, Record, read_record, written
@@ -49,6 +52,7 @@ async def install(
     """
     source = _ours() if text == BUILT_IN else read_source(text, here)
     offer = await offer_of(me, source, environ, base=base, path=wishes.path, filters=wishes.filters)
+    _tell_elsewhere(offer, base, environ, person)
     with alone(base):
         record = _begin(base, person)
         name = _name_for(source, wishes.path, record)
@@ -71,6 +75,7 @@ async def update(me: Actor, base: Path, name: str, wishes: Wishes, person: Perso
     old = _known(read_record(base), name)
     source = _source_of(old)
     offer = await offer_of(me, source, environ, base=base, path=old.path, filters=old.filter, strict=False)
+    _tell_elsewhere(offer, base, environ, person)
     with alone(base):
         record = _begin(base, person)
         old = _known(record, name)
@@ -120,6 +125,21 @@ def installed(base: Path) -> dict[str, tuple[Bundle, list[str]]]:
         changed += [f"MCP server {each}" for each, hash in bundle.servers.items() if hashes.get(each) != hash]
         found[name] = bundle, changed
     return found
+
+
+_FOLDERS: dict[DirectoryKind, str] = {"roles": "roles", "macros": "macros", "functions": "tools"}
+"""Folders that a variable may name elsewhere, and what lies in them."""
+
+
+def _tell_elsewhere(offer: Offer, base: Path, environ: Mapping[str, str], person: Person) -> None:
+    """Say where things of a kind are looked for instead of the directory into which they are installed."""
+    for folder, kind in _FOLDERS.items():
+        used = user_folder(folder, base, environ)
+        if used != base / folder and any(item.kind == kind for item in offer.items):
+            variable = said(f"{folder}_dir", environ)[0]
+            person.tell(
+                f"{variable} has {kind} looked for in {used}: what goes into {base / folder} is not found there"
+            )
 
 
 def _begin(base: Path, person: Person) -> Record:

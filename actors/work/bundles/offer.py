@@ -16,6 +16,7 @@ import trio
 from ....protocol.errors import InvalidFile, NotKept
 from ....protocol.mcp.editing import entries_of
 from ....protocol.version import VERSION
+from ...io.directories import user_folder
 from ...io.named_files import is_name
 from ..library import AGENTS
 from ..tools.registry import ENDINGS
@@ -117,7 +118,7 @@ async def offer_of(
         commit = VERSION if source.url == BUILT_IN else tree.commit
         choose = partial(chosen, filters=filters, strict=strict)
         offer = await _read(
-            source, tree.below(path.strip("/")), commit, choose, Path(scratch) / "shown", own_tools(base)
+            source, tree.below(path.strip("/")), commit, choose, Path(scratch) / "shown", own_tools(base, environ)
         )
     if strict and not offer.items:
         raise InvalidFile("\n  ".join(["nothing of it can be used:", *offer.left_out[:20]]))
@@ -194,6 +195,7 @@ def _abilities(
     }
 
 
-def own_tools(base: Path) -> set[str]:
-    """The names of the global tools that are files of a configuration directory."""
-    return {path.stem for path in (base / "functions" / "tools").glob("*") if path.suffix in ENDINGS}
+def own_tools(base: Path, environ: Mapping[str, str] = os.environ) -> set[str]:
+    """The names of the global tools that are files of the user's."""
+    folder = user_folder("functions", base, environ) / "tools"
+    return {path.stem for path in folder.glob("*") if path.suffix in ENDINGS}

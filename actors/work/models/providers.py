@@ -122,7 +122,10 @@ def ollama_of(environ: Mapping[str, str]) -> str:
     if not text:
         return OLLAMA
     scheme, _, rest = text.rpartition("://")
-    parts = urlsplit(f"//{rest}")
+    try:
+        parts = urlsplit(f"//{rest}")
+    except ValueError:  # no address at all: who asks Ollama is told so, and nobody else
+        return f"{scheme or 'http'}://{rest}"
     host = parts.hostname or "127.0.0.1"
     host = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - where it listens is not where it is asked
     try:

@@ -656,6 +656,12 @@ async def test_agents_of_aichat_are_taken_with_the_tools_that_they_list(house: H
         load_agent("coder", config_dir=house.base)
 
 
+async def test_a_folder_that_is_elsewhere_is_told(house: House, repository: Repository, tmp_path: Path) -> None:
+    house.environ["LOKI_ROLES_DIR"] = str(tmp_path / "mine")
+    await house.install(repository.url)
+    assert house.told[0].startswith(f"LOKI_ROLES_DIR has roles looked for in {tmp_path / 'mine'}: what goes into ")
+
+
 async def test_what_tools_of_aichat_share_lies_where_they_look_for_it(house: House, tmp_path: Path) -> None:
     """They call `$LLM_ROOT_DIR/utils/guard_operation.sh`; a `utils/` that stands beside no tools is something else."""
     put(tmp_path / "functions", {"tools/ring.sh": TOOL, "utils/guard_operation.sh": "#!/bin/sh\n"})

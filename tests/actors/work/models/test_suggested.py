@@ -26,6 +26,8 @@ UNLISTED = {"deepinfra"}
         ("https://gpu.lan:8/ollama/", "https://gpu.lan:8/ollama"),
         ('"gpu.lan:1"', "http://gpu.lan:1"),
         ("gpu.lan:x", "http://gpu.lan:11434"),
+        ("[::1", "http://[::1"),
+        ("https://[zz]:1", "https://[zz]:1"),
     ],
 )
 def test_ollama_is_where_its_own_variable_says(text: str, base: str) -> None:
