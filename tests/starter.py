@@ -11,6 +11,10 @@ How a program starts is not tested so: the imports, what Python reads of its env
 installed `callboard` itself. A test that is about those takes `sys.executable` or the installed one, and a start that
 asks for what only a real one can do (see `_needs_python`) is a real one.
 
+For shells, which start programs themselves, `STARTER.program(path)` writes an executable that has one forked and stands
+for it: files, arguments, environment and directory are handed over, signals passed on, and it ends as the fork does.
+The fork reads and writes the terminal but is not controlled by it: a test of that starts a real one.
+
 The process that forks begins when it is first needed, and lives as long as that of the tests.
 """
 
@@ -23,15 +27,21 @@ import importlib
 import io
 import json
 import locale
+import marshal
 import os
 import runpy
+import select
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+import uuid
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NoReturn, TypedDict
 
 CALLBOARD = ("a fork of", "callboard")
 """The beginning of a command."""
@@ -85,11 +95,35 @@ class _Wanted(TypedDict):
     login: bool
 
 
+_LAUNCHER = """#!{python} -SEI
+import os, sys
+import _signal, _socket, marshal
+words = sys.argv[1:]
+if any(name in os.environ for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONIOENCODING", "PYTHONUTF8")):
+    os.execv({python!r}, [{python!r}, "-m", "callboard.cli", *words])
+line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+line.connect({address!r})
+told = marshal.dumps((words, dict(os.environ), os.getcwd()))
+files = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
+line.sendmsg([told], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+pid = int(line.recv(100))
+for number in (1, 2, 3, 10, 12, 15, 28):
+    _signal.signal(number, lambda number, _: os.kill(pid, number))
+code = os.waitstatus_to_exitcode(int(line.recv(100) or 9))
+if code < 0:
+    _signal.signal(-code, _signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
+"""In place of `callboard`; it imports next to nothing, so it is there in a few milliseconds."""
+
+
 class Starter:
     """The process that forks."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._place = Path(tempfile.gettempdir(), f"starter-{uuid.uuid4().hex[:12]}")
         self._lock = threading.Lock()
 
     def start(self, wanted: _Wanted, files: list[int]) -> int:
@@ -102,12 +136,23 @@ class Starter:
         assert pid, "the process that begins programs has ended"
         return int(pid)
 
+    def program(self, path: Path) -> None:
+        """Writes an executable that stands for a fork."""
+        with self._lock:
+            if self._process is None:
+                self._begin()
+        path.write_text(_LAUNCHER.format(python=sys.executable, address=str(self._place)))
+        path.chmod(0o755)
+
     def _begin(self) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_BYTES)
-        argv = [sys.executable, "-P", __file__, str(theirs.fileno())]
-        self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-        theirs.close()
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as shells:
+            shells.bind(str(self._place))
+            shells.listen(100)
+            ends = [theirs.fileno(), shells.fileno()]
+            argv = [sys.executable, "-P", __file__, *map(str, ends)]
+            self._process = subprocess.Popen(argv, pass_fds=ends, stdin=subprocess.DEVNULL)
 
     def close(self) -> None:
         """Ends it; what it has begun goes on."""
@@ -115,6 +160,7 @@ class Starter:
             self._line.close()
             self._process.wait(10)
             self._process = None
+            self._place.unlink()
 
 
 STARTER = Starter()
@@ -168,31 +214,66 @@ def _fork(process: Any, arguments: list[str], *options: Any) -> None:
     process._close_pipe_fds(*options[8:14])
 
 
-def _serve(line: socket.socket) -> None:
+def _serve(line: socket.socket, shells: socket.socket) -> None:
     for name in _MODULES:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
     while True:
-        data, files, _, _ = socket.recv_fds(line, MOST_BYTES, 3)
-        if not data:
+        ready, _, _ = select.select([line, shells], [], [])
+        with suppress(ChildProcessError):  # those that stand beside the programs of shells
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if shells in ready:
+            _for_shell(shells.accept()[0])
+        if line in ready and not _for_test(line):
             return
-        told, tells = os.pipe()
-        between = os.fork()
-        if not between:
-            pid = os.fork()
-            if not pid:
-                _play(json.loads(data), files)
-                return
-            os.write(tells, str(pid).encode())
-            os._exit(0)  # and the program has no parent but who takes in orphans
-        os.waitpid(between, 0)
-        line.send(os.read(told, 100))
-        for descriptor in (told, tells, *files):
+
+
+def _for_test(line: socket.socket) -> bool:
+    """Begins a program of ours; whether there may be more."""
+    data, files, _, _ = socket.recv_fds(line, MOST_BYTES, 3)
+    if not data:
+        return False
+    told, tells = os.pipe()
+    between = os.fork()
+    if not between:
+        pid = os.fork()
+        if not pid:
+            _play(json.loads(data), files)
+        os.write(tells, str(pid).encode())
+        os._exit(0)  # and the program has no parent but who takes in orphans
+    os.waitpid(between, 0)
+    line.send(os.read(told, 100))
+    for descriptor in (told, tells, *files):
+        os.close(descriptor)
+    return True
+
+
+def _for_shell(line: socket.socket) -> None:
+    """Begins a program of a shell, with a process beside it that tells how it ends, and ends it with the shell's."""
+    data, files, _, _ = socket.recv_fds(line, MOST_BYTES, 3)
+    if data and not os.fork():
+        pid = os.fork()
+        if not pid:
+            words, environ, cwd = marshal.loads(data)
+            _play(_Wanted(arguments=words, environ=environ, cwd=cwd, session=True, login=False), files)
+        for descriptor in files:
             os.close(descriptor)
+        line.send(str(pid).encode())
+        end = os.pidfd_open(pid)
+        if line in select.select([line, end], [], [])[0]:  # who stood for it was killed
+            os.kill(pid, signal.SIGHUP)
+        _, status = os.waitpid(pid, 0)
+        with suppress(OSError):
+            line.send(str(status).encode())
+        os._exit(0)
+    line.close()
+    for descriptor in files:
+        os.close(descriptor)
 
 
-def _play(wanted: _Wanted, files: list[int]) -> None:
+def _play(wanted: _Wanted, files: list[int]) -> NoReturn:
     """Plays the program in this process, and ends with it."""
     if wanted["login"]:
         os.login_tty(os.dup(files[0]))
@@ -234,4 +315,4 @@ def _text(
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    _serve(*(socket.socket(fileno=int(each)) for each in sys.argv[1:]))

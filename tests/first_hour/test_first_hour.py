@@ -20,9 +20,16 @@ from fake_models import FakeModels
 from first_hour.pages import ROOT, Command, File, fences, is_synopsis, pages, steps
 from first_hour.reader import Reader
 from first_hour.scenes import SCENES, Scene
+from starter import STARTER
 
 BIN = Path(sys.executable).parent
 UVX = Path(sys.prefix) / "interop/install/bin/uvx"
+REAL = ("docs/agents.md", "docs/cli.md")
+"""Pages whose `callboard` is the one that is installed, as README.md's is; that of the others is a fork (starter.py).
+
+docs/cli.md's asks whether the terminal is its own.
+"""
+
 SAID = "A bridge is held up by its piers."
 PORTS = (3400, 8808)
 """Where `callboard serve` and `callboard mcp serve --http` listen unless they are told otherwise."""
@@ -55,8 +62,13 @@ async def test_what_a_page_promises_its_commands_do(page: str, fake_model: FakeM
         pytest.skip("`make interop` has not installed install")
     assert (BIN / "callboard").exists(), "the environment of the tests has no `callboard`"
     fake_model.answer_with(lambda request: json.dumps({"text": SAID}) if "response_format" in request.json else SAID)
+    programs = [BIN, UVX.parent]
+    if page not in REAL:
+        (tmp_path / "bin").mkdir()
+        STARTER.program(tmp_path / "bin" / "callboard")
+        programs.insert(0, tmp_path / "bin")
     environ = {
-        **empty_home(tmp_path / "home", BIN, UVX.parent),
+        **empty_home(tmp_path / "home", *programs),
         "OPENAI_API_KEY": "sk-of-the-first-hour",
         "OPENAI_BASE_URL": f"http://127.0.0.1:{fake_model.port}/v1",
     }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
+from starter import STARTER
 
 
 @pytest.fixture
@@ -14,9 +14,7 @@ def place(tmp_path: Path) -> dict[str, str]:
     """The environment of a shell that has `callboard` on its path, a home, and a configuration with a few names."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    program = programs / "callboard"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m callboard.cli "$@"\n')
-    program.chmod(0o755)
+    STARTER.program(programs / "callboard")
     config = tmp_path / "config"
     for kind, name in (("roles", "poet.md"), ("roles", "two words.md"), ("macros", "tidy.yaml")):
         (config / kind).mkdir(parents=True, exist_ok=True)
