@@ -247,12 +247,30 @@ def _of_workflow(text: str, file: Path) -> Abilities:
         nodes = list(nodes.values())
     if not isinstance(nodes, list):
         return Abilities(wrong=f"{file.name} holds no nodes")
-    kinds = [str(node.get("type", "")) for node in nodes if isinstance(node, dict)]
-    can = [f"has nodes: {_listed(sorted(set(filter(None, kinds))))}"]
-    if {"python", "script"} & set(kinds) or "tooling" in text:
+    kinds = _kinds_of_nodes(whole)
+    can = [f"has nodes: {_listed(sorted(kinds))}"]
+    if {"python", "script"} & kinds or "tooling" in text:
         can.append("runs programs of its own, or tools, without asking")
     about = graph.get("description", "") if isinstance(graph, dict) else whole.get("description", "")
     return Abilities(about=str(about or ""), can=tuple(can))
+
+
+def _kinds_of_nodes(whole: dict[str, Any]) -> set[str]:
+    """The types of all nodes, of those in workflows within it (`subgraph`) as well."""
+    kinds: set[str] = set()
+    seen: set[int] = set()  # an anchor may stand in many places
+    todo: list[Any] = [whole]
+    while todo:
+        value = todo.pop()
+        if not isinstance(value, dict | list) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        todo += value.values() if isinstance(value, dict) else value
+        nodes = value.get("nodes") if isinstance(value, dict) else None
+        for node in nodes.values() if isinstance(nodes, dict) else nodes if isinstance(nodes, list) else ():
+            if isinstance(node, dict) and node.get("type"):
+                kinds.add(str(node["type"]))
+    return kinds
 
 
 def abilities_of_server(name: str, entry: Any) -> Abilities:

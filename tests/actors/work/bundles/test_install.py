@@ -242,6 +242,15 @@ async def test_every_secret_that_is_asked_for_is_told(house: House, repository: 
     assert "its tools get from the vault or the environment: FOUR_KEY\n" in house.told[0]
 
 
+async def test_what_runs_in_a_workflow_within_a_workflow_is_told(house: House, repository: Repository) -> None:
+    inner = {"nodes": [{"id": "b", "type": "python", "config": {}}]}
+    outer = {"graph": {"nodes": [{"id": "a", "type": "subgraph", "config": {"type": "config", "config": inner}}]}}
+    repository.commit({"workflows/flow.yaml": json.dumps(outer)})
+    house.answers = [False]
+    await house.install(repository.url)
+    assert "has nodes: python, subgraph\n      runs programs of its own, or tools, without asking" in house.told[0]
+
+
 async def test_what_a_server_has_set_in_its_environment_is_shown_whole(house: House, repository: Repository) -> None:
     """A variable may name the program that runs: GIT_SSH_COMMAND, NODE_OPTIONS, BASH_ENV."""
     env = {"GIT_SSH_COMMAND": "sh -c evil", "KEY": "${ONE_KEY}"}
