@@ -90,9 +90,13 @@ def images_in(paths: Sequence[str]) -> tuple[tuple[str, ...], tuple[ImagePart, .
     left: list[str] = []
     images: list[ImagePart] = []
     for text in paths:
-        path = Path(text).expanduser()
-        kind = mimetypes.guess_type(path.name)[0] or ""
-        part = _part(path) if kind in _SHOWN and path.is_file() else None
+        try:
+            path = Path(text).expanduser()
+            kind = mimetypes.guess_type(path.name)[0] or ""
+            is_image = kind in _SHOWN and path.is_file()
+        except (OSError, RuntimeError, ValueError):  # too long, no such home, a zero byte: no file, and so no image
+            is_image = False
+        part = _part(path) if is_image else None
         if isinstance(part, ImagePart):
             images.append(part)
         else:

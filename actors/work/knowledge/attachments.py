@@ -53,6 +53,8 @@ PASSAGES = 20
 COMMAND_SECONDS = 60.0
 
 LAST_REPLY = "%%"
+LONGEST_NAMED = 500
+"""Characters of a name that an error quotes."""
 
 
 def check(files: Sequence[str], loaders: Collection[str] = (), *, base: Path | None = None) -> None:
@@ -69,10 +71,15 @@ def check(files: Sequence[str], loaders: Collection[str] = (), *, base: Path | N
         if text.strip() == LAST_REPLY or _command(text) is not None:
             continue
         spec = parse(text, loaders, crawls=False)
-        if spec.kind == "path" and not is_wild(spec.target):
-            path = (base or Path.cwd()) / Path(spec.target).expanduser()
-            if not path.exists():
-                raise UsageError(f"-f {text}: there is no such file or directory")
+        if spec.kind == "path" and not is_wild(spec.target) and not _is_there(spec.target, base or Path.cwd()):
+            raise UsageError(f"-f {text[:LONGEST_NAMED]}: there is no such file or directory")
+
+
+def _is_there(name: str, base: Path) -> bool:
+    try:
+        return (base / Path(name).expanduser()).exists()
+    except (OSError, RuntimeError, ValueError):  # too long, no such home, a zero byte
+        return False
 
 
 async def attached(context: SourceContext, files: Sequence[str], query: str, embedder: Callable[[], Embedder]) -> str:

@@ -32,6 +32,13 @@ async def test_a_name_that_can_be_none_is_told_short_and_without_control_charact
     assert str(refused.value).replace("\n", " ").isprintable()
 
 
+@pytest.mark.parametrize("name", ["a" * 5000, "a" * 5000 + ".png", "~nobody-here/x.png", "a\0b.png"])
+async def test_a_file_that_can_be_none_is_told(chat: Chat, person: Scripted, name: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        await chat.play(f".file {name}", person)
+    assert len(str(refused.value)) < 1000
+
+
 async def test_a_key_that_is_nearly_right_is_named(chat: Chat, person: Scripted) -> None:
     with pytest.raises(UsageError, match="Unknown key 'temprature'; did you mean 'temperature'"):
         await chat.play(".set temprature 1", person)
