@@ -5,9 +5,11 @@ import { RunState } from "./model/run.js";
 const BATCH = 4000; // events that are applied in one frame at most
 
 export class Follower extends EventTarget {
-  /** Emits "change" at most once a frame, "problem" when the run can't be had. */
-  constructor(wire, run, { frame = nextFrame } = {}) {
+  /** Emits "change" at most once a frame, "problem" when the run can't be had. Without `panels` it follows the events
+   *  alone. */
+  constructor(wire, run, { frame = nextFrame, panels = true } = {}) {
     super();
+    this.panels = panels; // whether the graph and the census of its actors are wanted, too
     this.wire = wire;
     this.state = new RunState(run);
     this.run = run;
@@ -59,7 +61,7 @@ export class Follower extends EventTarget {
       this.problem = null;
       this.#changed();
       await this.#resubscribe();
-      await Promise.all([this.#graph(), this.#watch()]);
+      if (this.panels) await Promise.all([this.#graph(), this.#watch()]);
     } catch (error) {
       if (this.over || this.wire.state !== "open") return; // comes back with the connection
       this.problem = error;

@@ -3,6 +3,9 @@
 // States: "none" (no token), "connecting", "open", "lost" (comes back at `retryAt`), "refused" (the server is there and
 // does not let us in, most likely for the token: a browser is not told why a handshake failed, so we ask whether the page
 // itself can be had).
+//
+// Both sides may ask. What the server asks of the page is answered by whom `serve` has named for its method, and declined
+// where there is nobody; a request that the server takes back, or that goes with the connection, is told to them.
 
 import { protocols } from "./token.js";
 
@@ -11,6 +14,9 @@ const LONGEST_WAIT = 10000;
 const AFTER_REFUSAL = 15000;
 const GOING_AWAY = 1001;
 const PATIENCE = 30000; // for an answer
+const NO_METHOD = -32601;
+const FAILED = -32603;
+const TAKEN_BACK = -32800;
 
 export class Refusal extends Error {
   /** What the server answered in place of a result. */
@@ -34,6 +40,8 @@ export class Wire extends EventTarget {
     this.reachable = reachable;
     this.waiting = new Map(); // id -> {resolve, reject, timer}
     this.listeners = new Map(); // method -> Set of functions
+    this.servants = new Map(); // method -> who answers what the server asks
+    this.asked = new Map(); // id -> AbortController of what the server has asked and waits for
     this.lastId = 0;
   }
 
@@ -52,15 +60,17 @@ export class Wire extends EventTarget {
     this.use(this.token);
   }
 
-  /** Ask, and wait for the result. Fails with a Refusal, or with an Error when the connection goes first. */
-  call(method, params = {}) {
+  /** Ask, and wait for the result. Fails with a Refusal, or with an Error when the connection goes first. `patience` is
+   *  how many milliseconds to wait; 0 for as long as it takes. */
+  call(method, params = {}, { patience = PATIENCE } = {}) {
     if (this.state !== "open") return Promise.reject(new Error("There is no connection to the server just now."));
     const id = ++this.lastId;
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
+      const late = () => {
         this.waiting.delete(id);
-        reject(new Error(`The server has not answered ${method} within ${PATIENCE / 1000} s.`));
-      }, PATIENCE);
+        reject(new Error(`The server has not answered ${method} within ${patience / 1000} s.`));
+      };
+      const timer = patience ? setTimeout(late, patience) : null;
       this.waiting.set(id, { resolve, reject, timer });
       this.socket.send(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
     });
@@ -71,6 +81,12 @@ export class Wire extends EventTarget {
     const set = this.listeners.get(method) ?? this.listeners.set(method, new Set()).get(method);
     set.add(hear);
     return () => set.delete(hear);
+  }
+
+  /** Answer requests of the server: answer(params, signal) gives the result, or throws why there is none. The signal
+   *  says that the server does not wait for it any more. */
+  serve(method, answer) {
+    this.servants.set(method, answer);
   }
 
   #become(state) {
@@ -126,12 +142,15 @@ export class Wire extends EventTarget {
       reject(new Error(reason));
     }
     this.waiting.clear();
+    for (const controller of this.asked.values()) controller.abort();
+    this.asked.clear();
   }
 
   #receive(text) {
     const frame = JSON.parse(text);
     if (frame.method !== undefined) {
-      if (frame.id !== undefined) this.#decline(frame.id, frame.method);
+      if (frame.id !== undefined) this.#answer(frame);
+      else if (frame.method === "$/cancel_request") this.asked.get(frame.params?.requestId)?.abort();
       for (const hear of this.listeners.get(frame.method) ?? []) hear(frame.params ?? {});
       return;
     }
@@ -143,8 +162,21 @@ export class Wire extends EventTarget {
     else asked.resolve(frame.result);
   }
 
-  #decline(id, method) {
-    const error = { code: -32601, message: `the page has no method ${method}` };
-    this.socket?.send(JSON.stringify({ jsonrpc: "2.0", id, error }));
+  async #answer({ id, method, params }) {
+    const { socket } = this;
+    const controller = new AbortController();
+    this.asked.set(id, controller);
+    let said;
+    try {
+      const servant = this.servants.get(method);
+      if (!servant) throw Object.assign(new Error(`the page has no method ${method}`), { code: NO_METHOD });
+      said = { result: (await servant(params ?? {}, controller.signal)) ?? {} };
+    } catch (error) {
+      said = { error: { code: error.code ?? FAILED, message: error.message } };
+    }
+    if (this.socket !== socket) return; // who has asked is gone, and so is what it was asked for
+    this.asked.delete(id);
+    if (controller.signal.aborted) said = { error: { code: TAKEN_BACK, message: "the request was taken back" } };
+    socket?.send(JSON.stringify({ jsonrpc: "2.0", id, ...said }));
   }
 }

@@ -21,6 +21,7 @@ export class RunState {
     this.model = null;
     this.prompt = "";
     this.outcome = null;
+    this.home = null; // path of the agent that the run was started for; null in a graph or a workflow
     this.usage = new Map(); // model -> {input_tokens, output_tokens, cost, priced}
     this.questions = new Map(); // id -> {question, asked, closed: null or {by, reason, value}}
     this.warnings = 0;
@@ -101,6 +102,9 @@ const OWN = {
       model: data.model ?? null,
       prompt: data.prompt || "",
     });
+  },
+  "agent.started": (run, data, event) => {
+    if (run.dialect === "agent" && !data.depth) run.home ??= event.actor;
   },
   "run.warning": (run) => run.warnings++,
   "usage.update": (run, data) =>

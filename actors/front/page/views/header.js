@@ -19,6 +19,7 @@ export class Header {
     this.wire = wire;
     this.open = new Map(); // questions that wait, of all runs
     this.crumb = h("span", { class: "crumb" });
+    this.chats = h("a", { class: "place", href: "#/chats" }, "Chats");
     this.usage = h("a", { class: "place", href: "#/usage" }, "Usage");
     this.asking = h("a", { class: "asking", hidden: true, href: "#/" });
     this.state = h(
@@ -36,12 +37,13 @@ export class Header {
     host.append(
       h(
         "a",
-        { class: "brand", href: "#/" },
+        { class: "brand", href: "#/", "aria-label": "Callboard: all runs" },
         h("img", { src: "ui/icon.svg", alt: "", width: "20", height: "20" }),
         h("span", {}, "Callboard"),
       ),
       this.crumb,
       h("span", { class: "filler" }),
+      this.chats,
       this.usage,
       this.asking,
       this.state,
@@ -59,6 +61,7 @@ export class Header {
   place(text) {
     say(this.crumb, text);
     mark(this.usage, "aria-current", location.hash.startsWith(this.usage.hash) ? "page" : null);
+    mark(this.chats, "aria-current", location.hash.startsWith("#/chat") ? "page" : null);
     document.title = text ? `${text} \u00b7 Callboard` : "Callboard";
   }
 

@@ -12,6 +12,7 @@ const SHAPES = {
   failed: "\u2715",
   cancelled: "\u2013",
   lost: "?",
+  idle: "\u25cb",
 };
 
 /** The state that an actor is shown with. */

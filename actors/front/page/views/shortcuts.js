@@ -7,6 +7,7 @@ const KEYS = {
     ["?", "this list"],
     ["r", "all runs"],
     ["n", "start a run"],
+    ["c", "chats"],
     ["u", "usage: what models have cost"],
     ["Tab", "from one thing to the next"],
     ["Esc", "closes a dialog, empties a filter"],
@@ -18,6 +19,13 @@ const KEYS = {
     ["e", "to the events"],
     ["t", "to the tree of actors"],
     ["/", "filter the actors"],
+  ],
+  "In a chat": [
+    ["Enter", "sends the line; Shift+Enter is a new row"],
+    ["\u2191 \u2193", "lines that were sent before"],
+    ["Esc", "interrupts what is under way"],
+    ["l", "to the line"],
+    ["a", "answer: to the first question"],
   ],
   "In the tree of actors": [
     ["\u2191 \u2193", "move; \u2190 \u2192 fold and unfold; Home, End, Page keys"],

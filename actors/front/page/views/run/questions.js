@@ -40,7 +40,7 @@ export class QuestionsView {
   }
 
   #open(id, entry) {
-    const card = new Card(entry, this.state.id, (value) => this.#give(card, id, value));
+    const card = new Card(entry, entry.run ?? this.state.id, (value) => this.#give(card, id, value));
     this.cards.set(id, card);
     if (this.locked) card.busy(true);
     this.element.append(card.element);
@@ -82,13 +82,14 @@ class Card {
     const { question } = this;
     const from = question.permission
       ? `${question.permission} asks for permission`
-      : question.node || within(question.actor, run);
+      : question.from || question.node || within(question.actor, run);
     this.rest = h("span", { class: "meta" });
     this.hint = h("p", { class: "problem", role: "alert", hidden: !question.problem }, question.problem ?? "");
     this.form = h(
       "form",
       { class: `answer ${question.kind ?? "text"}`, onsubmit: (event) => event.preventDefault() },
       ...INPUTS[question.kind ?? "text"](question, give),
+      question.skip ? h("button", { type: "button", class: "quiet small none", onclick: () => give(null) }, question.skip) : null,
     );
     this.element = h(
       "article",
@@ -142,13 +143,21 @@ class Card {
 const button = (text, value, give, main) =>
   h("button", { type: "button", class: main ? "primary" : "", onclick: () => give(value) }, text);
 
+/** Options as buttons, each with what it is about where that is said. */
+function choice(question, option, at, give) {
+  const made = button(option, option, give, option === question.default);
+  const about = question.about?.[at];
+  if (about) made.append(h("span", { class: "about" }, about));
+  return made;
+}
+
 const INPUTS = {
   choice(question, give) {
     const options = question.options ?? [];
     const choices = h(
       "div",
       { class: "choices" },
-      ...options.map((option) => button(option, option, give, option === question.default)),
+      ...options.map((option, at) => choice(question, option, at, give)),
     );
     return question.free === false ? [choices] : [choices, ...INPUTS.text(question, give, "Something else")];
   },
@@ -191,6 +200,12 @@ const INPUTS = {
         h("button", { type: "button", class: placeholder === "Answer" ? "primary" : "", onclick: send }, "Answer"),
       ),
     ];
+  },
+
+  edit(question, give) {
+    const field = h("textarea", { rows: "8", "aria-label": question.text, spellcheck: "false" });
+    field.value = question.body;
+    return [field, h("button", { type: "button", class: "primary", onclick: () => give(field.value) }, "Save")];
   },
 
   checkbox(question, give) {
