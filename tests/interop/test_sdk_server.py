@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 import trio
 from interop.calls import give_up, reach, text_of, words_of
 from interop.conftest import Person
-from interop.environments import listening, needs, sdk
+from interop.environments import MODERN as INSTALLED
+from interop.environments import SDK, listening, needs, sdk
 
 from callboard.actors.work.mcp.links.link import Caller
 from callboard.protocol.errors import McpLost
@@ -25,16 +28,45 @@ UNNAMED = [("stdio", "legacy"), ("sse", "auto")]
 """Where nothing on the wire says which call a question is about."""
 
 
+@pytest.fixture(scope="module")
+def ports() -> Iterator[Callable[[str], int]]:
+    """Where a server listens over `http` or `sse`; it is there for all tests that leave it as it is."""
+    found: dict[str, int] = {}
+    with ExitStack() as stack:
+
+        def port(kind: str) -> int:
+            if kind not in found:
+                server = subprocess.Popen([INSTALLED / "python", SDK, kind], stdout=subprocess.PIPE)
+                stack.enter_context(server)
+                stack.callback(server.kill)
+                assert server.stdout is not None
+                found[kind] = int(server.stdout.readline())
+            return found[kind]
+
+        yield port
+
+
 @pytest.fixture(params=SIDES, ids="-".join)
-async def side(request: pytest.FixtureRequest, me: Actor) -> AsyncIterator[tuple[Server, str]]:
-    """The server, and the era in which it is met."""
+def side(request: pytest.FixtureRequest, ports: Callable[[str], int]) -> tuple[Server, str]:
+    """A server, and the era in which it is met."""
+    transport, era = request.param
+    return (sdk() if transport == "stdio" else _at(transport, ports(transport))), era
+
+
+def _at(transport: str, port: int) -> Server:
+    path = "mcp" if transport == "http" else "sse"
+    return Server(name="sdk", type=transport, url=f"http://127.0.0.1:{port}/{path}")
+
+
+@pytest.fixture(params=SIDES, ids="-".join)
+async def own_side(request: pytest.FixtureRequest, me: Actor) -> AsyncIterator[tuple[Server, str]]:
+    """As `side`, with a server that no other test has met."""
     transport, era = request.param
     if transport == "stdio":
         yield sdk(), era
         return
     async with listening(me, transport) as port:
-        path = "mcp" if transport == "http" else "sse"
-        yield Server(name="sdk", type=transport, url=f"http://127.0.0.1:{port}/{path}"), era
+        yield _at(transport, port), era
 
 
 async def test_it_is_known_listed_and_called(me: Actor, side: tuple[Server, str]) -> None:
@@ -57,9 +89,9 @@ async def test_it_is_known_listed_and_called(me: Actor, side: tuple[Server, str]
 
 
 async def test_a_call_tells_its_progress_and_is_cancelled_on_both_sides(
-    me: Actor, side: tuple[Server, str], progress: list[Progress]
+    me: Actor, own_side: tuple[Server, str], progress: list[Progress]
 ) -> None:
-    async with reach(me, *side) as client:
+    async with reach(me, *own_side) as client:
         caller = Caller(me=me, on_progress=progress.append)
         assert text_of(await client.call_tool("slow", {"seconds": 0.1}, caller)) == "4 steps"
         assert [(each.progress, each.total) for each in progress] == [(1, 4), (2, 4), (3, 4), (4, 4)]
@@ -114,9 +146,9 @@ async def test_its_resources_prompts_and_completions_are_read(me: Actor, side: t
         assert completed["completion"]["values"] == ["Ada", "Alan"]
 
 
-async def test_a_tool_that_it_grows_is_told(me: Actor, side: tuple[Server, str]) -> None:
+async def test_a_tool_that_it_grows_is_told(me: Actor, own_side: tuple[Server, str]) -> None:
     told = trio.Event()
-    async with reach(me, *side, on_change=lambda what: told.set() if what == "tools" else None) as client:
+    async with reach(me, *own_side, on_change=lambda what: told.set() if what == "tools" else None) as client:
         with trio.fail_after(10):
             text_of(await client.call_tool("grow", {"name": "grown"}))
             await told.wait()
@@ -143,9 +175,9 @@ async def test_a_resource_is_watched_and_logs_are_wanted(me: Actor, side: tuple[
         assert logged == [("info", "now somebody does")]
 
 
-async def test_its_death_ends_the_call_with_its_last_words(me: Actor, side: tuple[Server, str]) -> None:
-    async with reach(me, *side) as client:
-        words = "these are the last words" if side[0].type == "stdio" else None
+async def test_its_death_ends_the_call_with_its_last_words(me: Actor, own_side: tuple[Server, str]) -> None:
+    async with reach(me, *own_side) as client:
+        words = "these are the last words" if own_side[0].type == "stdio" else None
         with trio.fail_after(10), pytest.raises(McpLost, match=words):
             await client.call_tool("die", {"text": "these are the last words"})
         with trio.fail_after(10), pytest.raises(McpLost):
