@@ -263,3 +263,14 @@ async def test_at_a_terminal_requests_are_kept_without_a_word_and_shown_in_colou
         await until(lambda: "reply" in screen.text)
     assert "\x1b[1m--- user ---\x1b[0m" in screen.text
     assert "write ok" in screen.text
+
+
+def test_a_state_directory_that_is_none_is_an_error_with_its_name(
+    callboard: Callboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    for command in (["show", "last"], ["runs"]):
+        code, _out, err = callboard(*command)
+        assert code == 3
+        assert f"the logs of runs in {tmp_path / 'file'}/callboard/runs can't be read: Not a directory" in err

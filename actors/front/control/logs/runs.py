@@ -252,12 +252,18 @@ class RunLogs:
 
 
 def look(directory: Path, alive: Alive | None = None) -> list[RunInfo]:
-    """All runs that have a log in this directory, oldest first. Blocking; needs no process that serves."""
+    """All runs that have a log in this directory, oldest first. Blocking; needs no process that serves.
+
+    Raises:
+        ConfigError: it can't be read.
+    """
     alive = alive or Alive(directory / ".alive")
     try:
         names = [path.name for path in directory.iterdir() if is_id(path.name)]
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise ConfigError(f"the logs of runs in {directory} can't be read: {error.strerror or error}") from error
     found = (_looked_at(directory / name, alive) for name in names)
     return sorted((info for info in found if info is not None), key=order)
 
