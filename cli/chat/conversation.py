@@ -168,7 +168,7 @@ class Conversation:
     def disconnected(self, why: str) -> None:
         """The connection is lost; another is tried. What is sent meanwhile waits for it."""
         self._client.lose(why)
-        self._following.stop()
+        self._following.lose()
         if self._opened.is_set() and not self._left:
             self._ready.clear()
             self._seen.print(f"{why}; trying again, what you type waits", "warning")
@@ -192,7 +192,6 @@ class Conversation:
                 await self._joining.open_again(self._info)
             else:
                 self._seen.print("connected again", "dim")
-                self._following.again()
             await self._joining.hear_questions()
         except ServerLost:
             return  # once more

@@ -48,7 +48,7 @@ class Following:
         self._subscriptions: dict[str, str] = {}
         self._ahead: dict[str, Story] = {}
         self._waiting: deque[chat.Told] = deque()
-        self._replaying = False
+        self._replaying = self._lost = False
         self._awaited: tuple[str, asyncio.Event] | None = None
 
     # --- runs -----------------------------------------------------------------------------------------------
@@ -62,11 +62,10 @@ class Following:
         elif story.over:
             self._seen.ended.append(run)
 
-    def again(self) -> None:
-        """Goes on after the connection was lost."""
-        for run, story in self._seen.stories.items():
-            if not story.over:
-                self._begin(self._follow(run, story.seq))
+    def lose(self) -> None:
+        """The connection is lost; the next that is told of the past begins with the rest of the runs that are shown."""
+        self.stop()
+        self._lost = True
 
     async def leave(self) -> None:
         """Shows no more of the runs that go on."""
@@ -135,6 +134,8 @@ class Following:
         self._waiting = waiting = deque(told)
         self._replaying = True
         try:
+            if self._lost:
+                await self._show_rest(live)
             while waiting and waiting is self._waiting:
                 self._read_ahead(live)
                 each = waiting.popleft()
@@ -146,6 +147,15 @@ class Following:
         finally:
             if waiting is self._waiting:
                 self._replaying = False
+
+    async def _show_rest(self, live: str | None) -> None:
+        self._lost = False
+        left = [(run, story) for run, story in self._seen.stories.items() if not story.over]
+        for run, story in left:
+            self._begin(self._follow(run, story.seq))
+        for run, _ in left:
+            if run != live:
+                await self._end_of(run)
 
     def stop(self) -> None:
         """What was to be shown is not: the connection is lost, or the person is elsewhere."""
