@@ -72,12 +72,14 @@ def read_dotenv(file: Path) -> dict[str, str]:
 
 def _parse(text: str, file: Path) -> dict[str, str]:
     found: dict[str, str] = {}
-    at = 0
+    at = counted = 0
+    line = 1
     while at < len(text):
         if blank := _BLANK.match(text, at):
             at = blank.end()
             continue
-        line = text.count("\n", 0, at) + 1
+        line += text.count("\n", counted, at)
+        counted = at
         name = _NAME.match(text, at)
         if name is None:
             # What stands there is not told: it may be a further line of a key, and runs tell their errors to others.
