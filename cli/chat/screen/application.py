@@ -54,6 +54,9 @@ RATE = 15.0
 LEAVES = 2.0
 """Seconds after an interrupt within which a second Ctrl-C leaves."""
 
+STOPS = 1.0
+"""Seconds within which the process has stopped on Ctrl-Z. It does not where no shell could have it go on."""
+
 _MENU_ROWS = 8
 _STYLE = Style.from_dict(
     {
@@ -133,6 +136,7 @@ class ChatScreen:
         self._clock = clock
         self._interrupted = float("-inf")
         self._wake = asyncio.Event()
+        self._resumed = asyncio.Event()
         self._search = SearchToolbar(ignore_case=True)
         self.field = Field(DirectoryHistory(None), self._complete)
         control = BufferControl(
@@ -247,6 +251,7 @@ class ChatScreen:
 
     def continued(self) -> None:
         """The process was stopped and goes on: the terminal's modes are the shell's."""
+        self._resumed.set()
         if self.app.is_running and not self.app._running_in_terminal:  # noqa: SLF001 - the library has no other word for it
             self._source.raw_mode().__enter__()  # left by the one that is around the application
             self._whole()
@@ -375,7 +380,11 @@ class ChatScreen:
 
         async def stopped() -> None:
             async with self.aside():
+                self._resumed.clear()
                 os.killpg(0, signal.SIGTSTP)
+                # until another thread has taken the signal this one may go on, and must not draw all again
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._resumed.wait(), STOPS)
 
         self.app.create_background_task(stopped())
 

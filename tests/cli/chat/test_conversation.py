@@ -122,5 +122,5 @@ async def test_no_color_means_no_colours(
     codes = {code for found in re.findall(r"\x1b\[([0-9;:]*)m", window.raw) for code in found.split(";")}
     coloured = {code for code in codes if re.match(r"[349][0-8]|10[0-7]", code)}
     assert bool(coloured) is not bool(more), codes
-    window.press("C-c", "C-c", "C-d")
+    window.press("C-u", "C-d")
     assert await window.ended() == 0

@@ -78,7 +78,7 @@ async def test_a_conversation_with_a_server_is_watched_elsewhere_and_goes_on_aft
     assert sum("The last one." in line for line in lines) == 1
     third.start([*PROGRAM, "chat", "--attach", "chat-"], environ)
     await third.shows("The last one.")
-    first.press("C-c", ".exit", "Enter")
+    first.press("C-u", ".exit", "Enter")
     assert await first.ended() == 0
     await third.shows("this chat was ended by another client")
     assert await third.ended() == 0
