@@ -77,19 +77,16 @@ class Program:
         if key == "C-c":
             await trio.sleep(max(0.0, self._left + 2.1 - trio.current_time()))  # a second one within two seconds leaves
             self._left = trio.current_time()
-        before, began, cut = self._interrupted(), trio.current_time(), self.models.cut
+        before, began, cut = _interrupted(self.terminal.lines()), trio.current_time(), self.models.cut
         self.terminal.press(key)
-        with trio.fail_after(20):
-            while self._interrupted() == before and not (kind == "compression" and self.models.cut > cut):
-                await trio.sleep(0.005)
+        await self.terminal.until(
+            lambda lines: _interrupted(lines) > before or (kind == "compression" and self.models.cut > cut)
+        )
         self.seconds[f"{kind}, {key}"] = trio.current_time() - began
         self.script = {}
         (self.directory / "well").touch()
         self.terminal.press(f"after {kind}", "Enter")
         await self.terminal.shows(f"behind {kind}")
-
-    def _interrupted(self) -> int:
-        return sum(line.endswith("interrupted") for line in self.terminal.lines())
 
     async def rests(self) -> None:
         """No run answers: nothing but a blank row stands above the prompt."""
@@ -107,6 +104,10 @@ class Program:
             while not (path.exists() and path.read_text().strip()):
                 await trio.sleep(0.01)
         return int(path.read_text())
+
+
+def _interrupted(lines: list[str]) -> int:
+    return sum(line.endswith("interrupted") for line in lines)
 
 
 def held() -> Reply:
