@@ -19,7 +19,7 @@ export class ChatView {
   constructor(wire, desk, id) {
     Object.assign(this, { wire, desk, id, views: new Map(), most: SHOWN, following: true });
     this.follower = new ChatFollower(wire, id);
-    this.line = new LineView({ send: (text) => this.#send(text), interrupt: () => this.#interrupt() });
+    this.line = new LineView({ send: (text) => this.#send(text), interrupt: () => this.#interrupt(), ask: () => this.questions.focus() });
     const waiting = { questions: new Map(), id: "" };
     this.questions = new QuestionsView(waiting, (question, value) => this.#answer(question, value));
     this.questions.next = () => this.line.focus();

@@ -23,6 +23,7 @@ const KEYS = {
   "In a chat": [
     ["Enter", "sends the line; Shift+Enter is a new row"],
     ["\u2191 \u2193", "lines that were sent before"],
+    ["Tab", "from an empty line to the first question; Esc leads back"],
     ["Esc", "interrupts what is under way"],
     ["l", "to the line"],
     ["a", "answer: to the first question"],

@@ -91,12 +91,15 @@ async def test_a_chat_of_another_client_is_watched_taken_part_in_and_seen_whole_
         await enter(page, ".info")
         await page.until("document.querySelector('.said-by-command[data-kind=text]')?.textContent.includes('painter')")
         await enter(page, "ask me for a colour")
-        await page.click(".questions .choices button:last-of-type")
+        await page.until("document.querySelector('.questions .choices')")
+        await page.press("Tab")  # from the empty line, past `red`
+        await page.press("Tab", "Enter")
         await page.until(f"{WORDS}.at(-1) === 'You said green'")
         prompts = "[...document.querySelectorAll('.exchange .prompt')].map(each => each.textContent)"
         said = ["said before", "said meanwhile", "ask me for a colour"]
         assert await page.evaluate(prompts) == said
         assert await page.evaluate("[...document.querySelectorAll('.told .line:not([hidden])')].length") == 1  # `.info`
+        await page.until(f"document.activeElement === {LINE}")  # where it was before the question
         await page.press("ArrowUp")
         assert await page.evaluate(f"{LINE}.value") == said[-1]
 

@@ -1,12 +1,13 @@
-// The line of input: Enter sends it, Shift+Enter begins a row, the arrows bring back what was sent before.
+// The line of input: Enter sends it, Shift+Enter begins a row, the arrows bring back what was sent before. Tab leads from
+// an empty line to a question, as at the terminal: on the way back there is the whole conversation.
 
 import { h, mark, say } from "../../dom.js";
 import { History } from "../../model/chat.js";
 
 export class LineView {
-  /** send(text): takes it; interrupt(): stops what is under way. */
-  constructor({ send, interrupt }) {
-    Object.assign(this, { give: send, history: new History() });
+  /** send(text): takes it; interrupt(): stops what is under way; ask(): to a question, false if there is none. */
+  constructor({ send, interrupt, ask }) {
+    Object.assign(this, { give: send, ask, history: new History() });
     this.field = h("textarea", {
       rows: "1",
       name: "line",
@@ -46,7 +47,8 @@ export class LineView {
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
       this.#send();
-    } else if (event.key === "ArrowUp" && !this.#before().includes("\n")) this.#step(event, -1);
+    } else if (event.key === "Tab" && !event.shiftKey && !this.field.value) this.ask() && event.preventDefault();
+    else if (event.key === "ArrowUp" && !this.#before().includes("\n")) this.#step(event, -1);
     else if (event.key === "ArrowDown" && !this.#behind().includes("\n")) this.#step(event, 1);
   }
 

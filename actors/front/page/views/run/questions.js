@@ -27,9 +27,11 @@ export class QuestionsView {
     this.element.hidden = this.cards.size === 0;
   }
 
-  /** To where the first question is answered. */
+  /** To where the first question is answered; whether there is one. */
   focus() {
-    this.element.querySelector(".question:not([data-closed]) :is(button, input, textarea):enabled")?.focus();
+    const first = this.element.querySelector(".question:not([data-closed]) :is(button, input, textarea):enabled");
+    first?.focus();
+    return Boolean(first);
   }
 
   /** With `yes`, the questions can be read and not be answered: somebody else has to. */
@@ -62,7 +64,7 @@ export class QuestionsView {
     try {
       card.ours = await this.answer(id, value);
       if (!card.ours) card.note("It was answered or withdrawn already.");
-      else if (document.activeElement === document.body) this.next();
+      else if (leftBy(card)) this.next();
     } catch (error) {
       card.note(error.message);
       card.busy(false);
@@ -72,6 +74,12 @@ export class QuestionsView {
   #times() {
     for (const card of this.cards.values()) card.tick();
   }
+}
+
+/** Whether the focus is nowhere, or still on what has just been locked: a browser takes it from there in its own time. */
+function leftBy(card) {
+  const { activeElement } = document;
+  return activeElement === document.body || card.element.contains(activeElement);
 }
 
 class Card {
