@@ -23,6 +23,8 @@ async def test_the_rest_of_a_run_stands_above_what_was_asked_after_it(
     there = ["--url", f"http://127.0.0.1:{wire.port}", "--token", token]
     window.start(["chat", "--attach", chat, *there], environment_of(tmp_path / "config", tmp_path))
     await window.shows("lists commands")
+    window.press(".ps", "Enter")  # it has joined the chat when that is answered
+    await window.shows("Nothing runs.")
     wide.press("ask one", "Enter")
     await window.shows("ask one")
     await fake_model.arrived(1)
