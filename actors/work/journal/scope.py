@@ -1,0 +1,189 @@
+"""A part of a durable run: what an actor of it has written, and writes.
+
+Whoever does work in a run finds the scope of its actor by `here`; None in a run that is not durable.
+
+When a run goes on, the bodies of work that was under way begin anew. A decider is told its past first, and what it had
+done by then is not done again (`engine/past`). A node's own code runs from its beginning, and gets what it had found
+out (`noted`), and the answers to what it had asked (`asked`), without a request. What it was about to do to the world
+may have been done (`unknown`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from typing import Any, TypeVar
+
+import msgspec
+
+from ....protocol.effects import Effect, InPlace, Work
+from ....protocol.journal import (
+    CAN_BE_KEPT,
+    Answered,
+    AnyRow,
+    Asked,
+    Intends,
+    Noted,
+    Told,
+    decode_value,
+    encode_value,
+)
+from ....protocol.kernel.questions import Answer, Question
+from ....protocol.messages import Idle, Interrupted, MapBegun, WorkDone
+from ....supervisors.escalation import remembers
+from .of_run import Before, OfRun
+
+T = TypeVar("T")
+
+FOLLOWS = (MapBegun,)
+"""What deciders begin with that is kept empty, since it is known when they begin again, and large."""
+
+
+class Scope:
+    """See the module.
+
+    Args:
+        run: the run.
+        path: below it; see `protocol/journal`.
+        answered: work of this path has asked its decider in an earlier life, and only waits for the answer.
+    """
+
+    __slots__ = ("_before", "_drivers", "answered", "path", "run")
+
+    def __init__(self, run: OfRun, path: str, *, answered: bool = False) -> None:
+        self.run = run
+        self.path = path
+        self.answered = answered
+        self._drivers = 0
+        self._before = run.paths.pop(path, Before())
+
+    def inside(self, context: Context) -> Context:
+        """The context of an actor whose scope this is, below another."""
+        own = context.copy()
+        own.run(remembers.set, self)
+        return own
+
+    def player(self) -> Player:
+        """For a decider that is to be played by this actor: the next one."""
+        self._drivers += 1
+        if self._drivers == 1:
+            return Player(self.run, self.path, self._before.told)
+        path = f"{self.path}:{self._drivers}"
+        return Player(self.run, path, self.run.paths.pop(path, Before()).told)
+
+    async def noted(self, name: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
+        """What this comes to, which is found out once in all lives of the run."""
+        known = self._take(lambda row: isinstance(row, Noted) and row.name == name)
+        if isinstance(known, Noted):
+            return decode_value(known.value, kind)
+        value = await work()
+        self.run.append(self.path, Noted(self.run.now, name, encode_value(value)))
+        return value
+
+    async def intend(self, what: str) -> None:
+        """The world is about to be changed: wait until that is on the disk. Raises as `RunJournal.barrier` does."""
+        self.run.append(self.path, Intends(self.run.now, what))
+        await self.run.barrier()
+
+    @property
+    def unknown(self) -> int:
+        """How often the world may have been changed by this work, without that its end is known."""
+        return sum(isinstance(row, Intends) for row in self._before.others)
+
+    def asked(self, question: Question) -> Question | Answer:
+        """The answer that was given to this question; else the question under the id that it had, or with a new one."""
+        row = self._take(lambda row: isinstance(row, Asked) and row.question.text == question.text)
+        if not isinstance(row, Asked):
+            question = msgspec.structs.replace(question, id=question.id or self.run.new_question())
+            self.run.append(self.path, Asked(self.run.now, question, time.time()))
+            return question
+        id, timeout = row.question.id, question.timeout
+        found = self._take(lambda row: isinstance(row, Answered) and row.answer.question == id)
+        if isinstance(found, Answered):
+            return found.answer
+        if timeout is not None:
+            timeout = max(0.0, timeout - (time.time() - row.wall))
+        return msgspec.structs.replace(question, id=id, timeout=timeout)
+
+    def answer(self, question: Question, answer: Answer) -> None:
+        """It was answered."""
+        if not question.secret:
+            self.run.append(self.path, Answered(self.run.now, answer))
+
+    def _take(self, wanted: Callable[[AnyRow], bool]) -> AnyRow | None:
+        others = self._before.others
+        for place, row in enumerate(others):
+            if wanted(row):
+                return others.pop(place)
+        return None
+
+
+def here() -> Scope | None:
+    """The part of a durable run that we are in."""
+    found = remembers.get()
+    return found if isinstance(found, Scope) else None
+
+
+async def noted(name: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
+    """As `Scope.noted`; where nothing is kept, it is found out each time."""
+    scope = here()
+    return await work() if scope is None else await scope.noted(name, kind, work)
+
+
+class Player:
+    """What one decider was told, and is told. A tape (`engine/driver`).
+
+    That no mail waits (`Idle`) is left out where it shows in what comes next: the end of what was begun then.
+    """
+
+    __slots__ = ("_idle", "_in_place", "_path", "_run", "_uses", "past")
+
+    def __init__(self, run: OfRun, path: str, past: list[Told]) -> None:
+        self.past = past
+        self._run = run
+        self._path = path
+        self._idle: Idle | None = None
+        self._in_place: int | None = None
+        self._uses: dict[int, int] = {}
+
+    @property
+    def now(self) -> int:
+        """Milliseconds that the run has been played."""
+        return self._run.now
+
+    def wrote(self, message: Any, effects: list[Effect]) -> None:
+        """The decider was told this, and said that."""
+        if type(message) is Interrupted:
+            return
+        if type(message) is Idle:
+            begun = next((effect.key for effect in effects if isinstance(effect, InPlace)), None)
+            if begun is not None:
+                self._idle, self._in_place = message, begun
+                return
+        elif self._idle is not None:
+            idle, self._idle = self._idle, None
+            if not (isinstance(message, WorkDone) and message.key == self._in_place):
+                self._append(idle)
+        self._append(MapBegun(items=[], state={}) if type(message) is MapBegun else message)
+
+    def _append(self, message: Any) -> None:
+        run = self._run
+        if type(message) in CAN_BE_KEPT:
+            run.append(self._path, Told(run.now, message))
+        else:
+            run.spoil(f"{type(message).__name__} is of a kind of run that can't go on yet")
+
+    def spoil(self, effect: Effect) -> None:
+        """This is done by what can't go on yet."""
+        self._run.spoil(f"{type(effect).__name__} is of a kind of run that can't go on yet")
+
+    def count(self, work: Work) -> None:
+        """The decider wants this done."""
+        self._uses[work.key] = self._uses.get(work.key, 0) + 1
+
+    def below(self, work: Work, *, answered: bool = False) -> Scope:
+        """The part of the run that this work is."""
+        uses = self._uses.get(work.key, 1)
+        name = f"{work.key}.{uses}" if uses > 1 else str(work.key)
+        return Scope(self._run, f"{self._path}/{name}" if self._path else name, answered=answered)
