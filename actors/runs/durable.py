@@ -6,7 +6,8 @@ that it calls, scripts, tool files) is read as it is today.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ...protocol.events import Event, RunResumed
 from ...protocol.journal import FOLD, About, Began, decode_about
 from ...protocol.outcome import Outcome
 from ...protocol.version import VERSION
+from ..io.directories import journal_dir
 from ..io.imports import imported
 from ..work.journal.of_run import CannotGoOn, OfRun, past_of
 from .begin import begin
@@ -43,13 +45,13 @@ class Interrupted(msgspec.Struct, frozen=True, kw_only=True):
     damage: str = ""
 
 
-def interrupted(root: Root) -> list[Interrupted]:
-    """The runs that may go on, the oldest first. Blocking."""
+def interrupted(environ: Mapping[str, str]) -> list[Interrupted]:
+    """The runs that may go on, the oldest first. Blocking; needs no root."""
     from ...supervisors.journal.reading import kept_runs
     from ...supervisors.journal.row import State
 
     found = []
-    for kept in kept_runs(root.journals):
+    for kept in kept_runs(journal_dir(environ)):
         if kept.state is not State.INTERRUPTED:
             continue
         about = None
@@ -82,7 +84,7 @@ async def resume(
     from ...supervisors.journal.reading import read_run
     from ...supervisors.journal.row import State
 
-    found = await trio.to_thread.run_sync(read_run, root.journals, run)
+    found = await trio.to_thread.run_sync(read_run, journal_dir(os.environ), run)
     if found is None:
         raise NotFound(f"no durable run '{run}' is kept; `callboard runs --interrupted` lists those that may go on")
     if found.kept.state is not State.INTERRUPTED:

@@ -31,7 +31,7 @@ from ...protocol.errors import ShuttingDown, UsageError
 from ...protocol.requests import Limits
 from ...supervisors import Actor, Bus, Desk, End
 from ...supervisors import Root as Kernel
-from ..io.directories import cache_dir, private_directory, state_dir
+from ..io.directories import cache_dir, journal_dir, private_directory, state_dir
 from ..io.directories import config_dir as configured
 from ..io.settings import load_settings
 from ..io.vault.vault import AskPassphrase, Vault
@@ -250,15 +250,10 @@ class Root:
             if self._journal is None:
                 from ...supervisors.journal.journal import open_journal
 
-                directory = self.journals
+                directory = journal_dir(os.environ)
                 await trio.to_thread.run_sync(private_directory, directory)
                 self._journal = await open_journal(directory, _tell_trouble)
             return self._journal
-
-    @property
-    def journals(self) -> Path:
-        """Where the journals of all processes are."""
-        return state_dir(os.environ) / "journal"
 
     @property
     def usage_file(self) -> Path:

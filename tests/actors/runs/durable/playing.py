@@ -63,7 +63,7 @@ async def main(order: dict[str, Any]) -> None:
         with root.kernel.questions.attach(person):
             try:
                 if order.get("resume"):
-                    runs = await trio.to_thread.run_sync(interrupted, root)
+                    runs = await trio.to_thread.run_sync(interrupted, os.environ)
                     outcome = await resume(root, runs[0].run) if runs else None
                 else:
                     outcome = await callboard.run(
