@@ -81,12 +81,12 @@ class FrontEnd(Protocol):
 
 
 class QuestionMemory(Protocol):
-    """Remembers what an actor has asked in an earlier life of what it works on, and what was answered."""
+    """Remembers what actors have asked in an earlier life of what they work on, and what was answered."""
 
-    def asked(self, question: Question) -> Question | Answer:
+    def asked(self, actor: Actor, question: Question) -> Question | Answer:
         """The answer that was given before; else the question as it is to be asked, under the id that it had."""
 
-    def answer(self, question: Question, answer: Answer) -> None:
+    def answer(self, actor: Actor, question: Question, answer: Answer) -> None:
         """It is answered. Called before anybody is told."""
 
 
@@ -187,7 +187,7 @@ class Desk:
         if root.stopping or root.actor.stopping:
             raise ShuttingDown(f"{actor.path} can't ask: the root is stopping")
         if memory is not None:
-            known = memory.asked(question)
+            known = memory.asked(actor, question)
             if isinstance(known, Answer):
                 return known
             question = known
@@ -312,7 +312,7 @@ class Desk:
         del self._open[pending.question.id]
         if isinstance(result, Answer):
             if pending.memory is not None:
-                pending.memory.answer(pending.question, result)
+                pending.memory.answer(pending.actor, pending.question, result)
             pending.request.reply(result)
         else:
             pending.request.fail(result)

@@ -85,6 +85,7 @@ class _Rows:
     """What would be kept."""
 
     def __init__(self) -> None:
+        self.run = self
         self.rows: list[Any] = []
         self.now = 0
         self.spoilt = False

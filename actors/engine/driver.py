@@ -121,7 +121,7 @@ class Driver:
         self._decider = decider
         self._performers = performers
         self._at_once = max(1, at_once)
-        records, scope = recorder.get(), here()
+        records, scope = recorder.get(), here(me)
         self._player = None if scope is None else scope.player()
         kept = () if self._player is None else (self._player,)
         self._tapes = (*tapes, *kept) if records is None else (*tapes, *kept, records(decider, afresh))
@@ -327,16 +327,18 @@ class Driver:
             child = self._me.adopt(self._perform, (work,), name=work.name, bond="watched")
             running[work.key] = (child, now)
             child.on_end(partial(self._ended, work))
-            child.launch_soon(self._context if self._player is None else self._context_of(self._player, work))
+            if self._player is not None:
+                self._keep(self._player, child, work)
+            child.launch_soon(self._context)
             if self._left is not None and work.key in self._left.answers:
                 self._answer(self._left.answers.pop(work.key))
 
-    def _context_of(self, player: Player, work: Work) -> contextvars.Context:
-        """Of an actor whose work is a part of a durable run."""
-        answered = self._left is not None and work.key in self._left.asked
-        if self._left is not None:
-            self._left.asked.discard(work.key)
-        return player.below(work, answered=answered).inside(self._context)
+    def _keep(self, player: Player, child: Actor, work: Work) -> None:
+        """The actor is a part of a durable run."""
+        left = self._left
+        player.scopes.begun(child, player, work, answered=left is not None and work.key in left.asked)
+        if left is not None:
+            left.asked.discard(work.key)
 
     async def _do_in_place(self, work: InPlace) -> None:
         self._in_place, self._is_in_place = None, True
@@ -362,6 +364,8 @@ class Driver:
     def _ended(self, work: Work, end: End) -> None:
         """Called in the task that ends: its result is mail, like everything else that the decider gets."""
         child, began = self._running.pop(work.key)
+        if self._player is not None:
+            self._player.scopes.ended(child)
         if work.lane is not None:
             self._pass_on(work.lane)
         if self._ending:

@@ -23,7 +23,7 @@ from ..io.handed_out import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.journal.of_run import PREPARED, OfRun
-from ..work.journal.scope import Scope
+from ..work.journal.scope import Scopes
 from ..work.record import Record
 from ..work.tools.kept_results import readable
 from .files import Saved
@@ -120,7 +120,7 @@ class Execution:
                     actor.emit(self.resumed)
                 for problem in self.problems:
                     actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
-                actor.launch(None if self.kept is None else Scope(self.kept, "").inside(contextvars.copy_context()))
+                actor.launch(None if self.kept is None else Scopes(self.kept, actor).inside(contextvars.copy_context()))
                 try:
                     end = await actor.wait_over()
                     await self._keep()

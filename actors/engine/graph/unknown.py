@@ -28,7 +28,7 @@ async def may_do(me: Actor, node: str, what: str) -> bool:
         UnknownOutcome: it was, and a person wants the node to fail, or nobody is there.
         JournalError: nothing may be done, since it can't be kept.
     """
-    scope = here()
+    scope = here(me)
     if scope is None:
         return True
     verdict = AGAIN

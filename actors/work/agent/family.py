@@ -81,7 +81,7 @@ async def ask_decider(me: Actor, called: FamilyCalled) -> Json:
         ToolFailed: that something is wrong with the call.
     """
     assert me.parent is not None
-    scope = here()
+    scope = here(me)
     if scope is None or not scope.answered:  # else it was told in an earlier life of the run
         await me.parent.ref.tell(called)
     answered = await me.receive()

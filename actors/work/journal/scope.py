@@ -1,6 +1,7 @@
 """A part of a durable run: what an actor of it has written, and writes.
 
-Whoever does work in a run finds the scope of its actor by `here`; None in a run that is not durable.
+Whoever does work in a run finds the scope of its actor by `here`; None in a run that is not durable. Most work asks for
+none, so it is made when it is asked for.
 
 When a run goes on, the bodies of work that was under way begin anew. A decider is told its past first, and what it had
 done by then is not done again (`engine/past`). A node's own code runs from its beginning, and gets what it had found
@@ -13,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -32,7 +33,10 @@ from ....protocol.journal import (
 from ....protocol.kernel.questions import Answer, Question
 from ....protocol.messages import Idle, Interrupted, MapBegun, WorkDone
 from ....supervisors.escalation import remembers
-from .of_run import Before, OfRun
+from .of_run import Before, CannotGoOn, OfRun
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
 
 T = TypeVar("T")
 
@@ -44,33 +48,28 @@ class Scope:
     """See the module.
 
     Args:
-        run: the run.
+        scopes: those of the run.
         path: below it; see `protocol/journal`.
         answered: work of this path has asked its decider in an earlier life, and only waits for the answer.
     """
 
-    __slots__ = ("_before", "_drivers", "answered", "path", "run")
+    __slots__ = ("_before", "_drivers", "_scopes", "answered", "path", "run")
 
-    def __init__(self, run: OfRun, path: str, *, answered: bool = False) -> None:
-        self.run = run
+    def __init__(self, scopes: Scopes, path: str, *, answered: bool = False) -> None:
+        self.run = run = scopes.run
+        self._scopes = scopes
         self.path = path
         self.answered = answered
         self._drivers = 0
         self._before = run.paths.pop(path, Before())
 
-    def inside(self, context: Context) -> Context:
-        """The context of an actor whose scope this is, below another."""
-        own = context.copy()
-        own.run(remembers.set, self)
-        return own
-
     def player(self) -> Player:
         """For a decider that is to be played by this actor: the next one."""
         self._drivers += 1
         if self._drivers == 1:
-            return Player(self.run, self.path, self._before.told)
+            return Player(self._scopes, self.path, self._before.told)
         path = f"{self.path}:{self._drivers}"
-        return Player(self.run, path, self.run.paths.pop(path, Before()).told)
+        return Player(self._scopes, path, self.run.paths.pop(path, Before()).told)
 
     async def noted(self, name: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
         """What this comes to, which is found out once in all lives of the run."""
@@ -119,15 +118,68 @@ class Scope:
         return None
 
 
-def here() -> Scope | None:
-    """The part of a durable run that we are in."""
-    found = remembers.get()
-    return found if isinstance(found, Scope) else None
+class Scopes:
+    """The scopes of a run, by actor: that of an actor without one is that of the next above it.
+
+    Args:
+        run: the run.
+        top: its actor.
+    """
+
+    def __init__(self, run: OfRun, top: Actor) -> None:
+        self.run = run
+        self._made: dict[Actor, Scope] = {top: Scope(self, "")}
+        self._works: dict[Actor, tuple[Player, Work]] = {}
+        self._answered: set[Actor] = set()
+
+    def inside(self, context: Context) -> Context:
+        """The context of the run's actor, below another."""
+        own = context.copy()
+        own.run(remembers.set, self)
+        return own
+
+    def of(self, actor: Actor) -> Scope:
+        """That of an actor of the run."""
+        each: Actor | None = actor
+        while each is not None:
+            if (made := self._made.get(each)) is not None:
+                return made
+            if (found := self._works.get(each)) is not None:
+                player, work = found
+                scope = self._made[each] = Scope(self, player.path_of(work), answered=each in self._answered)
+                return scope
+            each = each.parent
+        raise CannotGoOn(f"{actor.path} is no actor of {self.run.rows.run}")
+
+    def begun(self, actor: Actor, player: Player, work: Work, *, answered: bool = False) -> None:
+        """This actor does this work. It has asked its decider already, if it is `answered`."""
+        self._works[actor] = player, work
+        if answered:
+            self._answered.add(actor)
+
+    def ended(self, actor: Actor) -> None:
+        """It has ended."""
+        self._works.pop(actor, None)
+        self._made.pop(actor, None)
+
+    def asked(self, actor: Actor, question: Question) -> Question | Answer:
+        """See `Scope`."""
+        return self.of(actor).asked(question)
+
+    def answer(self, actor: Actor, question: Question, answer: Answer) -> None:
+        """See `Scope`."""
+        self.of(actor).answer(question, answer)
 
 
-async def noted(name: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
+def here(me: Actor) -> Scope | None:
+    """The part of a durable run that an actor is."""
+    scopes = remembers.get()
+    return scopes.of(me) if isinstance(scopes, Scopes) else None
+
+
+async def noted(me: Actor, name: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
     """As `Scope.noted`; where nothing is kept, it is found out each time."""
-    scope = here()
+    scope = here(me)
     return await work() if scope is None else await scope.noted(name, kind, work)
 
 
@@ -137,11 +189,12 @@ class Player:
     That no mail waits (`Idle`) is left out where it shows in what comes next: the end of what was begun then.
     """
 
-    __slots__ = ("_idle", "_in_place", "_path", "_run", "_uses", "past")
+    __slots__ = ("_idle", "_in_place", "_path", "_run", "_uses", "past", "scopes")
 
-    def __init__(self, run: OfRun, path: str, past: list[Told]) -> None:
+    def __init__(self, scopes: Scopes, path: str, past: list[Told]) -> None:
         self.past = past
-        self._run = run
+        self.scopes = scopes
+        self._run = scopes.run
         self._path = path
         self._idle: Idle | None = None
         self._in_place: int | None = None
@@ -182,8 +235,8 @@ class Player:
         """The decider wants this done."""
         self._uses[work.key] = self._uses.get(work.key, 0) + 1
 
-    def below(self, work: Work, *, answered: bool = False) -> Scope:
-        """The part of the run that this work is."""
+    def path_of(self, work: Work) -> str:
+        """That of work that is under way."""
         uses = self._uses.get(work.key, 1)
         name = f"{work.key}.{uses}" if uses > 1 else str(work.key)
-        return Scope(self._run, f"{self._path}/{name}" if self._path else name, answered=answered)
+        return f"{self._path}/{name}" if self._path else name

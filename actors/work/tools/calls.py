@@ -90,7 +90,7 @@ class Player:
             if tool.means is not None:
                 tool, arguments = await tool.means(me, arguments)
                 access = await self._permissions.admit(me, tool, arguments, self._own)
-            if await was_under_way(tool):
+            if await was_under_way(me, tool):
                 error, code = "it is not known whether it was done", "unknown_outcome"
                 return UNKNOWN
             if heard:
@@ -123,12 +123,12 @@ class Player:
         raise ToolFailed(f"Tool call '{tool.name}' did not end within {seconds:g} s and was ended")
 
 
-async def was_under_way(tool: Tool) -> bool:
+async def was_under_way(me: Actor, tool: Tool) -> bool:
     """In a durable run: whether this call was under way when an earlier process of the run was killed.
 
     One that may be played again never was. Before any other is played, it is on the disk that it will be.
     """
-    scope = here()
+    scope = here(me)
     if scope is None or may_be_repeated(tool):
         return False
     if scope.unknown:

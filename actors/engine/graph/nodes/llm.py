@@ -75,7 +75,7 @@ async def extract(me: Actor, job: Job, text: str, schema: dict[str, Any]) -> Any
     async def ask(system: str, prompt: str) -> str:
         request = _request(job, system, prompt, schema)
         chat = partial(job.context.chat, me, request, node=node.id, attempts=attempts)
-        return (await noted(REPLY, ChatReply, chat)).text
+        return (await noted(me, REPLY, ChatReply, chat)).text
 
     try:
         return await structured(text, schema, ask, any_json=job.plan.compat.schema_is_a_hint)
@@ -121,7 +121,7 @@ async def _talk(
     if not tools:
         request = _request(job, system, prompt, schema)
         chat = partial(job.context.chat, me, request, node=node.id, attempts=node.max_attempts, need_text=True)
-        reply = await noted(REPLY, ChatReply, chat)
+        reply = await noted(me, REPLY, ChatReply, chat)
         job.record.turns += 1
         job.record.texts.append(reply.text)
         return reply.text
