@@ -96,6 +96,9 @@ class _Rows:
         except (TypeError, ValueError, RecursionError):
             self.spoilt = True
 
+    def told(self, path: str, message: Any) -> None:
+        self.append(path, Told(0, message))
+
     def spoil(self, _: str) -> None:
         self.spoilt = True
 

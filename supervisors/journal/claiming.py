@@ -19,10 +19,10 @@ import msgspec
 
 from ...protocol.kernel.errors import Damaged, StillPlayed
 from .reading import Entry, Past, entries, own_entries, past_of, reading
-from .row import CLAIMING, OPEN, OVER, RunRecord, first_sum, next_sum, sum_of_letter, sum_of_run
+from .row import CLAIMING, OPEN, OVER, Block, RunRecord, sum_of_letter, sum_of_run
 from .sign import ENDING as SIGN
 from .sign import lives
-from .store import LARGE, Unwritten, blob_of, databases, forget, insert_run, path_of, remove
+from .store import INSERT, Unwritten, databases, forget, insert_run, path_of, remove, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -110,15 +110,15 @@ def _take(store: Store, sign: str, old: sqlite3.Connection, runs: Collection[str
             if entry.state == OVER or (runs is not None and entry.run not in runs):
                 continue
             try:
-                wanted.append((entry, past_of(store.directory, sign, old, entry)))
+                wanted.append((entry, *past_of(store.directory, sign, old, entry)))
             except Damaged as error:
                 damaged[entry.run] = error
         if damaged and runs is not None:
             wanted = []
         with store.transaction(full=True) as db:
-            for entry, past in wanted:
-                taken.append((_copy(store, sign, db, entry, past), past))
-        for entry, _ in wanted:
+            for entry, past, blocks in wanted:
+                taken.append((_copy(store, sign, db, entry, past, blocks), past))
+        for entry, _, _ in wanted:
             _give_up(old, entry, store.sign)
         old.execute("commit")
     except BaseException:  # whatever it was: the runs stay where they were
@@ -131,7 +131,7 @@ def _take(store: Store, sign: str, old: sqlite3.Connection, runs: Collection[str
     return Claim(taken, damaged)
 
 
-def _copy(store: Store, sign: str, db: sqlite3.Connection, entry: Entry, past: Past) -> RunRecord:
+def _copy(store: Store, sign: str, db: sqlite3.Connection, entry: Entry, past: Past, blocks: list[Block]) -> RunRecord:
     """Write a run into our database, as a copy that does not count yet."""
     for (key,) in db.execute("select id from runs where run=?", (entry.run,)).fetchall():
         forget(db, key)  # what an earlier try has left, or what we gave up once
@@ -141,12 +141,7 @@ def _copy(store: Store, sign: str, db: sqlite3.Connection, entry: Entry, past: P
     record.began, record.origin = entry.began, sign
     run = (entry.run, CLAIMING, store.sign, sign, record.life, entry.rows, entry.crc, entry.began, None, entry.about)
     record.key = insert_run(db, (*run, _sum(store, record, CLAIMING)))
-    crc, rows = first_sum(entry.run), []
-    for row in past.rows:
-        crc = next_sum(crc, row.actor, row.data)
-        small, blob = (row.data, None) if len(row.data) <= LARGE else (None, blob_of(db, row.data))
-        rows.append((record.key, row.seq, row.actor, small, blob, crc))
-    db.executemany("insert into rows(run, seq, actor, data, blob, crc) values (?, ?, ?, ?, ?, ?)", rows)
+    db.executemany(INSERT, [values_of(db, record.key, block) for block in blocks])
     for letter in past.letters:
         sum = sum_of_letter(entry.run, letter.data, letter.at)
         db.execute(

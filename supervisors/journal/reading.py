@@ -16,12 +16,25 @@ from typing import Any
 import msgspec
 
 from ...protocol.kernel.errors import Damaged
-from .row import CLAIMING, OVER, Kept, Letter, Row, State, first_sum, next_sum, sum_of_letter, sum_of_run
+from .row import (
+    CLAIMING,
+    OVER,
+    Block,
+    Kept,
+    Letter,
+    Row,
+    State,
+    first_sum,
+    sum_of_block,
+    sum_of_letter,
+    sum_of_run,
+    unpacked,
+)
 from .sign import lives
 from .store import RUN_COLUMNS, databases, hash_of, is_made, opened, passes, path_of
 
 _ROWS = """
-select rows.seq, rows.actor, rows.data, rows.crc, blobs.hash, blobs.data from rows
+select rows.seq, rows.count, rows.actor, rows.data, rows.crc, blobs.hash, blobs.data from rows
 left join blobs on blobs.id = rows.blob where rows.run = ? order by rows.seq
 """
 
@@ -76,7 +89,7 @@ def read_run(directory: Path, run: str) -> Past | None:
             with reading(directory, sign) as db:
                 for entry in own_entries(directory, sign, db):
                     if entry.run == run:
-                        return past_of(directory, sign, db, entry)
+                        return past_of(directory, sign, db, entry)[0]
         except Damaged as error:
             if error.rows:
                 raise
@@ -88,38 +101,42 @@ def read_run(directory: Path, run: str) -> Past | None:
     return None
 
 
-def past_of(directory: Path, sign: str, db: sqlite3.Connection, entry: Entry) -> Past:
-    """A run of this database. Raises `Damaged`."""
+def past_of(directory: Path, sign: str, db: sqlite3.Connection, entry: Entry) -> tuple[Past, list[Block]]:
+    """A run of this database, and its blocks. Raises `Damaged`."""
     rows: list[Row] = []
+    blocks: list[Block] = []
     where = f"{entry.run} in {path_of(directory, sign)}"
     try:
-        for row, _ in whole_rows(db, entry, where):
-            rows.append(row)
+        for block in whole_blocks(db, entry, where):
+            rows += unpacked(block)
+            blocks.append(block)
         letters = letters_of(db, entry.run, where)
     except Damaged as error:
         raise Damaged(str(error), rows) from error
-    return Past(kept=_kept(directory, sign, entry), rows=rows, letters=letters)
+    return Past(kept=_kept(directory, sign, entry), rows=rows, letters=letters), blocks
 
 
-def whole_rows(db: sqlite3.Connection, entry: Entry, where: str) -> Iterator[tuple[Row, int]]:
-    """The rows of a run with their sums, each checked; `where` is what a message calls it.
+def whole_blocks(db: sqlite3.Connection, entry: Entry, where: str) -> Iterator[Block]:
+    """The rows of a run, each block checked; `where` is what a message calls it.
 
     Raises:
         Damaged: the next one is not as it was written, or is missing.
     """
     crc, seq = first_sum(entry.run), 0
     with told(where):
-        for number, actor, small, sum, hash, blob in db.execute(_ROWS, (entry.key,)):
+        for number, count, actor, small, sum, hash, blob in db.execute(_ROWS, (entry.key,)):
             data = small if hash is None else blob
-            seq += 1
-            if number != seq or seq > entry.rows:
-                raise Damaged(f"{where} is damaged: after row {seq - 1} of {entry.rows} comes row {number}")
-            if not isinstance(actor, str) or not isinstance(data, bytes):
-                raise Damaged(f"{where} is damaged: row {seq} of {entry.rows} can't be read")
-            crc = next_sum(crc, actor, data)
+            if number != seq + 1:
+                raise Damaged(f"{where} is damaged: after row {seq} of {entry.rows} comes row {number}")
+            if not isinstance(count, int) or not isinstance(actor, str) or not isinstance(data, bytes):
+                raise Damaged(f"{where} is damaged: row {number} of {entry.rows} can't be read")
+            crc = sum_of_block(crc, number, count, actor, data)
             if crc != sum or (hash is not None and hash != hash_of(data)):
-                raise Damaged(f"{where} is damaged: row {seq} of {entry.rows} is not as it was written")
-            yield Row(seq, actor, data), crc
+                raise Damaged(f"{where} is damaged: row {number} of {entry.rows} is not as it was written")
+            seq += count
+            if seq > entry.rows:
+                raise Damaged(f"{where} is damaged: there are more than its {entry.rows} rows")
+            yield Block(number, count, actor, data, crc)
     if seq != entry.rows or crc != entry.crc:
         raise Damaged(f"{where} is damaged: only {seq} of its {entry.rows} rows are there")
 
@@ -215,7 +232,7 @@ def told(where: str) -> Iterator[None]:
         if passes(error):
             raise
         raise Damaged(f"{where} is damaged: {error}") from error
-    except (OverflowError, UnicodeError) as error:
+    except (OverflowError, ValueError) as error:
         raise Damaged(f"{where} is damaged: {error}") from error
 
 

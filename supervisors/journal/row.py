@@ -1,8 +1,11 @@
 """What a journal keeps: runs, and the rows of each, with sums that tell when one is not as it was written.
 
-The sum of a row is a CRC32 over it and over the sum of the row before, so that it holds for all rows up to there: in
-their order, none missing. What it begins with is the run's own id. SQLite finds damage in its log, and in the main file
-next to none: of 150 bits flipped there 131 gave wrong data, and `integrity_check` found the file in order.
+Rows of a run that are written together are one *block*, a row of the database: that takes a third of the time. A block
+of one row is that row; one of several has them one after another, each behind its two lengths.
+
+The sum of a block is a CRC32 over it and over the sum of the block before, so that it holds for all rows up to there:
+in their order, none missing. What it begins with is the run's own id. SQLite finds damage in its log, and in the main
+file next to none: of 150 bits flipped there 131 gave wrong data, and `integrity_check` found the file in order.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import enum
 import time
 import zlib
+from collections.abc import Sequence
 
 import msgspec
 
@@ -74,13 +78,64 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def first_sum(run: str) -> int:
-    """What the sum of a run's first row goes on from."""
+    """What the sum of a run's first block goes on from."""
     return zlib.crc32(run.encode())
 
 
-def next_sum(before: int, actor: str, data: bytes) -> int:
-    """The sum of a row; `before` is that of the row before it."""
-    return zlib.crc32(data, zlib.crc32(f"{len(data)} {actor}\0".encode(), before))
+class Block(msgspec.Struct, frozen=True, gc=False):
+    """Rows that were written together.
+
+    Attributes:
+        seq: the number of the first.
+        count: how many.
+        actor: whose the one row is; "" if there are several.
+        data: what it says; of several, all of them.
+        crc: the sum.
+    """
+
+    seq: int
+    count: int
+    actor: str
+    data: bytes
+    crc: int
+
+
+def packed(seq: int, rows: Sequence[tuple[str, bytes]], before: int) -> Block:
+    """Rows as a block; `before` is the sum of the block before it."""
+    if len(rows) == 1:
+        actor, data = rows[0]
+    else:
+        actor, data = "", b"".join([_framed(actor.encode(), data) for actor, data in rows])
+    return Block(seq, len(rows), actor, data, sum_of_block(before, seq, len(rows), actor, data))
+
+
+def _framed(actor: bytes, data: bytes) -> bytes:
+    return b"%d %d\n%b%b" % (len(actor), len(data), actor, data)
+
+
+def unpacked(block: Block) -> list[Row]:
+    """Its rows.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if block.count == 1:
+        return [Row(block.seq, block.actor, block.data)]
+    rows, data, place = [], block.data, 0
+    for number in range(block.count):
+        end = data.index(b"\n", place)
+        actor, size = map(int, data[place:end].split())
+        begin = end + 1 + actor
+        place = begin + size
+        rows.append(Row(block.seq + number, data[end + 1 : begin].decode(), data[begin:place]))
+    if place != len(data):
+        raise ValueError("it is longer than its rows")
+    return rows
+
+
+def sum_of_block(before: int, seq: int, count: int, actor: str, data: bytes) -> int:
+    """The sum of a block."""
+    return zlib.crc32(data, zlib.crc32(f"{seq} {count} {len(data)} {actor}\0".encode(), before))
 
 
 def sum_of_run(

@@ -1,7 +1,7 @@
 """One database of a journal: SQLite with a write-ahead log, written by one thread of one process.
 
     runs     a run each: how it stands, whose it is, how many rows it has, the sum of the last of them
-    rows     numbered per run; nobody can write a number twice
+    rows     blocks of them (`row`), numbered per run; nobody can write a number twice
     blobs    data over 16 KiB, once however many rows have it
     inbox    what was left for runs that nobody plays
     about    the schema
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, final
 
 from ...protocol.kernel.errors import JournalBroken, RunClaimed
-from .row import OPEN, OVER, Part, RunRecord, next_sum, sum_of_run
+from .row import OPEN, OVER, Block, Part, RunRecord, packed, sum_of_run
 
 ENDING = ".db"
 BESIDE = ("-wal", "-shm", "-journal")
@@ -49,8 +49,8 @@ create table if not exists about(key text primary key, value text not null) with
 create table if not exists runs(id integer primary key autoincrement, run text not null unique, state int not null,
     owner text not null, origin text not null, life int not null, rows int not null, crc int not null,
     began real not null, ended real, about blob not null, sum int not null);
-create table if not exists rows(n integer primary key, run int not null, seq int not null, actor text not null,
-    data blob, blob int, crc int not null);
+create table if not exists rows(n integer primary key, run int not null, seq int not null, count int not null,
+    actor text not null, data blob, blob int, crc int not null);
 create unique index if not exists by_run on rows(run, seq);
 create index if not exists by_blob on rows(blob) where blob is not null;
 create table if not exists blobs(id integer primary key, hash blob not null unique, data blob not null);
@@ -59,7 +59,7 @@ create table if not exists inbox(n integer primary key, run text not null, data 
 insert or replace into about values ('schema', '1');
 """
 
-_INSERT = "insert into rows(run, seq, actor, data, blob, crc) values (?, ?, ?, ?, ?, ?)"
+INSERT = "insert into rows(run, seq, count, actor, data, blob, crc) values (?, ?, ?, ?, ?, ?, ?)"
 _UPDATE = "update runs set state=?, rows=?, crc=?, ended=?, about=?, sum=? where id=?"
 RUN_COLUMNS = "id, run, state, owner, origin, life, rows, crc, began, ended, about, sum"
 
@@ -117,17 +117,17 @@ class Store:
                     continue
                 key = run.key or self._insert(db, run)
                 seq, crc = run.rows, run.crc
-                for actor, data in part.rows:
-                    seq, crc = seq + 1, next_sum(crc, actor, data)
-                    small, blob = (data, None) if len(data) <= LARGE else (None, blob_of(db, data))
-                    inserts.append((key, seq, actor, small, blob, crc))
+                for rows in _blocks(part.rows):
+                    block = packed(seq + 1, rows, crc)
+                    seq, crc = seq + len(rows), block.crc
+                    inserts.append(values_of(db, key, block))
                 if part.about is not None:
                     run.about = part.about
                 if part.over:
                     run.state, run.ended = OVER, time.time()
                 updates.append(self._update(run, key, seq, crc))
                 done.append((run, key, seq, crc))
-            db.executemany(_INSERT, inserts)
+            db.executemany(INSERT, inserts)
             db.executemany(_UPDATE, updates)
             if full and not updates and self._behind:  # a transaction without a change reaches no disk
                 db.execute("insert or replace into about values ('synced', ?)", (str(time.time_ns()),))
@@ -248,13 +248,36 @@ class Store:
             raise JournalBroken(
                 f"the journal {self.path} has {there} rows of '{run.run}' where {run.rows} were written"
             )
-        sum = run.crc
-        for actor, data in part.rows[:ahead]:
-            sum = next_sum(sum, actor, data)
+        seq, sum = run.rows, run.crc
+        for rows in _blocks(part.rows[:ahead]):  # the rest came after that try
+            sum, seq = packed(seq + 1, rows, sum).crc, seq + len(rows)
         if sum != crc:
             raise JournalBroken(f"the journal {self.path} has other rows of '{run.run}' than were written")
         run.key, run.rows, run.crc = key, there, crc
         del part.rows[:ahead]
+
+
+def _blocks(rows: Sequence[tuple[str, bytes]]) -> Iterator[Sequence[tuple[str, bytes]]]:
+    """Rows that are written together, in pieces: what is large is one by itself."""
+    begin = size = 0
+    for place, (_, data) in enumerate(rows):
+        large = len(data) > LARGE
+        if place > begin and (large or size + len(data) > LARGE):
+            yield rows[begin:place]
+            begin, size = place, 0
+        size += len(data)
+        if large:
+            yield rows[begin : place + 1]
+            begin, size = place + 1, 0
+    if begin < len(rows):
+        yield rows[begin:]
+
+
+def values_of(db: sqlite3.Connection, run: int, block: Block) -> tuple[Any, ...]:
+    """A block as `INSERT` takes it; what is large becomes a blob."""
+    large = block.count == 1 and len(block.data) > LARGE
+    small, blob = (None, blob_of(db, block.data)) if large else (block.data, None)
+    return run, block.seq, block.count, block.actor, small, blob, block.crc
 
 
 def path_of(directory: Path, sign: str) -> Path:

@@ -21,6 +21,7 @@ from ....protocol.journal import (
     AnyRow,
     Asked,
     Began,
+    Kept,
     Lived,
     Noted,
     Over,
@@ -170,6 +171,10 @@ class OfRun:
             self.spoil(f"{type(row).__name__.lower()} can't be kept: {error}")
             return
         self.rows.append(path, data)
+
+    def told(self, path: str, message: Kept) -> None:
+        """Keep what a decider was told; as `append`, but this is done for each message of a run."""
+        self.append(path, Told(int((self._clock() - self._zero) * 1000), message))
 
     def spoil(self, why: str) -> None:
         """Say that the run can't go on after a kill."""

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_PLAIN = CAN_BE_KEPT - {Idle, MapBegun}
+
 FOLLOWS = (MapBegun,)
 """What deciders begin with that is kept empty, since it is known when they begin again, and large."""
 
@@ -189,7 +191,7 @@ class Player:
     That no mail waits (`Idle`) is left out where it shows in what comes next: the end of what was begun then.
     """
 
-    __slots__ = ("_idle", "_in_place", "_path", "_run", "_uses", "past", "scopes")
+    __slots__ = ("_highest", "_idle", "_in_place", "_path", "_run", "_uses", "past", "scopes")
 
     def __init__(self, scopes: Scopes, path: str, past: list[Told]) -> None:
         self.past = past
@@ -198,6 +200,7 @@ class Player:
         self._path = path
         self._idle: Idle | None = None
         self._in_place: int | None = None
+        self._highest = -1
         self._uses: dict[int, int] = {}
 
     @property
@@ -207,9 +210,13 @@ class Player:
 
     def wrote(self, message: Any, effects: list[Effect]) -> None:
         """The decider was told this, and said that."""
-        if type(message) is Interrupted:
+        kind = type(message)
+        if self._idle is None and kind in _PLAIN:  # most of them
+            self._run.told(self._path, message)
             return
-        if type(message) is Idle:
+        if kind is Interrupted:
+            return
+        if kind is Idle:
             begun = next((effect.key for effect in effects if isinstance(effect, InPlace)), None)
             if begun is not None:
                 self._idle, self._in_place = message, begun
@@ -223,7 +230,7 @@ class Player:
     def _append(self, message: Any) -> None:
         run = self._run
         if type(message) in CAN_BE_KEPT:
-            run.append(self._path, Told(run.now, message))
+            run.told(self._path, message)
         else:
             run.spoil(f"{type(message).__name__} is of a kind of run that can't go on yet")
 
@@ -232,8 +239,11 @@ class Player:
         self._run.spoil(f"{type(effect).__name__} is of a kind of run that can't go on yet")
 
     def count(self, work: Work) -> None:
-        """The decider wants this done."""
-        self._uses[work.key] = self._uses.get(work.key, 0) + 1
+        """The decider wants this done. Most give each work a key of its own, higher than those before."""
+        if work.key > self._highest:
+            self._highest = work.key
+        else:
+            self._uses[work.key] = self._uses.get(work.key, 1) + 1
 
     def path_of(self, work: Work) -> str:
         """That of work that is under way."""

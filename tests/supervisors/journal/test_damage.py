@@ -127,7 +127,7 @@ def test_rows_that_vanished_from_the_end_are_missed(written: dict[str, Path], tm
     shutil.copytree(written["main"], place)
     (main,) = place.glob("*.db")
     with sqlite3.connect(main) as db:
-        db.execute("delete from rows where run=2 and seq>100")
+        db.execute("delete from rows where run=2 and seq>100")  # the blocks are of ten rows
     db.close()
     with pytest.raises(Damaged, match="only 100 of its 120 rows") as caught:
         read_run(place, "run-1")
