@@ -1,8 +1,4 @@
-"""Messages to actors of runs, beside the kernel's own messages (`protocol/kernel/messages`).
-
-What deciders are told is also what a durable run is on disk (`journal`): those messages are arrays with a number as
-tag. So a number is never given to another message, and a new field comes last and has a default.
-"""
+"""Messages to actors of runs, beside the kernel's own messages (`protocol/kernel/messages`)."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from .outcome import ChildRecord, ErrorReport, Status
 __all__ = ["Down", "Message"]  # of the kernel; what is defined here is public as well
 
 
-class PersonSays(Message, frozen=True, kw_only=True, tag=31, array_like=True):
+class PersonSays(Message, frozen=True, kw_only=True):
     """Sent to an agent at work by a person who watches it; its model reads it with the next request.
 
     Attributes:
@@ -42,7 +38,7 @@ class WorkDone(Message, frozen=True):
     key: int
 
 
-class WorkFailed(WorkDone, frozen=True, kw_only=True, tag=11, array_like=True):
+class WorkFailed(WorkDone, frozen=True, kw_only=True):
     """It came to no result: its actor crashed, or was cancelled from outside.
 
     Attributes:
@@ -56,7 +52,7 @@ class WorkFailed(WorkDone, frozen=True, kw_only=True, tag=11, array_like=True):
     seconds: float = 0.0
 
 
-class Interrupted(WorkDone, frozen=True, kw_only=True, tag=12, array_like=True):
+class Interrupted(WorkDone, frozen=True, kw_only=True):
     """It was under way when the decider finished, or was ended itself. Nothing can be done about it any more.
 
     Attributes:
@@ -66,14 +62,14 @@ class Interrupted(WorkDone, frozen=True, kw_only=True, tag=12, array_like=True):
     seconds: float
 
 
-class GraphBegun(Message, frozen=True, kw_only=True, tag=1, array_like=True):
+class GraphBegun(Message, frozen=True, kw_only=True):
     """A graph is to run: `prompt` becomes `initial_prompt`, `state` replaces keys of `initial_state`."""
 
     prompt: str
     state: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class MapBegun(Message, frozen=True, kw_only=True, tag=2, array_like=True):
+class MapBegun(Message, frozen=True, kw_only=True):
     """A map is to run over these items, on this state."""
 
     items: list[Any]
@@ -87,7 +83,7 @@ class MapEnded(Message, frozen=True, kw_only=True):
     unaccepted: tuple[Failure, ...] = ()
 
 
-class NodeLeft(WorkDone, frozen=True, kw_only=True, tag=10, array_like=True):
+class NodeLeft(WorkDone, frozen=True, kw_only=True):
     """A node of a graph was left, failed or not.
 
     Attributes:
@@ -109,14 +105,14 @@ class NodeLeft(WorkDone, frozen=True, kw_only=True, tag=10, array_like=True):
     seconds: float = 0.0
 
 
-class BatchBegun(Message, frozen=True, kw_only=True, tag=5, array_like=True):
+class BatchBegun(Message, frozen=True, kw_only=True):
     """A batch of so many tasks is to run; `with_vars` are those that have variables of their own, by number."""
 
     tasks: int
     with_vars: frozenset[int] = frozenset()
 
 
-class TaskEnded(WorkDone, frozen=True, kw_only=True, tag=18, array_like=True):
+class TaskEnded(WorkDone, frozen=True, kw_only=True):
     """A task of a batch was run, and its result is on disk.
 
     Attributes:
@@ -147,14 +143,14 @@ class Todos(msgspec.Struct, kw_only=True):
     items: list[Todo] = []
 
 
-class ConversationBegun(Message, frozen=True, tag=3, array_like=True):
+class ConversationBegun(Message, frozen=True):
     """A model is to reply to these turns; `todos` is what is on its todo list."""
 
     turns: tuple[Turn, ...]
     todos: Todos | None = None
 
 
-class CallsBegun(Message, frozen=True, tag=4, array_like=True):
+class CallsBegun(Message, frozen=True):
     """These calls are to be played."""
 
     calls: tuple[ToolCall, ...]
@@ -172,13 +168,13 @@ class ConversationEnded(Message, frozen=True):
     stop: Stop
 
 
-class Replied(WorkDone, frozen=True, kw_only=True, tag=13, array_like=True):
+class Replied(WorkDone, frozen=True, kw_only=True):
     """A model's reply, with its calls."""
 
     reply: ChatReply
 
 
-class FamilyCalled(Message, frozen=True, kw_only=True, tag=30, array_like=True):
+class FamilyCalled(Message, frozen=True, kw_only=True):
     """A call over what the conversation itself remembers (`todo__add`) may go ahead: the decider answers it.
 
     Attributes:
@@ -225,7 +221,7 @@ class ShutdownApproved(msgspec.Struct, frozen=True, tag="shutdown_approved"):
 Payload: TypeAlias = Text | TaskCompleted | ShutdownRequest | ShutdownApproved
 
 
-class Letter(Message, frozen=True, kw_only=True, tag=32, array_like=True):
+class Letter(Message, frozen=True, kw_only=True):
     """A letter of a teammate (see `actors/work/letters`).
 
     Attributes:
@@ -257,13 +253,13 @@ class FromBelow(Message, frozen=True, kw_only=True):
     late: bool = False
 
 
-class Partial(FromBelow, frozen=True, kw_only=True, tag=33, array_like=True):
+class Partial(FromBelow, frozen=True, kw_only=True):
     """What the model had said of a reply that does not come to its end."""
 
     text: str
 
 
-class ChildEnded(FromBelow, frozen=True, kw_only=True, tag=34, array_like=True):
+class ChildEnded(FromBelow, frozen=True, kw_only=True):
     """A child agent has ended.
 
     Attributes:
@@ -279,7 +275,7 @@ class ChildEnded(FromBelow, frozen=True, kw_only=True, tag=34, array_like=True):
     token: str
 
 
-class EscalationNoted(FromBelow, frozen=True, kw_only=True, tag=35, array_like=True):
+class EscalationNoted(FromBelow, frozen=True, kw_only=True):
     """A child asks what its parent's model may answer.
 
     Attributes:
@@ -293,7 +289,7 @@ class EscalationNoted(FromBelow, frozen=True, kw_only=True, tag=35, array_like=T
     question: Question
 
 
-class EscalationClosed(FromBelow, frozen=True, kw_only=True, tag=36, array_like=True):
+class EscalationClosed(FromBelow, frozen=True, kw_only=True):
     """Such a question is open no more: `answered` by this agent, else by others, withdrawn or timed out."""
 
     id: str
@@ -307,19 +303,19 @@ class CallAnswered(Message, frozen=True):
     failed: bool = False
 
 
-class ToolDone(WorkDone, frozen=True, kw_only=True, tag=14, array_like=True):
+class ToolDone(WorkDone, frozen=True, kw_only=True):
     """A tool call came to a result."""
 
     content: Content
 
 
-class Summarized(WorkDone, frozen=True, kw_only=True, tag=15, array_like=True):
+class Summarized(WorkDone, frozen=True, kw_only=True):
     """The summary of a conversation's first turns."""
 
     summary: str
 
 
-class ResultsKept(WorkDone, frozen=True, kw_only=True, tag=16, array_like=True):
+class ResultsKept(WorkDone, frozen=True, kw_only=True):
     """The files that results of calls were written into, in their order; "" for one that could not be kept."""
 
     files: tuple[str, ...]
@@ -343,7 +339,7 @@ class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
     listed: bool
 
 
-class LookedAround(WorkDone, frozen=True, kw_only=True, tag=17, array_like=True):
+class LookedAround(WorkDone, frozen=True, kw_only=True):
     """What has changed around a conversation.
 
     Attributes:
@@ -353,13 +349,13 @@ class LookedAround(WorkDone, frozen=True, kw_only=True, tag=17, array_like=True)
     offered: tuple[OfferedTool, ...] | None = None
 
 
-class TimerFired(Message, frozen=True, tag=37, array_like=True):
+class TimerFired(Message, frozen=True):
     """The time that a decider has set is over; `name` is what it calls it."""
 
     name: str
 
 
-class Idle(Message, frozen=True, tag=38, array_like=True):
+class Idle(Message, frozen=True):
     """No mail waits, and nothing is paused; `name` is what the decider calls it."""
 
     name: str
