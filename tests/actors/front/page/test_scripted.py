@@ -7,6 +7,7 @@ import pytest
 import trio
 from browser import Browser, Page
 from page_scripted import Scripted
+from waiting import until
 
 SAID = "document.querySelector('.said')?.textContent"
 
@@ -28,8 +29,14 @@ async def go(page: Page, place: str) -> None:
     await page.evaluate(f"location.hash = '#/{place}'")
 
 
-async def called(server: Scripted, method: str) -> list[frames.Json]:
-    return [params for name, params in server.calls if name == method]
+async def called(server: Scripted, method: str, times: int = 0) -> list[frames.Json]:
+    """With what the page has called it, once it has so many times: what is on its way may be shown already."""
+
+    def calls() -> list[frames.Json]:
+        return [params for name, params in server.calls if name == method]
+
+    await until(lambda: len(calls()) >= times)
+    return calls()
 
 
 async def test_a_thousand_agents_are_a_tree_of_few_elements_that_the_keyboard_walks(
@@ -63,7 +70,7 @@ async def test_a_thousand_agents_are_a_tree_of_few_elements_that_the_keyboard_wa
         assert not await called(scripted, "_actor/cancel")
         await page.press("p", "i")
         await page.until("document.querySelector('dialog.inspect dl')")
-        assert await called(scripted, "_actor/pause") == [{"path": "/run-1/lead/children/child_0700"}]
+        assert await called(scripted, "_actor/pause", 1) == [{"path": "/run-1/lead/children/child_0700"}]
         assert page.problems == []
 
 
@@ -172,7 +179,7 @@ async def test_each_of_many_questions_is_answered_on_its_own_and_one_answered_el
         await page.type("in an hour")
         await page.press("Enter")
         await page.until("document.querySelectorAll('.question[data-question] :enabled').length === 2")
-        given = {each["question"]: each["value"] for each in await called(scripted, "_question/answer")}
+        given = {each["question"]: each["value"] for each in await called(scripted, "_question/answer", 4)}
         assert given == {"q-boxes": ["a", "c"], "q-secret": "hush", "q-confirm": "no", "q-choice": "in an hour"}
         await scripted.tell(
             "run-1", frames.event("run-1", "question.answered", "lead", id="q-other", value="yes", by="terminal")
@@ -274,7 +281,7 @@ async def test_an_agent_is_sent_a_message(scripted: Scripted, browser: Browser) 
         await page.type("be brief")
         await page.press("Enter")
         await page.until("document.querySelector('.toast')?.textContent.startsWith('Sent')")
-        assert await called(scripted, "_actor/send") == [{"path": "/run-1/lead", "text": "be brief"}]
+        assert await called(scripted, "_actor/send", 1) == [{"path": "/run-1/lead", "text": "be brief"}]
 
 
 async def test_it_is_light_or_dark_as_the_system_says_or_as_is_chosen(scripted: Scripted, browser: Browser) -> None:
