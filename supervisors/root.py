@@ -189,7 +189,12 @@ class Root:
 
     @contextlib.contextmanager
     def draining(self, on_drain: Callable[[], None], within: float) -> Iterator[None]:
-        """While the block lasts: what the first SIGINT or SIGTERM does; see `on_drain` and `drain_within`."""
+        """Have the first signal that would stop call this instead, while the block lasts.
+
+        Args:
+            on_drain: as that of the root.
+            within: seconds, as `drain_within`.
+        """
         before = self._on_drain, self._drain_limit
         self._drain_limit = within + self._stop_limit
         self._on_drain = on_drain
