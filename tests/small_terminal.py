@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_TOKEN = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])|\x1b\]8;;[^\x1b]*\x1b\\|\r|\n|[^\x1b\r\n]", re.DOTALL)
+_TOKEN = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])|\x1bD|\x1b\]8;;[^\x1b]*\x1b\\|\r|\n|[^\x1b\r\n]", re.DOTALL)
 
 
 def columns_of(char: str) -> int:
@@ -22,7 +22,7 @@ class SmallTerminal:
         self.screen: list[list[str]] = [[]]
         self.history: list[list[str]] = []
         self.row = self.column = 0
-        self.breaks = True
+        self.breaks = self.cursor_shown = True
         self.coloured = False
         self.written = 0
 
@@ -40,7 +40,7 @@ class SmallTerminal:
             self._command(found[1], found[2], found[3])
         elif found[0] == "\r":
             self.column = 0
-        elif found[0] == "\n":
+        elif found[0] in ("\n", "\x1bD"):
             self._down()
         elif len(found[0]) == 1:
             self._put(found[0])
@@ -61,9 +61,11 @@ class SmallTerminal:
             case "", "m":
                 self.coloured = number not in ("", "0")
             case "?", "h" | "l":
-                assert number in ("7", "2026")
+                assert number in ("7", "25", "2026")
                 if number == "7":
                     self.breaks = letter == "h"
+                elif number == "25":
+                    self.cursor_shown = letter == "h"
             case _:
                 raise AssertionError(f"unknown: {private}{number}{letter}")
 

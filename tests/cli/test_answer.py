@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from callboard.cli.render.answer import Answer, AnswerResult, Look, look_of
-from callboard.cli.render.markdown.terminal import CLEAR_BELOW
+from callboard.cli.render.markdown.rows import CLEAR_BELOW, DONE, SHOW
 from callboard.cli.render.markdown.theme import Theme
 from callboard.cli.render.progress import Progress
 from callboard.protocol import events as ev
@@ -198,7 +198,7 @@ async def test_pictures_are_drawn_while_the_model_speaks(
         await trio.sleep(0.1)
         assert shown(out) == "One"
         with answer.aside():
-            assert out.getvalue().endswith(CLEAR_BELOW)
+            assert out.getvalue().endswith(CLEAR_BELOW + SHOW + DONE)
             hear(answer, event, ev.LlmDelta(text="two "))
             await trio.sleep(0.5)
             assert "two" not in shown(out)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.cli.chat.prompts import LEFT, RIGHT, Prompts, variables
-from callboard.cli.render.markdown.terminal import shown_width
+from callboard.cli.render.markdown.rows import shown_width
 from callboard.cli.render.prompt_template import PromptTemplate
 from callboard.protocol.control.chat import ChatInfo
 

@@ -42,8 +42,9 @@ from prompt_toolkit.widgets import SearchToolbar
 from .field import Field
 from .history import DirectoryHistory
 from .keys import ESCAPE, bindings, wait_for_more
+from .output import TerminalOutput
 from .questions import Questions
-from .surface import Surface, TerminalOutput
+from .surface import Surface
 
 if TYPE_CHECKING:
     from ....protocol.control import chat
@@ -172,7 +173,13 @@ class ChatScreen:
                 terminal_size_polling_interval=None,
             )
         app.renderer = self.surface = Surface(
-            style, self.output, reflows=reflows, pushes=pushes, resized=self.resized, clock=self._clock
+            style,
+            self.output,
+            reflows=reflows,
+            pushes=pushes,
+            typing=lambda: bool(self.field.buffer.text) or not layout.has_focus(self._input),
+            resized=self.resized,
+            clock=self._clock,
         )
         app.ttimeoutlen = ESCAPE
         app.key_processor.before_key_press += self._pressed

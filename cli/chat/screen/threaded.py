@@ -145,10 +145,12 @@ class ScreenThread:
         from prompt_toolkit.input.vt100_parser import Vt100Parser
         from prompt_toolkit.key_binding import KeyPress
 
+        from ...render.markdown.terminal import pushes
         from ...render.text import colours, redrawable
         from .application import ChatScreen
         from .lines import LineScreen
-        from .surface import TerminalOutput, reflows
+        from .output import TerminalOutput
+        from .surface import reflows
 
         self.loop = asyncio.get_running_loop()
         draws = redrawable(self._stdout)
@@ -157,8 +159,8 @@ class ScreenThread:
         Vt100Parser(typed.append).feed_and_flush(self._typed)
         store_typeahead(source, typed)
         kind = ChatScreen if draws else LineScreen
-        pushes = bool(os.environ.get("TMUX"))
-        self.screen = kind(source, output, reflows=reflows(os.environ), pushes=pushes, shown=self._shown.set)
+        breaks, pushed = reflows(os.environ), pushes(os.environ)
+        self.screen = kind(source, output, reflows=breaks, pushes=pushed, shown=self._shown.set)
         self.screen.handler = Waiting()
         self.code = await self.screen.run()
 

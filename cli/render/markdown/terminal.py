@@ -1,23 +1,21 @@
 """Writes a growing answer to a terminal.
 
-Settled lines are written once and scroll away. The rows of the open block stand below them, the cursor at their end; a
-picture replaces the rows that differ from the one before, most often by writing the letters that have come. No row is
-wider than the terminal, and while rows are written it breaks none itself: so it is known how far up they begin.
+Settled lines are written once and scroll away. The rows of the open block stand below them, the cursor in the first
+column of the first one (`rows` says why); a picture replaces the rows that differ from the one before, most often by
+writing the letters that have come. No row is wider than the terminal.
 
 - Nothing of an open block gets into the scrollback: of its rows the last ones are drawn, so many that they have room
   also where the terminal gets narrower and breaks them (`bounded`).
 - A picture is one write, and terminals that know synchronised output (mode 2026) show it at once; others ignore the
-  marks. It leaves colours and line breaking as they were, so an interrupt between two pictures leaves nothing behind.
-- A terminal that gets narrower breaks rows (xterm, screen and Linux's console cut them); counted are the rows as they
-  are then. While its size changes nothing is drawn: tmux breaks its rows at once, and tells the new size up to a
-  quarter of a second later (`CALM`).
+  marks. It leaves colours and line breaking as they were, so an interrupt between two pictures leaves nothing behind
+  but the cursor hidden, which `end` and `clear` show again.
+- While its size changes nothing is drawn (`CALM`): lines that settle would be broken for a width that is gone.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 import threading
 import time
@@ -25,8 +23,23 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from typing import TYPE_CHECKING, TextIO
 
-from .cells import fitting, width
-from .colours import END
+from .rows import (
+    BEGIN,
+    BREAKS,
+    CLEAR_BELOW,
+    DONE,
+    DOWN,
+    HIDE,
+    NEWLINE,
+    NO_BREAKS,
+    RESTORE,
+    SHOW,
+    Size,
+    bounded,
+    redrawn,
+    room_for,
+    rows_of,
+)
 from .writer import TerminalWriter
 
 if TYPE_CHECKING:
@@ -35,22 +48,10 @@ if TYPE_CHECKING:
 RATE = 30.0
 """Pictures a second, at most."""
 
+_MANY = 1_000
+
 CALM = 0.3
 """Seconds for which nothing is drawn after the terminal has got another size: it may be on its way to the next one."""
-
-_NARROW = 40
-"""Columns to which a terminal may get narrower, or to half of what it has, and all open rows still have room."""
-
-_ESCAPE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;[!-~]*\x1b\\)")
-CLEAR_REST = "\x1b[K"
-CLEAR_BELOW = f"{CLEAR_REST}\x1b[1C\x1b[J\r"
-"""From the first column on. Not in one go: what that wipes from the top of the screen, tmux keeps in its scrollback."""
-BEGIN, DONE = "\x1b[?2026h", "\x1b[?2026l"
-NO_BREAKS, BREAKS = "\x1b[?7l", "\x1b[?7h"
-RESTORE = "\x18" + BREAKS + DONE + END
-"""Ends half a sequence, and has the terminal be as it was before a picture."""
-
-Size = tuple[int, int]
 
 
 class Region:
@@ -59,14 +60,14 @@ class Region:
     Args:
         write: writes to the terminal, all at once.
         size: its columns and rows, now.
-        reflows: whether it breaks rows that are too long after it got narrower.
+        pushes: whether it pushes rows off its top when it gets narrower, though there are empty ones at its bottom.
     """
 
-    def __init__(self, write: Callable[[str], None], size: Callable[[], Size], *, reflows: bool = True) -> None:
+    def __init__(self, write: Callable[[str], None], size: Callable[[], Size], *, pushes: bool = False) -> None:
         self._write = write
         self._size_now = size
+        self._above: int | None = 0 if pushes else None  # rows that stand above the open ones for sure
         self._size = size()
-        self._reflows = reflows
         self._rows: list[str] = []
 
     @property
@@ -77,130 +78,31 @@ class Region:
     def draw(self, settled: list[str], open_lines: list[str]) -> None:
         """Writes the lines that are settled now, and draws the open ones below them."""
         size = self._size_now()
-        rows = bounded([row for line in open_lines for row in rows_of(line, size[0])], size)
-        if size[0] != self._size[0]:
-            self.clear()
-        self._size = size
-        picture = self._picture(settled, rows)
-        self._rows = rows
+        if self._above is not None:
+            self._above = min(self._above + len(settled), _MANY)
+        fitted = [row for line in open_lines for row in rows_of(line, size[0])]
+        old, rows = self._rows, bounded(fitted, size, room_for(size, self._above))
+        if settled or len(rows) < len(old) or size[0] != self._size[0]:
+            picture = "\r" + CLEAR_BELOW if old else ""
+            picture += "".join(line + NEWLINE for line in settled) + _drawn([], rows)
+        else:
+            picture = _drawn(old, rows)
+        if bool(old) != bool(rows):
+            picture = HIDE + picture if rows else picture + SHOW
+        self._rows, self._size = rows, size
         if picture:
-            self._write(picture)
+            self._write(BEGIN + picture + DONE if DOWN in picture or CLEAR_BELOW in picture else picture)
 
     def clear(self) -> None:
         """Takes the open rows off the screen; the cursor stands where they began."""
-        if self._rows:
-            self._write(_up(self._height(self._size_now()[0]) - 1) + "\r" + CLEAR_BELOW)
-            self._rows = []
-
-    def _height(self, columns: int) -> int:
-        """How many rows the open ones take on the screen as it is now."""
-        if not self._reflows or columns >= self._size[0]:
-            return len(self._rows)
-        return sum(len(rows_of(row, columns)) for row in self._rows)
-
-    def _picture(self, settled: list[str], rows: list[str]) -> str:
-        """What makes of the rows that are there the lines and rows that should be."""
-        old, new = self._rows, settled + rows
-        kept = 0
-        while kept < min(len(old), len(new)) and old[kept] == new[kept]:
-            kept += 1
-        if kept == len(old) == len(new):
-            return "\r\n" if old and not rows else ""
-        if kept == len(new) and rows:  # the cursor goes to the end of the last one
-            kept -= 1
-        if kept == len(old) - 1 == len(new) - 1 and rows and new[kept].startswith(old[kept]):
-            return NO_BREAKS + new[kept][len(old[kept]) :] + BREAKS
-        anew = len(old) > len(new) or any(shown_width(line) > self._size[0] for line in settled[kept:])
-        begin = ""
-        if kept < len(old):
-            begin = _up(len(old) - 1 - kept) + "\r" + (CLEAR_BELOW if anew else "")
-        elif old:
-            begin = "\r\n"
-        lines = [self._over(line) if at < len(old) and not anew else line for at, line in enumerate(new)]
-        if kept < len(old) and not anew:
-            columns, lines[kept] = rest_of(old[kept], lines[kept])
-            begin += f"\x1b[{columns}C" if columns else ""
-        first = max(kept, len(settled))
-        final = "".join(line + "\r\n" for line in lines[kept : len(settled)])
-        open_ = NO_BREAKS + "\r\n".join(lines[first:]) + BREAKS if first < len(lines) else ""
-        picture = begin + final + open_
-        return picture if len(new) - kept == 1 and not anew else BEGIN + picture + DONE
-
-    def _over(self, line: str) -> str:
-        """The line, and what takes the rest of the one away that stands there."""
-        return line + CLEAR_REST if shown_width(line) < self._size[0] else line
+        self.draw([], [])
 
 
-def narrower(columns: int) -> int:
-    """The columns that a terminal may come to have, which open rows are ready for."""
-    return min(_NARROW, -(-columns // 2))
-
-
-def bounded(rows: list[str], size: Size, room: int | None = None) -> list[str]:
-    """The last of the open rows: a third of the terminal at most, and two thirds once it is `narrower`.
-
-    Args:
-        room: how many they may be then, where that is less.
-    """
-    columns, high = size
-    room = max(high * 2 // 3, 1) if room is None else min(room, high * 2 // 3)
-    narrow = narrower(columns)
-    kept = 0
-    for row in reversed(rows[-max(high // 3, 1) :]):
-        room -= len(rows_of(row, narrow))
-        if room < 0 and kept:
-            break
-        kept += 1
-    return rows[len(rows) - kept :]
-
-
-def rest_of(old: str, new: str) -> tuple[int, str]:
-    """What of a row differs from the old one: the column where it begins, and the row from there on."""
-    differ = (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other)
-    alike = next(differ, min(len(old), len(new)))
-    escape = new.rfind("\x1b", 0, alike)
-    if escape >= 0 and _ESCAPE.match(new[:alike], escape) is None:
-        alike = escape
-    head = new[:alike]
-    following = old[alike : alike + 1] + new[alike : alike + 1]
-    if "\x1b]" in head or any(not width(char) for char in following if char != "\x1b"):
-        return 0, new
-    codes = [part for part in _ESCAPE.findall(head) if part.startswith("\x1b[")]
-    code = codes[-1] if codes and codes[-1] != END else ""
-    return shown_width(head), code + new[alike:]
-
-
-def _up(rows: int) -> str:
-    return f"\x1b[{rows}A" if rows > 0 else ""
-
-
-def shown_width(line: str) -> int:
-    """The columns that a line of ANSI text takes."""
-    return width(_ESCAPE.sub("", line))
-
-
-def rows_of(line: str, columns: int) -> list[str]:
-    """A line of ANSI text as rows of at most that many columns, each with its own colours."""
-    if shown_width(line) <= columns:
-        return [line]
-    rows: list[str] = []
-    row, left, code = "", columns, ""
-    for part in _ESCAPE.split(line):
-        if part.startswith("\x1b["):
-            code = "" if part == END else part
-            row += part
-            continue
-        if part.startswith("\x1b]"):
-            continue  # an address that goes over rows is left out
-        while width(part) > left:
-            end = fitting(part, left)
-            if width(part[:end]) > left and left < columns:
-                end = 0
-            rows.append(row + part[:end] + (END if code else ""))
-            part, row, left = part[end:], code, columns
-        row += part
-        left -= width(part)
-    return [*rows, row]
+def _drawn(old: list[str], new: list[str]) -> str:
+    """Makes the new rows of the old ones, with the cursor in the first column of the first one, before and after."""
+    old = old + [""] * (len(new) - len(old))
+    last = next((at for at in range(len(new) - 1, -1, -1) if old[at] != new[at]), -1) + 1
+    return NO_BREAKS + DOWN * (last - 1) + redrawn(old[:last], new[:last], 0) + BREAKS if last else ""
 
 
 # --- answers ------------------------------------------------------------------------------------------------
@@ -234,7 +136,7 @@ class LiveText:
         self._size = size or (lambda: size_of(stream))
         self._clock = clock
         self._writer = TerminalWriter(stream, RESTORE if redraws else "")
-        self._region = Region(self._writer.write, self._size, reflows=reflows(environ))
+        self._region = Region(self._writer.write, self._size, pushes=pushes(environ))
         self._markdown: MarkdownStream | None = None
         self._coming: list[str] = []
         self._held: list[str] = []
@@ -353,11 +255,9 @@ def size_of(stream: TextIO) -> Size:
     return columns or 80, rows or 24
 
 
-def reflows(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal breaks lines anew when it gets narrower, as far as its environment tells."""
-    if environ.get("TMUX"):
-        return True
-    return not (environ.get("XTERM_VERSION") or environ.get("STY") or environ.get("TERM") == "linux")
+def pushes(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal pushes rows off its top when it gets narrower, though there are empty ones at its bottom."""
+    return bool(environ.get("TMUX"))
 
 
 class Above(io.StringIO):

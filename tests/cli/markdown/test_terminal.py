@@ -16,17 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_terminal import SmallTerminal
 
+from callboard.cli.render.markdown.rows import rows_of
 from callboard.cli.render.markdown.stream import MarkdownStream
 from callboard.cli.render.markdown.terminal import (
     CALM,
     Above,
     LiveText,
     Region,
-    bounded,
-    narrower,
-    reflows,
-    rows_of,
-    shown_width,
     stderr_above,
 )
 from callboard.cli.render.markdown.theme import Theme, of_pygments
@@ -142,34 +138,6 @@ def test_nothing_new_costs_nothing() -> None:
     assert not shown.wants_drawing
 
 
-@pytest.mark.parametrize("columns", [15, 21, 33])
-def test_a_terminal_that_gets_narrower_shows_nothing_twice(columns: int) -> None:
-    """As tmux and others do it: rows that are too long are broken anew."""
-    sheet = Sheet(40, 20)
-    shown = live(sheet)
-    text = "A paragraph that grows over several lines while somebody makes the window smaller, which takes a while."
-    for word in text.split(" ")[:12]:
-        shown.add(word + " ")
-        shown.draw()
-    reflow(sheet.terminal, columns)
-    assert shown.wants_drawing
-    shown.draw()
-    for word in text.split(" ")[12:]:
-        shown.add(word + " ")
-        shown.draw()
-    shown.end()
-    assert sheet.terminal.lines() == rendered(text, columns)
-
-
-def reflow(terminal: SmallTerminal, columns: int) -> None:
-    """What tmux does with a screen that gets narrower; the cursor stays behind the letter it stands behind."""
-    rows: list[list[str]] = []
-    for row in terminal.screen:
-        rows += [row[at : at + columns] for at in range(0, max(len(row), 1), columns)]
-    terminal.screen, terminal.size = rows, (columns, terminal.size[1])
-    terminal.row, terminal.column = len(rows) - 1, len(rows[-1])
-
-
 def test_nothing_is_drawn_while_the_size_changes() -> None:
     """What is drawn for one width on a screen that has the next one already would not be found again."""
     sheet, now = Sheet(40, 20), [0.0]
@@ -187,24 +155,6 @@ def test_nothing_is_drawn_while_the_size_changes() -> None:
     now[0] += 0.2
     shown.draw()
     assert sheet.terminal.lines() == ["one more more"]
-
-
-def test_wide_letters_take_the_rows_that_the_terminal_breaks_them_into() -> None:
-    written, size = [""], [(40, 24)]
-    region = Region(written.append, lambda: size[0])
-    region.draw([], ["日" * 20])
-    size[0] = (7, 24)
-    region.clear()
-    assert written[-1].startswith("\x1b[6A\r")  # three to a row: seven rows
-
-
-@given(st.lists(st.integers(0, 220), max_size=60), st.integers(10, 220), st.integers(3, 60))
-def test_open_rows_have_room_also_where_the_terminal_gets_narrower(widths: list[int], columns: int, high: int) -> None:
-    rows = ["x" * min(width, columns) for width in widths]
-    kept = bounded(rows, (columns, high))
-    assert rows[len(rows) - len(kept) :] == kept
-    assert len(kept) >= min(len(rows), 1)
-    assert len(kept) == min(len(rows), 1) or sum(len(rows_of(row, narrower(columns))) for row in kept) <= high * 2 // 3
 
 
 def test_a_terminal_that_gets_wider_goes_on_wider() -> None:
@@ -287,20 +237,6 @@ def test_a_terminal_that_has_gone_ends_no_run() -> None:
     shown.add("text")
     shown.draw()
     shown.end()
-
-
-@given(st.text(st.sampled_from("ab 日é\u0301👩"), max_size=30), st.integers(2, 12))
-def test_rows_of_a_line_are_the_line(text: str, columns: int) -> None:
-    rows = rows_of(f"\x1b[1m{text}\x1b[0m", columns)
-    assert "".join(ANSI.sub("", row) for row in rows) == text
-    assert all(shown_width(row) <= columns for row in rows)
-
-
-def test_which_terminals_break_rows_anew() -> None:
-    assert reflows({"TERM": "xterm-256color", "VTE_VERSION": "7600"})
-    assert reflows({"TERM": "tmux", "TMUX": "/tmp/x", "XTERM_VERSION": "XTerm(390)"})
-    assert not reflows({"TERM": "xterm", "XTERM_VERSION": "XTerm(390)"})
-    assert not reflows({"TERM": "linux"})
 
 
 def test_log_lines_of_other_threads_tear_nothing() -> None:

@@ -123,4 +123,4 @@ def test_a_write_that_is_broken_off_leaves_the_terminal_as_it_was(
         assert shown.broken
     written = seen(master)
     assert written.startswith(b"\x1b[?2026h")
-    assert written.endswith(b"\x18\x1b[?7h\x1b[?2026l\x1b[0m")
+    assert written.endswith(b"\x18\x1b[?7h\x1b[?2026l\x1b[0m\x1b[?25h")

@@ -14,7 +14,7 @@ import pytest
 from prompt_toolkit.input.vt100 import Vt100Input
 
 from callboard.cli.chat.screen.lines import LineScreen
-from callboard.cli.chat.screen.surface import TerminalOutput
+from callboard.cli.chat.screen.output import TerminalOutput
 from callboard.cli.chat.screen.threaded import Waiting
 from callboard.cli.render.early import READING
 from callboard.protocol.kernel.questions import Question
