@@ -55,6 +55,9 @@ RATE = 15.0
 LEAVES = 2.0
 """Seconds after an interrupt within which a second Ctrl-C leaves."""
 
+TYPES = 5.0
+"""Seconds after a key for which somebody is held to be typing."""
+
 STOPS = 1.0
 """Seconds within which the process has stopped on Ctrl-Z. It does not where no shell could have it go on."""
 
@@ -177,7 +180,7 @@ class ChatScreen:
             self.output,
             reflows=reflows,
             pushes=pushes,
-            typing=lambda: bool(self.field.buffer.text) or not layout.has_focus(self._input),
+            typing=self._typing,
             resized=self.resized,
             clock=self._clock,
         )
@@ -406,6 +409,11 @@ class ChatScreen:
         if not line and not wrap:
             return ansi(self.left.rpartition("\n")[2])
         return "" if wrap else "  "
+
+    def _typing(self) -> bool:
+        """Whether the cursor belongs where keys go, while a run works."""
+        begun = bool(self.field.buffer.text) or not self.app.layout.has_focus(self._input)
+        return begun and self._clock() < self.questions.last_key + TYPES
 
     def _pressed(self, _: object) -> None:
         self.questions.last_key = self._clock()

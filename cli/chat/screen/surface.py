@@ -8,11 +8,11 @@ prompt_toolkit keeps the place of its cursor in its own area. Live rows stand ab
 drawn. Lines that settle push all this down: the area is wiped, the lines are written, and it is drawn again, all in one
 write, within marks of synchronised output.
 
-- While there are live rows and nothing is typed, the cursor waits in the first column of the first of them, hidden, as
+- While there are live rows and nobody types, the cursor waits in the first column of the first of them, hidden, as
   `render.markdown.rows` explains: whatever the terminal does when its size changes, the rows are found again. A mark
-  stands for it in the input line. With the first letter it goes there, for input methods show what they offer beside
-  it. From there it is counted how far up the live rows begin, on a screen of the size that the terminal tells: a
-  picture that is under way just when that changes may leave one of them behind.
+  stands for it in the input line. When somebody types it goes there, since input methods show beside it what they
+  offer. From there it is counted how far up the live rows begin, on a screen of the size that the terminal tells: a
+  picture that is under way in the very millisecond in which that changes may leave one of them behind.
 - What is laid out has the rows of the terminal that live rows leave, so neither ever scrolls away while it is open.
 - prompt_toolkit's area never gets smaller by itself; here it does. It is drawn anew when a row of it gets shorter.
 - A terminal that gets narrower breaks rows. So few live rows are drawn that this pushes none of them into the
@@ -66,7 +66,7 @@ class Surface(Renderer):
     Args:
         reflows: whether the terminal breaks rows anew when it gets narrower.
         pushes: whether it then pushes rows off its top though there are empty ones at its bottom, as tmux does.
-        typing: whether something is typed.
+        typing: whether somebody types, who wants to see the cursor.
         resized: called when it turns out to have another size.
     """
 
@@ -119,12 +119,16 @@ class Surface(Renderer):
             self._resized()
         return self._clock() >= self._calm
 
+    @property
+    def _should_wait(self) -> bool:
+        return bool(self._wanted) and not self._typing()
+
     def draw(self, app: Application[Any]) -> None:
         """Brings the screen up to date, now if only live rows differ, else with the next picture of prompt_toolkit."""
         if not self.calm:
             return
         moved = self._settled or len(self._wanted) != len(self._drawn) or self._last_screen is None
-        if moved or self._output.size[0] != self._columns:
+        if moved or self._output.waits != self._should_wait or self._output.size[0] != self._columns:
             app.invalidate()
         elif self._wanted != self._drawn:
             with self._output.together():
@@ -153,7 +157,7 @@ class Surface(Renderer):
     def _lay_out(self, app: Application[Any], layout: Layout, is_done: bool) -> None:
         """Draws prompt_toolkit's area, where its cursor is."""
         self._shrink(layout)
-        self._output.waits = bool(self._wanted) and not self._typing() and not is_done
+        self._output.waits = self._should_wait and not is_done
         self._output.shortened = False
         super().render(app, layout, is_done)
         if self._output.shortened and not is_done:
