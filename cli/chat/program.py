@@ -181,10 +181,7 @@ class _Program:
             conversation.configure(settings, display, looks)
             conversation.begin()
             if isinstance(waiting, Waiting):
-                for shown, text in waiting.sent:
-                    conversation.entered(shown, text)
-                if waiting.left:
-                    conversation.leave()
+                waiting.hand_over(conversation)
             led.set()
 
         self._thread.call(lead)

@@ -70,7 +70,7 @@ export class ChatFollower extends EventTarget {
     this.#changed();
     try {
       const done = await this.wire.call("_chat/line", { chat: this.id, line: text }, { patience: 0 });
-      this.state.settled(line, done.steered ? "steered" : "done");
+      this.state.settled(line, done.steered ? "steered" : done.status === "cancelled" && !done.run ? "interrupted" : "done");
       this.state.changed(done.chat);
       return done;
     } catch (error) {
