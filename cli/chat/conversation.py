@@ -61,7 +61,7 @@ class Conversation:
         self._seen = Seen(screen, display)
         self.failed: CallboardError | None = None
         self.parting = ""
-        self._served = ""
+        self._link: Callable[[str], str] | None = None
         self._client = client
         self._screen = screen
         self._presence = presence or Presence()
@@ -125,10 +125,14 @@ class Conversation:
         """Begins to open the chat."""
         self._begin(self._open())
 
-    def served(self, place: str, note: str) -> None:
-        """The hub in this process is served here, so that others may see the chat; said once it is open."""
+    def served(self, place: str, link: Callable[[str], str]) -> None:
+        """The hub in this process is served here, so that others may see the chat; said once it is open.
+
+        Args:
+            link: says where the page shows the chat of this id.
+        """
         self._presence.place = place
-        self._served = note
+        self._link = link
 
     def note(self, text: str) -> None:
         """What the program says beside the chat."""
@@ -144,8 +148,8 @@ class Conversation:
             self._seen.print(
                 f"callboard {VERSION}, {opened.chat.model}{where}: .help lists commands, Ctrl-D leaves", "dim"
             )
-            if self._served:
-                self._seen.print(self._served, "dim")
+            if self._link is not None:
+                self._seen.print(self._link(opened.chat.chat), "dim")
                 elsewhere = f"callboard chat --attach {opened.chat.chat} --url {place}"
                 self._seen.print(f"from other terminals: {elsewhere}", "dim")
             for note in opened.notes:

@@ -227,9 +227,7 @@ def test_a_connection_of_a_run_that_was_abandoned_is_none_that_crashed(
             await trio.testing.wait_all_tasks_blocked(0)
             clock.fails = True
 
-    try:
+    with contextlib.suppress(trio.TrioInternalError):
         trio.run(body, clock=clock)
-    except trio.TrioInternalError:
-        pass
     gc.collect()
     assert not caplog.records
