@@ -22,9 +22,9 @@ from ..actors.io.settings import load_settings
 from ..actors.work.models.filled import filled
 from ..actors.work.models.providers import signs_in
 from ..actors.work.models.signed_in import auth_server_of, client_to_sign_in, remedy_of, token_file_of
+from ..protocol.ages import age
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError
 from .browser import has_browser, open_browser
-from .control.figures import age
 from .frame import act, person_at_terminal
 from .render.plain import choose
 from .render.text import columns, safe

@@ -11,9 +11,9 @@ import trio
 
 from ..actors.io.directories import cache_dir
 from ..actors.work.mcp.pool.status import Counters, ask_all, socket_dir
+from ..protocol.ages import age
 from ..protocol.decoding import convert
 from ..protocol.mcp.status import ServerStatus
-from .control.figures import age
 from .render.text import columns, counted, json_object, one_line, safe
 
 _NONE = "no callboard that uses MCP servers runs now\n"

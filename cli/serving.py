@@ -102,10 +102,10 @@ def told_of_page(served: Served, address: str) -> str:
 def tell_page(served: Served, run: str, note: Callable[[str], None], *, quiet: bool) -> None:
     """Where the run can be seen, or what to install so that it can."""
     if quiet:
-        sys.stderr.write(f"{served.page_of(run) if served.http else f'callboard: {MISSING}'}\n")
+        sys.stderr.write(f"{served.page_of_run(run) if served.http else f'callboard: {MISSING}'}\n")
         sys.stderr.flush()
     else:
-        note(told_of_page(served, served.page_of(run)))
+        note(told_of_page(served, served.page_of_run(run)))
 
 
 async def _serve(options: ServeOptions, ui: bool, quiet: bool, config_dir: str | None, /) -> CallboardError | int:

@@ -30,9 +30,13 @@ class Person(Waiting):
 
     def __init__(self) -> None:
         super().__init__()
+        self.sent: list[tuple[str, str]] = []
         self.live: list[str] = []
         self.lines: list[str] = []
         self.offered: list[str] = []
+
+    def entered(self, shown: str, text: str) -> None:
+        self.sent.append((shown, text))
 
     def settled(self) -> list[str]:
         lines, self.lines = self.lines, []

@@ -29,7 +29,6 @@ from trio.testing import wait_all_tasks_blocked
 import callboard
 from callboard.actors.front.chat.chats import Chats
 from callboard.actors.front.chat.methods import ChatMethods
-from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.peer import Peer
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.jsonrpc import Failure, Result, decode, encode_request, encode_result
@@ -118,8 +117,12 @@ class Client:
         await self.peer.receive(encode_request(id, method, params))
         return id
 
-    async def result(self, id: str) -> Any:
+    async def ended(self, id: str) -> None:
+        """Wait for the answer to this request."""
         await self._come[id].wait()
+
+    async def result(self, id: str) -> Any:
+        await self.ended(id)
         answer = self._results[id]
         if isinstance(answer, Failure):
             raise RefusedLine(answer.error.message)
@@ -133,11 +136,12 @@ class Client:
 class Scene:
     """See the module. Attributes: `script` is what the model answers to each prompt, in order; then it says ok."""
 
-    def __init__(self, directory: Path, models: FakeModels, root: callboard.Root, hub: Hub, client: Client) -> None:
+    def __init__(self, directory: Path, models: FakeModels, root: callboard.Root, chats: Chats, client: Client) -> None:
         self.directory = directory
         self.models = models
         self.root = root
-        self.hub = hub
+        self.hub = chats.hub
+        self.chats = chats
         self.client = client
         self.chat = ""
         self.script: dict[str, deque[Reply]] = {}
@@ -259,15 +263,16 @@ class Scene:
             assert words in whole, f"{words!r} is not kept: {whole[:2000]}"
         if not moment.keeps:
             assert "tell me" not in whole
-        assert await self._undone() == "Taken back: go on"
-        undone = await self._undone()
+        assert await self.undone() == "Taken back: go on"
+        undone = await self.undone()
         assert undone == (moment.undone or ("Taken back: tell me" if moment.keeps else VAIN)), undone
         assert (await self.line("and now"))["status"] == "done", self.refused
         request = next(each for each in self.models.requests if prompt_of(each) == "and now")
         texts = [each.text for each in said_in(request)]
         assert not any("tell me" in each or "go on" in each for each in texts), texts
 
-    async def _undone(self) -> str:
+    async def undone(self) -> str:
+        """What `.undo` says."""
         self.client.said.clear()
         try:
             await self.line(".undo")
@@ -296,9 +301,9 @@ async def scene_of(directory: Path, wire: str, moment: Moment) -> AsyncIterator[
             _working_in(directory),
             callboard.Root(config_dir=config, patient=True) as root,
             hub_of(root, directory / "state") as hub,
-            _connected(root, hub) as client,
+            _connected(root, chats := Chats(hub)) as client,
         ):
-            scene = Scene(directory, models, root, hub, client)
+            scene = Scene(directory, models, root, chats, client)
             scene.well(True)
             more = {"agent": "lead"} if "agents/lead/config.yaml" in moment.files else {}
             scene.chat = (await client.call("_chat/open", **more))["chat"]["chat"]
@@ -329,15 +334,15 @@ def _write(config: Path, models: FakeModels, wire: str, moment: Moment) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _connected(root: callboard.Root, hub: Hub) -> AsyncIterator[Client]:
+async def _connected(root: callboard.Root, chats: Chats) -> AsyncIterator[Client]:
     made: list[Client] = []
-    ready, chats = trio.Event(), Chats(hub)
+    ready = trio.Event()
 
     async def connection(me: Actor) -> None:
         async def send(frame: bytes) -> None:
             await made[0].take(frame)
 
-        peer = Peer(me, hub, LOCAL, send, methods=lambda peer: ChatMethods(peer, chats).methods)
+        peer = Peer(me, chats.hub, LOCAL, send, methods=lambda peer: ChatMethods(peer, chats).methods)
         made.append(Client(peer))
         ready.set()
         try:

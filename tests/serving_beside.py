@@ -20,11 +20,11 @@ async def begun(window: Window, fake_model: FakeModels, tmp_path: Path) -> tuple
     start(window, fake_model, tmp_path, "chat", "--ui")
     await window.shows("from other terminals")
     shown = "\n".join(window.lines())
-    page = re.search(r"the page: (http://127\.0\.0\.1:\d+)/#token=(\S+)", shown)
+    page = re.search(r"the page: (http://127\.0\.0\.1:\d+)/#token=([^&\s]+)&chat=(\S+)", shown)
     attach = re.search(r"callboard chat --attach (chat-\w+) --url (\S+)", shown)
     assert page is not None, shown
     assert attach is not None, shown
-    assert page[1] == attach[2]
+    assert (page[1], page[3]) == (attach[2], attach[1])
     return page[1], page[2], attach[1]
 
 

@@ -32,9 +32,14 @@ _PUBLIC = re.compile(r"\w+://[^@]*$")
 
 
 class Known:
-    """Texts to look for, the longest first. Threads may add at once."""
+    """Texts to look for, the longest first. Threads may add at once.
+
+    Attributes:
+        names: what those that were handed out are called in the vault, of each all its names.
+    """
 
     def __init__(self) -> None:
+        self.names: dict[str, set[str]] = {}
         self.texts: tuple[str, ...] = ()
         self.bytes: tuple[bytes, ...] = ()
         self.by_first: dict[str, list[str]] = {}
@@ -89,13 +94,19 @@ class Known:
 _HANDED = Known()
 
 
-def handed_out(*values: str) -> None:
-    """The vault has given these to something in this process. Those below `SHORTEST` can't be told from other words."""
+def handed_out(*values: str, name: str = "") -> None:
+    """The vault has given these to something in this process. Those below `SHORTEST` can't be told from other words.
+
+    Args:
+        name: what `{{NAME}}` they stand for; "" where that is not known.
+    """
     for value in values:
-        if len(value) >= SHORTEST and not _HANDED.has(value):
-            _HANDED.add((quote(value, safe=""), quote(value), quote_plus(value), *_telling_lines(value)))
-            _HANDED.add(_in_base64(value))
+        if len(value) < SHORTEST:
+            continue
+        if not _HANDED.has(value):
+            _HANDED.add(_forms(value))
             _HANDED.add((value,))
+        _HANDED.names.setdefault(value, set()).add(name)
 
 
 def anything_handed_out() -> bool:
@@ -116,6 +127,18 @@ def hidden_bytes(data: bytes) -> bytes:
 def holds(data: bytes) -> bool:
     """Whether something that the vault has handed out stands in it."""
     return any(secret in data for secret in _HANDED.bytes)
+
+
+def names_in(data: bytes) -> tuple[str, ...]:
+    """The names of what the vault has handed out that stands in it, in whatever form; "" for what has none."""
+    if not holds(data):
+        return ()
+    found: set[str] = set()
+    for value, names in list(_HANDED.names.items()):
+        forms = (each for form in (value, *_forms(value)) for each in (form, *_in_json(form)))
+        if any(len(each) >= SHORTEST and each.encode("utf-8", "surrogatepass") in data for each in forms):
+            found |= names
+    return tuple(sorted(found))
 
 
 @final
@@ -158,6 +181,13 @@ def hide_in(error: BaseException) -> None:
 
 IN_JSON = 3
 """How deep JSON stands in JSON: a line of a log, a body in it, the arguments of a call in that."""
+
+
+def _forms(value: str) -> Iterator[str]:
+    """How it may stand elsewhere than where it is put in, but for JSON."""
+    yield from (quote(value, safe=""), quote(value), quote_plus(value))
+    yield from _telling_lines(value)
+    yield from _in_base64(value)
 
 
 def _in_json(value: str) -> Iterator[str]:

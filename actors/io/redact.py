@@ -46,7 +46,11 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A line without what we know and what looks like a secret."""
-        return _FORMS.sub(_put, hidden(self._known.hidden(text)))
+        return _FORMS.sub(_put, self.known(text))
+
+    def known(self, text: str) -> str:
+        """A text without what we know."""
+        return hidden(self._known.hidden(text))
 
     def data(self, data: bytes) -> bytes:
         """An encoded event without what we know. Costs a search per secret."""

@@ -29,6 +29,7 @@ from .prompts import Prompts
 from .requested import Requested
 from .screen.application import ChatScreen
 from .seen import Seen
+from .sending import Lines, Sending
 from .story import Display
 
 _COMPLETE_WITHIN = 3.0
@@ -60,7 +61,7 @@ class Conversation:
         self._seen = Seen(screen, display)
         self.failed: CallboardError | None = None
         self.parting = ""
-        self._served = ""
+        self._link: Callable[[str], str] | None = None
         self._client = client
         self._screen = screen
         self._presence = presence or Presence()
@@ -70,7 +71,7 @@ class Conversation:
         self._configured = asyncio.Event()
         self._info: ChatInfo | None = None
         self._here: str | None = None
-        self._sending: list[str] = []
+        self._lines = Lines()
         self._questions = PersonAsked(
             client,
             screen,
@@ -124,10 +125,14 @@ class Conversation:
         """Begins to open the chat."""
         self._begin(self._open())
 
-    def served(self, place: str, note: str) -> None:
-        """The hub in this process is served here, so that others may see the chat; said once it is open."""
+    def served(self, place: str, link: Callable[[str], str]) -> None:
+        """The hub in this process is served here, so that others may see the chat; said once it is open.
+
+        Args:
+            link: says where the page shows the chat of this id.
+        """
         self._presence.place = place
-        self._served = note
+        self._link = link
 
     def note(self, text: str) -> None:
         """What the program says beside the chat."""
@@ -143,8 +148,8 @@ class Conversation:
             self._seen.print(
                 f"callboard {VERSION}, {opened.chat.model}{where}: .help lists commands, Ctrl-D leaves", "dim"
             )
-            if self._served:
-                self._seen.print(self._served, "dim")
+            if self._link is not None:
+                self._seen.print(self._link(opened.chat.chat), "dim")
                 elsewhere = f"callboard chat --attach {opened.chat.chat} --url {place}"
                 self._seen.print(f"from other terminals: {elsewhere}", "dim")
             for note in opened.notes:
@@ -213,30 +218,31 @@ class Conversation:
     @property
     def busy(self) -> bool:
         """See `Handler`."""
-        return bool(self._sending) or self._seen.at_work
+        return bool(self._lines) or self._seen.at_work
 
     def entered(self, shown: str, text: str) -> None:
         """See `Handler`."""
         self._seen.write_line(shown)
-        self._begin(self._send(text))
+        self._begin(self._send(self._lines.add(text)))
 
-    async def _send(self, text: str) -> bool:
-        """Sends a line; whether the chat ends with it."""
-        leaves = False
-        sending = self._sending
-        sending.append(text)
-        line = self._presence.sends(text)
+    async def _send(self, sending: Sending) -> None:
+        """Sends a line, and shows what comes of it."""
+        await self._opened.wait()
+        await self._ready.wait()
+        if not self._lines.send(sending):
+            return
+        line = self._presence.sends(sending.text)
         try:
-            await self._opened.wait()
-            await self._ready.wait()
             assert self._info is not None
-            done = await self._client.ask("_chat/line", chat.LineDone, chat=self._info.chat, line=text)
+            done = await self._client.ask("_chat/line", chat.LineDone, chat=self._info.chat, line=sending.text)
             if self._is_here(done.chat.chat):
                 self._changed(done.chat)
+                if done.status == "cancelled" and done.run is None:  # of a run its own end is shown
+                    self._show_interrupted(sending)
                 if done.steered:
                     self._seen.print("the agent reads this before its next request", "dim")
                 if done.leave:
-                    leaves = self._left = True
+                    self._left = True
                     self._screen.leave()
                 if done.attach is not None:
                     await self._go_over(done.chat.chat, done.attach)
@@ -246,10 +252,9 @@ class Conversation:
             self._seen.print(str(error), "error")
         finally:
             self._presence.answered(line)
-            sending.remove(text)
+            self._lines.end(sending)
             self._end_if_closed()
             self._screen.wake()
-        return leaves
 
     async def _go_over(self, left: str, id: str) -> None:
         """The person is in another chat from now on; the one that they leave stays as it is."""
@@ -264,7 +269,8 @@ class Conversation:
             await self._following.leave()
             await self._joining.leave(left)
         self._presence.go_over(id)
-        self._sending, self._closed = [], False
+        self._lines.go_over()
+        self._closed = False
         self._seen.print(f"this is {id} now, {there.model}; `.attach {left}` goes back", "dim")
         self._changed(there)
         try:
@@ -283,14 +289,24 @@ class Conversation:
 
     def interrupt(self) -> None:
         """See `Handler`."""
-        if self._info is not None:
+        for line in self._lines.withdraw():
+            self._show_interrupted(line)
+        if self._info is not None and self.busy:
             self._begin(self._interrupt(self._info.chat))
 
     async def _interrupt(self, id: str) -> None:
+        """The server interrupts what has come there by then, and nothing that is sent later."""
         try:
-            await self._client.ask("_chat/interrupt", chat.Interrupted, chat=id)
+            done = await self._client.ask("_chat/interrupt", chat.Interrupted, chat=id)
+            if not done.interrupted:
+                self._seen.print("there was nothing to interrupt any more", "dim")
         except CallboardError as error:
-            self._seen.print(str(error), "error")
+            self._seen.print(f"not interrupted: {error}", "error")
+
+    def _show_interrupted(self, line: Sending) -> None:
+        """Which line it was is said where it may not be the one right above."""
+        which = f": {one_line(line.text, 200)}" if line.behind else ""
+        self._seen.print(f"{self._seen.display.mark} interrupted{which}", "warning")
 
     def leave(self) -> None:
         """See `Handler`: with `.exit`, which asks what the server has to ask; at once while something works.
@@ -306,7 +322,7 @@ class Conversation:
 
     async def _exit(self) -> None:
         try:
-            await self._send(".exit")
+            await self._send(self._lines.add(".exit"))
         finally:
             self._leaving = False  # a question on the way out may be withdrawn: the chat goes on
 
@@ -398,7 +414,7 @@ class Conversation:
 
     def _end_if_closed(self) -> None:
         """A line of ours may be what has closed the chat; its answer says so."""
-        if self._closed and not self._sending and not self._left:
+        if self._closed and not self._lines and not self._left:
             self._left = True
             self.parting = "this chat was ended by another client"
             self._screen.leave()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...protocol.ages import age, seconds_since
 from ...protocol.control import chat
 from ...protocol.errors import NotFound, UsageError
 from ..control.client import beginning
-from ..control.figures import age, seconds_since
 from ..render.text import one_line, table
 
 _LISTED = 20

@@ -181,10 +181,7 @@ class _Program:
             conversation.configure(settings, display, looks)
             conversation.begin()
             if isinstance(waiting, Waiting):
-                for shown, text in waiting.sent:
-                    conversation.entered(shown, text)
-                if waiting.left:
-                    conversation.leave()
+                waiting.hand_over(conversation)
             led.set()
 
         self._thread.call(lead)
@@ -204,7 +201,11 @@ class _Program:
 
             def tell(served: Served) -> None:
                 assert self._conversation is not None
-                screen.put(partial(self._conversation.served, served.url, told_of_page(served, served.page)))
+
+                def link(chat: str) -> str:
+                    return told_of_page(served, served.page_of_chat(chat))
+
+                screen.put(partial(self._conversation.served, served.url, link))
 
         class Aside(Progress):
             aside = self._thread.aside

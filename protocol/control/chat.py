@@ -167,7 +167,8 @@ class LineDone(msgspec.Struct, kw_only=True):
     """Result of `_chat/line`.
 
     Attributes:
-        run, status: the last run that the line has begun, and how it ended (`done`, `failed`, `cancelled`).
+        run, status: the last run that the line has begun, and how it ended (`done`, `failed`, `cancelled`). `cancelled`
+            without a run: the line was interrupted before its run had begun, or is a command that was.
         steered: the line was told to the run that is under way.
         leave: the line was `.exit`: the client ends, the chat is closed.
         attach: the line was `.attach CHAT`: the client goes over to this chat, and watches it. The other stays open.
@@ -182,7 +183,11 @@ class LineDone(msgspec.Struct, kw_only=True):
 
 
 class Interrupted(msgspec.Struct, kw_only=True):
-    """Result of `_chat/interrupt`: whether there was something to interrupt. What was said by then is kept."""
+    """Result of `_chat/interrupt`: whether there was something to interrupt. What was said by then is kept.
+
+    That is all lines that came before and have not ended, those that wait for their turn included. Lines that come
+    behind it are played when these have ended.
+    """
 
     interrupted: bool
 

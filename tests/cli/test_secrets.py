@@ -1,8 +1,9 @@
 """Secrets of the vault reach those that they are for, and no other place: a chat, commands, a server, all their files.
 
 A house has secrets in the key of a client, in the environment of an MCP server, of one that does not start, and in an
-agent's variable. Its model calls tools that print them (also in base64), says them itself, in pieces of five letters,
-and its provider quotes the key that it refuses. tests/planted.py looks for them in every byte.
+agent's variable; one of them is in no vault but in the environment. Its model calls tools that print them (also in
+base64), says them itself, in pieces of five letters, and its provider quotes the key that it refuses. tests/planted.py
+looks for them in every byte.
 
 Where they may be is named here, each place with its reason; see `ALLOWED` and the tests.
 """
@@ -46,11 +47,14 @@ KEPT = {
     "BROKEN_TOKEN": "wk-Broken-Token/77aa&Qp",
     "TOOL_SECRET": 'wk"Tool+Secret/\u00fc\\5c%Mn',
 }
+AROUND = {"OUTSIDE": 'wk"Outside+Word/3d%Kp'}
+"""In the environment: `{{OUTSIDE}}`."""
 TYPED, OTHER = "wk-Typed-Secret/1a2b3c&D", "wk-Other-Secret/9z8y7x&W"
-PLANTED = Planted(**KEPT, TYPED=TYPED, OTHER=OTHER)
+PLANTED = Planted(**KEPT, **AROUND, TYPED=TYPED, OTHER=OTHER)
+WRITTEN = ["SERVER_TOKEN", "OUTSIDE"]
 ALLOWED = {
-    "work/out.txt": ["SERVER_TOKEN"],  # what a model has a tool write into a file is as it says
-    "state/callboard/changes/blobs/*": ["SERVER_TOKEN"],  # what stood in that file before it was written again; 0600
+    "work/out.txt": WRITTEN,  # what a model has a tool write into a file is as it says
+    "state/callboard/changes/blobs/*": WRITTEN,  # what stood in that file before it was written again; 0600
 }
 """Files that hold a secret in clear. The vault is none of them: it is encrypted, and so nothing is found in it."""
 
@@ -81,7 +85,8 @@ CALLS = [
     ("srv__env", {"name": "TOKEN"}),
     ("fail", {}),
     ("take", {"text": KEPT["TOOL_SECRET"]}),
-    ("fs_write", {"path": "out.txt", "contents": f"key: {KEPT['SERVER_TOKEN']}\n"}),
+    ("srv__env", {"name": "MORE"}),
+    ("fs_write", {"path": "out.txt", "contents": f"key: {KEPT['SERVER_TOKEN']}\nmore: {AROUND['OUTSIDE']}\n"}),
 ]
 SAID = f"Done: {KEPT['TOOL_SECRET']} and {KEPT['SERVER_TOKEN']}. Bye."
 
@@ -102,13 +107,14 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     with open_house(tmp_path_factory.mktemp("house")) as house:
         tmp, home = house.config.parent / "tmp", house.config / "agents" / "keeper"
         tmp.mkdir(mode=0o700)
-        house.environ |= {"TMPDIR": str(tmp), "CALLBOARD_LOG": "trace"}
+        house.environ |= {"TMPDIR": str(tmp), "CALLBOARD_LOG": "trace", **AROUND}
         home.mkdir(parents=True)
         (home / "config.yaml").write_text(AGENT)
         (home / "tools.sh").write_text(TOOLS)
         (home / "tools.sh").chmod(0o755)
+        env = {"TOKEN": "{{SERVER_TOKEN}}", "MORE": "{{OUTSIDE}}"}
         servers = {
-            "srv": {"command": sys.executable, "args": ["-S", str(SCRIPTED)], "env": {"TOKEN": "{{SERVER_TOKEN}}"}},
+            "srv": {"command": sys.executable, "args": ["-S", str(SCRIPTED)], "env": env},
             "broken": {"command": sys.executable, "args": ["-Sc", BROKEN], "env": {"TOKEN": "{{BROKEN_TOKEN}}"}},
         }
         (house.config / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
@@ -218,6 +224,7 @@ COMMANDS: list[tuple[int, list[str]]] = [
     (0, ["runs", "list", "-o", "json"]),
     (0, ["runs", "show", "RUN", "-o", "json"]),
     (0, ["runs", "diff", "RUN"]),
+    (0, ["runs", "diff", "RUN", "-o", "json"]),
     (0, ["show", "RUN", "last", "-o", "json"]),
     (0, ["show", "RUN", "last", "--raw"]),
     (0, ["logs", "RUN", "-v"]),
@@ -242,6 +249,7 @@ def test_commands(house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(house.work)
     house.settings(**settings(house))
+    (house.work / "out.txt").unlink(missing_ok=True)  # else the run would not change it
     told, run = [], "none"
     with umask(0):
         for code, words in COMMANDS:
@@ -253,8 +261,17 @@ def test_commands(house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
             told.append((words, ended, code, out + err, pieces(out)))
     assert [(words, ended, text) for words, ended, code, text, _ in told if ended != code] == []
     assert [(words, found) for words, *_, text, joined in told if (found := PLANTED.found(text + joined))] == []
+    diffs = [text for words, *_, text, _ in told if words[:2] == ["runs", "diff"]]
+    assert all("+key: [redacted]" in text and "+more: [redacted]" in text for text in diffs), diffs
     assert in_files(house) == []
     assert open_to_others(house) == []
+    with monkeypatch.context() as patch:
+        patch.delenv("OUTSIDE")
+        patch.setattr(handed_out, "_HANDED", handed_out.Known())
+        assert main.run(["runs", "diff", run]) == 0
+        withheld = capfd.readouterr().out
+        assert "{{OUTSIDE}}, which is not known in this process" in withheld
+        assert PLANTED.found(withheld) == []
     with monkeypatch.context() as patch:
         patch.setattr(Recorder, "answered", crash)
         assert main.run(["run", "keeper", "work now", "-v"]) == 1
@@ -264,6 +281,36 @@ def test_commands(house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     assert PLANTED.found(crashed) == []
     main.run(["vault", "get", "SERVER_TOKEN"])
     assert capfd.readouterr().out.strip() == KEPT["SERVER_TOKEN"], "which is what that command is for"
+
+
+def test_diffs_have_no_key_of_a_provider(
+    house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As the logs, and what is kept of requests. The person's own file has them, and the tool writes it again."""
+    for name, value in house.environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(house.work)
+    own, other = "pk-in-the-file-4711-abc", "pk-in-the-environment-0815"
+    monkeypatch.setenv("SOME_API_KEY", other)
+    client = {**settings(house)["clients"][0], "api_key": own}
+    house.settings(**{**settings(house), "clients": [client], "enabled_tools": "fs_write"})
+    written = house.work / "out.txt"
+    written.write_text(f"{own}\n{'x' * 990}{other}\n")  # half of a key that is cut would not be found
+    house.models.answer_with(lambda request: "ok" if request.results else Reply(calls=[NONE]))
+    try:
+        assert main.run(["ask", "empty it", "-o", "json"]) == 0
+        run = json.loads(capfd.readouterr().out)["run_id"]
+        for words in (["runs", "diff", run], ["runs", "diff", run, "-o", "json"]):
+            assert main.run(words) == 0
+            text = capfd.readouterr().out
+            assert "-[redacted]" in text
+            assert "pk-in" not in text
+    finally:
+        house.models.answer_with(answer)
+        written.unlink()
+
+
+NONE = ("fs_write", {"path": "out.txt", "contents": "none\n"})
 
 
 def crash(*_: object) -> None:

@@ -7,7 +7,8 @@
 What becomes of a line is in `playing`; one is at work at a time (`taken`), and others wait for it (`come_to_rest`).
 
 `interrupt` cancels what is under way: a run as if it were cancelled from outside, so that what was said by then is kept
-in a form that models take (`work.agent.history`); a command where it waits.
+in a form that models take (`work.agent.history`); a command where it waits; a line that waits for another, before it
+has begun. Lines that come later wait until all of that has ended.
 
 What `.set` sets has a scope, as in Loki: in a session it is the session's; in a role or an agent it goes with that;
 else it is the chat's, which agents, roles and sessions go before. `.model` as well.
@@ -122,6 +123,7 @@ class Chat:
         self._interrupted = False
         self._moved = trio.lowlevel.ParkingLot()
         self._parked = 0
+        self._looking: set[trio.CancelScope] = set()
         self.on_close: dict[object, Callable[[], None]] = {}
         self.order = Order()
         self.closed = False
@@ -169,8 +171,8 @@ class Chat:
 
     @property
     def answering(self) -> str | None:
-        """The run that answers, to which prompts are told."""
-        return self.run or self.attached
+        """The run that answers, to which prompts are told; none that was interrupted, also while it ends."""
+        return None if self._interrupted else self.run or self.attached
 
     @property
     def model_in_use(self) -> str:
@@ -263,15 +265,32 @@ class Chat:
                     self._caller = None
                 self._moved.unpark_all()
 
+    @contextmanager
+    def looking(self, line: Line) -> Iterator[None]:
+        """This line only looks during the block, and is interrupted beside what is at work."""
+        line.begun()
+        with trio.CancelScope() as scope:
+            self._looking.add(scope)
+            try:
+                yield
+            finally:
+                self._looking.discard(scope)
+        if scope.cancelled_caught:
+            line.status = "cancelled"
+
     async def come_to_rest(self) -> None:
-        """Wait while a line is at work that no run answers: one that has its answer may still be kept or compressed."""
-        while self._scope is not None and self.answering is None:
+        """Wait while a line is at work that no run answers: one that has its answer may still be kept or compressed.
+
+        So may one that was interrupted, and it may have left a run that ends.
+        """
+        while (self._scope is not None or self.run is not None) and self.answering is None:
             self._parked += 1
             try:
                 await self._moved.park()
             finally:
                 self._parked -= 1
         self.check_open()
+        await trio.lowlevel.checkpoint_if_cancelled()  # it may have been withdrawn in this moment
 
     @property
     def waited_for(self) -> bool:
@@ -289,7 +308,7 @@ class Chat:
         self._moved.unpark_all()
         for end in list(self.on_close.values()):
             end()
-        self.interrupt()
+        self._cancel()
 
     # --- interrupting -----------------------------------------------------------------------------------------
 
@@ -299,17 +318,20 @@ class Chat:
         return self._interrupted or (self._within is not None and self._within.interrupted)
 
     def interrupt(self) -> bool:
-        """Cancel what is under way; False if nothing is. What was said by then is kept."""
-        caller = self._caller
-        if self.run is not None and caller is not None:
-            self._interrupted = True
-            self.hub.cancel(caller, self.run)
-            return True
-        if self._scope is None:
-            return False
-        self._interrupted = True
-        self._scope.cancel()
-        return True
+        """Cancel all lines that have come and not ended; False if there are none. What was said by then is kept."""
+        begun = self._cancel()
+        return self.order.withdraw() or begun
+
+    def _cancel(self) -> bool:
+        """Cancel what has begun; False if nothing has."""
+        at_work = self._scope is not None or self.run is not None
+        answers = self.run is not None and self._caller is not None and self.hub.cancel(self._caller, self.run)
+        self._interrupted = self._interrupted or at_work
+        if self._scope is not None and not answers:  # its run may just have ended: what follows it is cancelled
+            self._scope.cancel()
+        for scope in self._looking:
+            scope.cancel()
+        return at_work or bool(self._looking)
 
     def outlive(self, run: str, over: trio.Event, settle: Callable[[], Awaitable[None]]) -> None:
         """Who has asked is gone, and the run goes on; it is the chat's until it is over, and is settled then."""
@@ -327,6 +349,7 @@ class Chat:
     def outlived(self) -> None:
         """A run that has gone on without who has asked is over."""
         self.run = self._caller = None
+        self._moved.unpark_all()
         if self._within is not None:
             self._within.outlived()
 

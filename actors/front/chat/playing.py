@@ -6,12 +6,16 @@ and `_run/*` show it: of an agent if the chat is in one, else of a model, in a r
 A line that comes while another is at work waits for its end, so that lines typed ahead keep their order; a command that
 only looks (`at_work`) does not. While a run answers, its agent reads a prompt (steering), and what would change
 the ground that the run stands on is refused.
+
+An interrupt concerns all lines that came before it: one that has not begun never will, and ends as `cancelled`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import trio
 
 from ....protocol.control import chat as frames
 from ....protocol.errors import UsageError
@@ -33,11 +37,15 @@ if TYPE_CHECKING:
 async def play_in_turn(chat: Chat, text: str, person: Person, turn: Turn) -> frames.LineDone:
     """See `Chat.play_in_turn`."""
     try:
-        if not (chat.waited_for and _looks(chat, text, person)):
-            await turn.come()
-        return await play(chat, text, person, turn=turn)
+        with turn.waiting:
+            if chat.waited_for and _looks(chat, text, person):
+                await trio.lowlevel.checkpoint_if_cancelled()
+            else:
+                await turn.come()
+            return await play(chat, text, person, turn=turn)
     finally:
         turn.leave()
+    return frames.LineDone(chat=chat.info(), status="cancelled")  # interrupted before it had begun
 
 
 def _looks(chat: Chat, text: str, person: Person) -> bool:
@@ -74,8 +82,8 @@ async def play(
         await chat.come_to_rest()
     _check(line, wanted)
     if looks:
-        line.begun()
-        await wanted.play(line)
+        with chat.looking(line):
+            await wanted.play(line)
         return _done(line)
     return await _alone(wanted.play, line)
 
@@ -110,8 +118,9 @@ async def _prompt(line: Line) -> None:
     chat = line.chat
     if chat.session is None and not chat.remembers:
         await chat.memory.empty(chat.hub, line.caller)
+    start, chat.asked = chat.place.mark(), Prompt(line.rest, chat.brought)
     files, chat.brought = (*chat.brought, *await mentioned(line)), ()
-    await ask(line, Prompt(line.rest, files))
+    await ask(line, Prompt(line.rest, files), start=start)
 
 
 async def _steer(line: Line) -> frames.LineDone:

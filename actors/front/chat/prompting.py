@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -120,11 +121,11 @@ async def ask(
     chat, where = line.chat, place or line.chat.place
     before = chat.shell if shown is None else []  # what `!` has written goes with what the person says
     text = "\n\n".join([*before, prompt.text]) if before else prompt.text
+    start = start or where.mark()
+    if place is None and shown is None:
+        chat.asked = msgspec.structs.replace(prompt, text=text)
     try:
         request, hooks = await _request(line, text, prompt, where)
-        start = start or where.mark()
-        if place is None and shown is None:
-            chat.asked = msgspec.structs.replace(prompt, text=text)
         turn = await where.begin(chat.hub, line.caller, request, hooks, title=shown or "")
     except BaseException:  # interrupted, too: what was taken out for this answer must not be lost
         if instead is not None:
@@ -144,6 +145,7 @@ class Asking:
     Attributes:
         compressed: how many messages its session had in store then.
         instead: as in `ask`.
+        charged: whether the chat's cost has its cost.
     """
 
     chat: Chat
@@ -154,12 +156,14 @@ class Asking:
     turn: SessionTurn
     compressed: int
     instead: Taken | None
+    charged: bool = False
 
     async def settle(self, answer: str | None = None) -> None:
-        """Take over what its run has brought; to be called when all of that is kept."""
+        """Take over what its run has brought; to be called when all of that is kept, and again if it was cancelled."""
         chat, where, turn = self.chat, self.where, self.turn
-        info = turn.info
-        chat.add_cost(info.cost, priced=info.priced)
+        if not self.charged:
+            self.charged = True
+            chat.add_cost(turn.info.cost, priced=turn.info.priced)
         await where.refresh(chat.hub, self.caller)
         where.brought(self.start, turn.at, len(turn.added))
         shortened = turn.rounded.compressed or len(where.session.compressed_messages) != self.compressed
@@ -177,45 +181,51 @@ async def _followed(line: Line, asking: Asking) -> Outcome:
     run = turn.info.run
     chat.begun(run)
     chat.steered = []
-    line.run = run
+    told = frames.Began(chat=chat.id, run=run, prompt=hidden(prompt.text), title=_title(chat))
+    chat.told.keep(told, ())
+    chat.watched("_chat/began", told, but=line.person)
     try:
         if chat.interrupted:  # in the very moment in which it began
-            chat.interrupt()
-        told = frames.Began(chat=chat.id, run=run, prompt=hidden(prompt.text), title=_title(chat))
-        chat.told.keep(told, ())
-        chat.watched("_chat/began", told, but=line.person)
+            chat.hub.cancel(line.caller, run)
         await _tell_began(line, told, turn.over)
         outcome = await chat.hub.wait(line.caller, run)
-    except BaseException:  # who has asked is gone
+    except BaseException:  # who has asked is gone; or it was interrupted in the moment in which its run began or ended
         if chat.goes_on and not chat.interrupted:
             chat.outlive(run, turn.over, asking.settle)
-        else:
-            chat.hub.cancel(line.caller, run)
-            chat.over()
-            if asking.instead is not None:
-                with chat.hub.root.kernel.shield(PUT_BACK_WITHIN):
-                    await turn.over.wait()
-                    await asking.settle()
+            raise
+        chat.hub.cancel(line.caller, run)
+        chat.over()
+        if chat.interrupted or asking.instead is not None:
+            turn.rounding.cancel()
+            with chat.hub.root.kernel.shield(PUT_BACK_WITHIN), suppress(Gone):
+                if line.run != run:
+                    await _tell_began(line, told, turn.over)
+                await turn.over.wait()
+                await asking.settle()
+                await _give_back(line, asking)
         raise
     chat.over()
+    if chat.interrupted:
+        turn.rounding.cancel()
     try:
         await turn.over.wait()
+        await asking.settle(outcome.output)
+        await _give_back(line, asking)
     except trio.Cancelled:  # what is done with the session after its turn is left out
         turn.rounding.cancel()
-        with chat.hub.root.kernel.shield(END_WITHIN):
+        with chat.hub.root.kernel.shield(END_WITHIN), suppress(Gone):
             await turn.over.wait()
             await asking.settle(outcome.output)
+            await _give_back(line, asking)
         raise
     line.status = outcome.status
-    await asking.settle(outcome.output)
-    await _give_back(line, asking)
     await _keep(line, prompt.text, chat.reply or "")
     await _round_off(line, turn, where)
     return outcome
 
 
 async def _tell_began(line: Line, told: frames.Began, over: trio.Event) -> None:
-    """Tell the person; a client that takes nothing does not hold the line up when its run is over."""
+    """Tell the person of the line's run; a client that takes nothing does not hold it up when that is over."""
     failed: list[Gone] = []
     async with trio.open_nursery() as nursery:
 
@@ -231,6 +241,7 @@ async def _tell_began(line: Line, told: frames.Began, over: trio.Event) -> None:
         nursery.cancel_scope.cancel()
     for error in failed:
         raise error
+    line.run = told.run
 
 
 async def _give_back(line: Line, asking: Asking) -> None:
@@ -266,7 +277,7 @@ async def _round_off(line: Line, turn: SessionTurn, where: Place) -> None:
         await line.note(f"The session is called '{turn.rounded.autonamed}'.")
     if turn.rounded.compressed:
         await line.note("Compressing the session.")
-    if where.temporary:
+    if where.temporary and not line.chat.interrupted:
         await _compress(line, where)
 
 

@@ -16,6 +16,8 @@ from ...io.redact import Redactor, secrets_of
 from ...work.tools.changes.of_runs import changes_of, restore, store_of
 
 if TYPE_CHECKING:
+    from ....protocol.changes import ChangedFile
+    from ....protocol.settings import Settings
     from ...io.vault.vault import Vault
     from .hub import Hub
 
@@ -34,16 +36,22 @@ async def changes_of_run(hub: Hub, caller: Caller, run: str, actor: str | None =
     """
     caller.need("read:runs")
     await hub.look(caller, run)
-    redactor = Redactor(secrets_of(hub.root.settings, os.environ))
-    return await trio.to_thread.run_sync(partial(_changes, run, actor, redactor, hub.root.vault))
-
-
-def _changes(run: str, actor: str | None, redactor: Redactor, vault: Vault) -> Changes:
-    vault.hide_all()
-    files = changes_of(store_of(os.environ), [run], actor=actor)
-    for file in files:
-        file.diff = redactor.data(file.diff.encode()).decode()
+    root = hub.root
+    files = await trio.to_thread.run_sync(partial(shown_changes, run, root.settings, root.vault, actor))
     return Changes(files=files[:MOST], more=max(0, len(files) - MOST))
+
+
+def shown_changes(run: str, settings: Settings, vault: Vault | None, actor: str | None = None) -> list[ChangedFile]:
+    """What the run has changed, without what a log would not have, either: the keys of the providers, what the vault
+    has handed out. Blocks, and belongs into a thread of trio's.
+
+    Args:
+        vault: None where it can't be had.
+        actor: as for `changes_of_run`.
+    """
+    redactor = Redactor(secrets_of(settings, os.environ))
+    hide = None if vault is None else vault.hide_all
+    return changes_of(store_of(os.environ), [run], actor=actor, hide=hide, clean=redactor.known)
 
 
 async def restore_run(hub: Hub, caller: Caller, run: str) -> Restored:

@@ -1,16 +1,16 @@
 // Follows one run: subscribes from where it is, asks again after a gap, a lag or a lost connection, and loses nothing.
 
+import { Listener } from "./listener.js";
 import { RunState } from "./model/run.js";
 
 const BATCH = 4000; // events that are applied in one frame at most
 
-export class Follower extends EventTarget {
+export class Follower extends Listener {
   /** Emits "change" at most once a frame, "problem" when the run can't be had. Without `panels` it follows the events
    *  alone. */
-  constructor(wire, run, { frame = nextFrame, panels = true } = {}) {
-    super();
+  constructor(wire, run, { frame, panels = true } = {}) {
+    super(wire, frame);
     this.panels = panels; // whether the graph and the census of its actors are wanted, too
-    this.wire = wire;
     this.state = new RunState(run);
     this.run = run;
     this.info = null; // as the server lists it
@@ -20,25 +20,19 @@ export class Follower extends EventTarget {
     this.behind = 0; // events that are known to be still to come
     this.queue = [];
     this.subscription = null;
-    this.frame = frame;
-    this.over = false;
-    this.ends = [
-      wire.on("_run/event", (params) => this.#ours(params) && this.#take(params.event)),
-      wire.on("_run/lagged", (params) => this.#ours(params) && this.#resubscribe()),
-      wire.on("_run/lost", (params) => this.#ours(params) && this.#take({ lostUpTo: params.last })),
-      wire.on("_run/ended", (params) => this.#ours(params) && this.#take({ endedAs: params.status })),
-      wire.on("_actor/changed", (params) => params.subscription === this.census && this.#overlay(params.changed)),
-    ];
-    const look = () => this.#connection();
-    wire.addEventListener("state", look);
-    this.ends.push(() => wire.removeEventListener("state", look));
-    this.#connection();
+    const ours = (take) => (params) => this.#ours(params) && take(params);
+    const taking = {
+      "_run/event": ours(({ event }) => this.#take(event)),
+      "_run/lagged": ours(() => this.#resubscribe()),
+      "_run/lost": ours(({ last }) => this.#take({ lostUpTo: last })),
+      "_run/ended": ours(({ status }) => this.#take({ endedAs: status })),
+      "_actor/changed": (params) => params.subscription === this.census && this.#overlay(params.changed),
+    };
+    this.listen(taking, () => this.#connection());
   }
 
-  /** Stop following. The run goes on. */
   close() {
-    this.over = true;
-    for (const end of this.ends) end();
+    super.close();
     if (this.wire.state !== "open") return;
     if (this.subscription) this.wire.call("_run/unsubscribe", { subscription: this.subscription }).catch(() => {});
     if (this.census) this.wire.call("_actor/unsubscribe", { subscription: this.census }).catch(() => {});
@@ -59,7 +53,7 @@ export class Follower extends EventTarget {
       const found = await this.wire.call("_run/get", { run: this.run });
       this.info = found.run ?? found;
       this.problem = null;
-      this.#changed();
+      this.changed();
       await this.#resubscribe();
       if (this.panels) await Promise.all([this.#graph(), this.#watch()]);
     } catch (error) {
@@ -81,7 +75,7 @@ export class Follower extends EventTarget {
 
   async #graph() {
     this.picture ??= await this.wire.call("_run/graph", { run: this.run }).catch(() => null);
-    this.#changed();
+    this.changed();
   }
 
   async #watch() {
@@ -97,23 +91,16 @@ export class Follower extends EventTarget {
     if (this.state.seq === 0)
       this.early = infos; // the tree itself comes with the events
     else this.state.actors.overlay(infos);
-    this.#changed();
+    this.changed();
   }
 
   #take(event) {
     this.queue.push(event);
-    this.#changed();
+    this.changed();
   }
 
-  #changed() {
-    if (this.due || this.over) return;
-    this.due = true;
-    this.frame(() => this.#apply());
-  }
-
-  #apply() {
-    this.due = false;
-    if (this.over) return;
+  /** What has come by now. */
+  apply() {
     const batch = this.queue.splice(0, BATCH);
     for (const event of batch) {
       if (event.lostUpTo) this.state.skip(event.lostUpTo);
@@ -128,8 +115,8 @@ export class Follower extends EventTarget {
       this.early = null;
     }
     this.behind = Math.max(0, (this.newest ?? 0) - this.state.seq);
-    this.dispatchEvent(new Event("change"));
-    if (this.queue.length) this.#changed();
+    super.apply();
+    if (this.queue.length) this.changed();
   }
 
   #ended(status) {
@@ -144,10 +131,4 @@ export class Follower extends EventTarget {
     if (old && this.wire.state === "open") this.wire.call("_run/unsubscribe", { subscription: old }).catch(() => {});
     this.#resubscribe().catch(() => {});
   }
-}
-
-/** Before the next picture is drawn; in a page that nobody sees, soon. */
-export function nextFrame(then) {
-  if (globalThis.document?.hidden) setTimeout(then, 200);
-  else requestAnimationFrame(then);
 }

@@ -2,43 +2,35 @@
 //
 // The answer to `_chat/watch` has what was told before; what is told while it is on its way waits for it, as it is newer.
 
-import { nextFrame } from "./follow.js";
+import { Listener } from "./listener.js";
 import { ChatState, lacking } from "./model/chat.js";
 
 const TO_SEND = ["run:agents", "read:runs", "write:runs"];
 const TO_INTERRUPT = ["run:agents"];
 const TO_ANSWER = ["answer:questions"];
 
-export class ChatFollower extends EventTarget {
+export class ChatFollower extends Listener {
   /** Emits "change" at most once a frame. */
-  constructor(wire, id, { frame = nextFrame } = {}) {
-    super();
-    this.wire = wire;
+  constructor(wire, id, { frame } = {}) {
+    super(wire, frame);
     this.state = new ChatState(id);
     this.id = id;
     this.scopes = null; // what the token may do; null as long as that is not known
     this.problem = null; // why it can't be watched
     this.watching = false;
     this.early = []; // told before the answer to `_chat/watch` was here
-    this.frame = frame;
-    this.over = false;
-    const hear = (method, take) => wire.on(method, (params) => this.#heard(params, take));
-    this.ends = [
-      hear("_chat/began", (told) => this.state.began(told)),
-      hear("_chat/said", (told) => this.state.said(told)),
-      hear("_chat/changed", ({ chat }) => this.state.changed(chat)),
-      hear("_chat/closed", ({ lagged }) => this.#closed(lagged)),
-    ];
-    const look = () => this.#connection();
-    wire.addEventListener("state", look);
-    this.ends.push(() => wire.removeEventListener("state", look));
-    this.#connection();
+    const heard = (take) => (params) => this.#heard(params, take);
+    const taking = {
+      "_chat/began": heard((told) => this.state.began(told)),
+      "_chat/said": heard((told) => this.state.said(told)),
+      "_chat/changed": heard(({ chat }) => this.state.changed(chat)),
+      "_chat/closed": heard(({ lagged }) => this.#closed(lagged)),
+    };
+    this.listen(taking, () => this.#connection());
   }
 
-  /** Stop following. The chat goes on. */
   close() {
-    this.over = true;
-    for (const end of this.ends) end();
+    super.close();
     if (this.ready) this.wire.call("_chat/unwatch", { chat: this.id }).catch(() => {});
   }
 
@@ -67,10 +59,10 @@ export class ChatFollower extends EventTarget {
    *  ended, {attach} to another one, or nowhere. */
   async send(text) {
     const line = this.state.sends(text);
-    this.#changed();
+    this.changed();
     try {
       const done = await this.wire.call("_chat/line", { chat: this.id, line: text }, { patience: 0 });
-      this.state.settled(line, done.steered ? "steered" : "done");
+      this.state.settled(line, done.steered ? "steered" : done.status === "cancelled" && !done.run ? "interrupted" : "done");
       this.state.changed(done.chat);
       return done;
     } catch (error) {
@@ -78,7 +70,7 @@ export class ChatFollower extends EventTarget {
       else this.state.settled(line, "failed", error.message);
       return {};
     } finally {
-      this.#changed();
+      this.changed();
     }
   }
 
@@ -93,7 +85,7 @@ export class ChatFollower extends EventTarget {
   #connection() {
     this.watching = false;
     if (this.wire.state === "open" && !this.state.closed) this.#begin();
-    this.#changed();
+    this.changed();
   }
 
   async #begin() {
@@ -104,7 +96,7 @@ export class ChatFollower extends EventTarget {
       if (this.over || this.wire.state !== "open") return; // comes back with the connection
       this.#failed(error);
     }
-    this.#changed();
+    this.changed();
   }
 
   async #watch() {
@@ -140,7 +132,7 @@ export class ChatFollower extends EventTarget {
     if ((params.chat?.chat ?? params.chat) !== this.id) return;
     if (this.watching) take(params);
     else this.early.push(() => take(params));
-    this.#changed();
+    this.changed();
   }
 
   #closed(lagged) {
@@ -152,14 +144,5 @@ export class ChatFollower extends EventTarget {
     this.watching = false;
     this.state.closed = "closed";
     this.state.note("This chat was closed. What was said in a session is kept there.");
-  }
-
-  #changed() {
-    if (this.due || this.over) return;
-    this.due = true;
-    this.frame(() => {
-      this.due = false;
-      if (!this.over) this.dispatchEvent(new Event("change"));
-    });
   }
 }

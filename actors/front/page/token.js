@@ -2,14 +2,15 @@
 
 const KEY = "callboard.token";
 
-/** Take the token out of the address, if there is one, and remember it for this tab; what is left leads to the run. */
+/** Take the token out of the address, if there is one, and remember it for this tab; what is left leads to the run or
+ *  the chat. */
 export function adopt(location, history, storage) {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const given = fragment.get("token");
   if (given === null) return false;
   storage.setItem(KEY, given.trim());
-  const run = fragment.get("run");
-  const place = run ? `run/${encodeURIComponent(run)}` : "";
+  const kind = ["run", "chat"].find((name) => fragment.get(name));
+  const place = kind ? `${kind}/${encodeURIComponent(fragment.get(kind))}` : "";
   history.replaceState(null, "", `${location.pathname}${location.search}#/${place}`);
   return true;
 }

@@ -160,6 +160,7 @@ async def serve_port(
             talking.discard(opened.stream)
 
     async def connected(stream: trio.SocketStream) -> None:
+        task = trio.lowlevel.current_task()
         open.add(stream)
         try:
             opened = Opened(stream)
@@ -169,7 +170,8 @@ async def serve_port(
         except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             pass  # it went away
         except* Exception as crashes:  # noqa: BLE001 - some bytes crash hypercorn (an HTTP/2 CONNECT), before any token
-            log.warning("a connection was dropped: %r", crashes.exceptions)
+            if _runs(task):
+                log.warning("a connection was dropped: %r", crashes.exceptions)
         finally:
             open.discard(stream)
             stream.socket.close()
@@ -189,6 +191,15 @@ async def serve_port(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cut)
         await trio.serve_listeners(connected, [listener], handler_nursery=nursery)
+
+
+def _runs(task: trio.lowlevel.Task) -> bool:
+    """Whether it is this task that runs.
+
+    It is not where trio's whole run was abandoned, as by an error in the event loop: then Python's collector closes
+    what is left of each task, whose cancel scopes complain that there is no trio.
+    """
+    return trio.lowlevel.in_trio_task() and trio.lowlevel.current_task() is task
 
 
 def _may_be_http(start: bytes) -> bool:

@@ -86,9 +86,13 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     page: str
     http: bool
 
-    def page_of(self, run: str) -> str:
+    def page_of_run(self, run: str) -> str:
         """The address at which the page shows this run."""
         return f"{self.page}&run={run}"
+
+    def page_of_chat(self, chat: str) -> str:
+        """The address at which the page shows this chat."""
+        return f"{self.page}&chat={chat}"
 
 
 class Server:

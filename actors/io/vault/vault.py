@@ -11,6 +11,7 @@ trio is imported where it is needed, since names are completed without it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -114,7 +115,7 @@ class Vault:
             value = self._secrets().get(name)
         if value is None and (value := self._environ.get(name)) is None:
             return None
-        handed_out(value)
+        handed_out(value, name=name)
         self._hide()
         return value
 
@@ -133,19 +134,22 @@ class Vault:
         """Whether `get` answers at once, without a command and a passphrase."""
         return self.command is None and (self._fresh() is not None or self._opens_here())
 
-    def hide_all(self) -> None:
+    def hide_all(self, names: Iterable[str] = ()) -> None:
         """Have all that its file holds taken out of what this process tells, if it opens at once. Blocks.
 
         For contents of files that another process has seen, to which some of it was handed out.
+
+        Args:
+            names: what was handed out there: each may be a variable of the environment as well.
         """
-        if self.file is None or not self.is_quick:
-            return
-        try:
-            values = self._secrets().values()
-        except ConfigError:  # which is told when a secret is wanted
-            return
-        handed_out(*values)
-        self._hide()
+        found = [(name, self._environ.get(name, "")) for name in names]
+        if self.file is not None and self.is_quick:
+            with contextlib.suppress(ConfigError):  # which is told when a secret is wanted
+                found += self._secrets().items()
+        for name, value in found:
+            handed_out(value, name=name)
+        if anything_handed_out():
+            self._hide()
 
     def may_have(self, name: str) -> bool:
         """Whether the name stands for something, as far as that can be told without a command and a passphrase."""

@@ -27,8 +27,7 @@ from ....protocol.chat import (
     parts_of,
 )
 from ....protocol.errors import CallboardError, UpstreamError
-from ...io import handed_out
-from ...io.handed_out import Streamed, hidden, hide_in
+from ...io.handed_out import Streamed, anything_handed_out, hidden, hide_in
 from ..spending.accounts import NOTHING, Account, Amount, Hold
 from .allowance import Remaining, remaining_in
 from .codec import is_text
@@ -178,7 +177,7 @@ class Call:
     def _begins(self, attempt: int) -> None:
         self._began = trio.current_time()
         self._asked = self._out = True
-        self._hides = bool(handed_out._HANDED.texts)  # noqa: SLF001 - an attribute: the way of a prompt makes no detour
+        self._hides = anything_handed_out()
         self._replying = False
         self._said = 0
         request = self.request

@@ -337,6 +337,7 @@ class ChatScreen:
             return
         shown, text = self.field.take()
         if text.strip():
+            self._interrupted = float("-inf")  # the next Ctrl-C is for this line
             self.handler.entered(shown, text)
             self.draw()
 

@@ -161,6 +161,7 @@ class LineScreen(ChatScreen):
         elif text.strip():
             self._fenced = ""
             self._settle()
+            self._interrupted = float("-inf")  # the next Ctrl-C is for this line
             self.handler.entered(text, text.strip())
             self.handler.settled()  # the line itself, which the terminal has echoed
 

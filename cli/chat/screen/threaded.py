@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from ....protocol.control import chat
-    from .application import ChatScreen
+    from .application import ChatScreen, Handler
 
 _RESTORE = b"\x18\x1b[?7h\x1b[?2026l\x1b[?2004l\x1b[0m\x1b[?25h"
 _ENDS_WITHIN = 2.0
@@ -166,24 +166,30 @@ class ScreenThread:
 
 
 class Waiting:
-    """Stands in for who leads the conversation until that is imported: keeps what the person sends."""
-
-    busy = False
+    """Stands in for who leads the conversation until that is imported: keeps what the person does, in order."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[str, str]] = []
-        self.left = False
+        self.busy = False
+        self._kept: list[Callable[[Handler], None]] = []
+
+    def hand_over(self, handler: Handler) -> None:
+        """Who leads it is there, and is told what was done."""
+        for tell in self._kept:
+            tell(handler)
 
     def entered(self, shown: str, text: str) -> None:
         """See `Handler`."""
-        self.sent.append((shown, text))
+        self.busy = True
+        self._kept.append(lambda handler: handler.entered(shown, text))
 
     def leave(self) -> None:
         """See `Handler`; as soon as there is something to leave."""
-        self.left = True
+        self._kept.append(lambda handler: handler.leave())
 
     def interrupt(self) -> None:
         """See `Handler`."""
+        self.busy = False
+        self._kept.append(lambda handler: handler.interrupt())
 
     def show_thoughts(self) -> None:
         """See `Handler`."""

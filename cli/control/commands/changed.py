@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import msgspec
 import trio
 
+from ....actors.front.control.changes import shown_changes
 from ....actors.runs.root import Root
 from ....actors.work.tools.changes.of_runs import changes_of, restore, store_of
 from ....protocol.changes import ChangedFile, Restored
 from ....protocol.errors import CallboardError, Conflict, NobodyToAsk, NotFound
 from ....protocol.kernel.questions import Question
+from ....protocol.settings import Settings
 from ...frame import person_at_terminal
 from ...render.diff import diff_lines
 from ...render.text import colours, counted, json_object, paint, safe
@@ -37,9 +38,11 @@ def show_changes(word: str | None, *, as_json: bool) -> str:
         UsageError: there are several.
     """
     run = _run_of(word)
-    with suppress(CallboardError):  # what is wrong with config.yaml is no reason to show nothing
-        Root().vault.hide_all()
-    files = changes_of(store_of(os.environ), [run])
+    try:
+        root = Root()
+        files = shown_changes(run, root.settings, root.vault)
+    except CallboardError:  # what is wrong with config.yaml is no reason to show nothing
+        files = shown_changes(run, Settings(), None)
     if as_json:
         return json_object(run=run, files=msgspec.to_builtins(files))
     if not files:

@@ -16,12 +16,13 @@ from ....actors.front.control.logs.reading import read_page
 from ....actors.front.control.logs.runs import look
 from ....actors.io.directories import state_dir
 from ....actors.work.tools.changes.store import store_of
+from ....protocol.ages import age, seconds_since
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError, Conflict, NotFound
 from ....protocol.outcome import ErrorReport, Outcome
 from ...render.text import counted, json_object, one_line, safe, table
 from ..client import meant
-from ..figures import age, cells, money, seconds_since
+from ..figures import cells, money
 
 _HEAD = ("RUN", "STATUS", "TARGET", "STARTED", "TOOK", "TOKENS", "COST", "PROMPT")
 _DAY = 86_400

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ....actors.front.control.presence import read_present
+from ....protocol.ages import age, seconds_since
 from ....protocol.control import own
 from ....protocol.control.caller import LOCAL
 from ....protocol.control.things import ActorInfo, RunInfo
 from ....protocol.errors import NoServer
 from ...render.text import json_object, one_line, table
 from ..client import Client, runs_of, with_client
-from ..figures import age, cells, seconds_since
+from ..figures import cells
 from ..servers import Where
 
 _HEAD = ("RUN", "STATUS", "TARGET", "SINCE", "ASKS", "TOKENS", "COST", "DOING")

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
+from ....protocol.ages import age, seconds_since
 from ....protocol.control.things import ActorDetail, ActorInfo
 from ....protocol.decoding import decode_json
 from ...render.text import one_line, safe
-from ..figures import age, amount, money, seconds_since
+from ..figures import amount, money
 
 _NARROWEST = 40
 """Columns of the terminal for path and doing together, as long as there is another column to give up."""

@@ -46,6 +46,17 @@ def test_json_that_keeps_letters_as_they_are_shows_nothing_either() -> None:
         assert handed_out.hidden(text) == f'"{handed_out.PUT}"'
 
 
+def test_what_stands_in_a_content_is_told_by_all_its_names_in_whatever_form() -> None:
+    handed_out.handed_out('pass "word" 123', name="FIRST")
+    handed_out.handed_out('pass "word" 123', name="SAME")
+    handed_out.handed_out("another-secret", name="SECOND")
+    handed_out.handed_out("without-a-name")
+    assert handed_out.names_in(b"nothing of it") == ()
+    assert handed_out.names_in(json.dumps('x pass "word" 123').encode()) == ("FIRST", "SAME")
+    both = base64.b64encode(b"x another-secret y") + b" without-a-name"
+    assert handed_out.names_in(both) == ("", "SECOND")
+
+
 def test_threads_that_add_at_once_lose_nothing() -> None:
     secrets = [[f"secret-{thread}-{number}" for number in range(100)] for thread in range(8)]
     threads = [threading.Thread(target=handed_out.handed_out, args=each) for each in secrets]

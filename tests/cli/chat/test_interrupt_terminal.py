@@ -40,7 +40,6 @@ class Program:
         self.refused: list[str] = []
         self.taken: list[Reply] = []
         self.seconds: dict[str, float] = {}
-        self._left = float("-inf")
         models.answer_with(self._answer)
 
     def start(self) -> None:
@@ -74,9 +73,6 @@ class Program:
         self.script = {kind: deque(replies)} if kind not in self.script else self.script
         self.terminal.press(kind, "Enter")
         await reached()
-        if key == "C-c":
-            await trio.sleep(max(0.0, self._left + 2.1 - trio.current_time()))  # a second one within two seconds leaves
-            self._left = trio.current_time()
         before, began, cut = _interrupted(self.terminal.lines()), trio.current_time(), self.models.cut
         self.terminal.press(key)
         await self.terminal.until(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,9 @@ from hypothesis import strategies as st
 
 from callboard.actors.front.server.token_file import ServerFile, write_server
 from callboard.cli.control.client import meant
-from callboard.cli.control.figures import age, amount, money, seconds_since
+from callboard.cli.control.figures import amount, money
 from callboard.cli.control.servers import Server, Where, find_server
 from callboard.protocol.errors import NoServer, UsageError
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(None, ""), (0, "0s"), (59.4, "59s"), (60, "1m"), (3599, "59m"), (3700, "1h01m"), (90_000, "1d01h")],
-)
-def test_an_age_has_one_or_two_units(seconds: float | None, shown: str) -> None:
-    assert age(seconds) == shown
 
 
 @given(st.integers(0, 10**12))
@@ -33,14 +24,6 @@ def test_an_amount_takes_seven_columns_at_most(number: int) -> None:
 @pytest.mark.parametrize(("cost", "shown"), [(0, ""), (0.01234, "$0.0123"), (1234.5, "$1,234.50")])
 def test_money_is_exact_where_it_is_little(cost: float, shown: str) -> None:
     assert money(cost) == shown
-
-
-def test_a_clock_that_is_behind_gives_no_negative_time() -> None:
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    assert seconds_since("2026-01-01T00:00:09Z", now) == 0
-    assert seconds_since("2025-12-31T23:59:50Z", now) == 10
-    assert seconds_since("2025-12-31T23:59:50", now) == 10
-    assert seconds_since("", now) is None
 
 
 def test_a_run_goes_by_the_beginning_of_its_id() -> None:

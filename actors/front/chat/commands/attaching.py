@@ -7,16 +7,16 @@ this chat changes by it, also while a run answers here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import trio
 
+from .....protocol.ages import age, seconds_since
 from .....protocol.control import chat as frames
 from .....protocol.errors import Conflict, NotFound
 from ..line import Line
 from ..table import command
-from .looking import table
 
 if TYPE_CHECKING:
     from .....protocol.control.caller import Caller
@@ -25,22 +25,23 @@ if TYPE_CHECKING:
     from ..chat import Chat
 
 MOST_RUNS = 1000
-MOST_NAMED = 5
+MOST_NAMED = 20
+"""Chats, and runs, that an error lists."""
+
+LONGEST = 60
+"""Characters of a name or a title in a list."""
 
 
 @command(".ps", "Show the runs under way", at_work=True, scopes=("read:runs",))
 async def _ps(line: Line) -> None:
-    shown = _under_way(line)
-    await line.say(table(shown) if shown else "Nothing runs.")
+    shown = _listed([], under_way) if (under_way := _under_way(line)) else "Nothing runs."
+    await line.say(shown)
 
 
-def _under_way(line: Line) -> list[tuple[str, object]]:
+def _under_way(line: Line) -> list[RunInfo]:
+    """The runs under way, the newest first."""
     runs, _ = line.hub.page(line.caller, status=None, limit=MOST_RUNS, before=None)
-    return [
-        (each.run, f"{each.status:<9} {each.name or each.target}  {each.title}".rstrip())
-        for each in runs
-        if not each.over
-    ]
+    return [each for each in runs if not each.over]
 
 
 def _offered(chat: Chat, caller: Caller, words: Sequence[str]) -> list[tuple[str, str]]:
@@ -59,10 +60,47 @@ def _others(chat: Chat, caller: Caller) -> list[Chat]:
 
 
 def about(chat: Chat) -> str:
-    """What lists say of a chat."""
-    state = "running" if chat.answering is not None or chat.busy else "idle"
-    answers = chat.agent or chat.role or chat.model_in_use
-    return f"{state:<9} {answers}  {chat.subject or ''}".rstrip()
+    """What completions say of a chat."""
+    return f"{_state(chat):<9} {_answers(chat)}  {chat.subject or ''}".rstrip()
+
+
+def _state(chat: Chat) -> str:
+    return "running" if chat.answering is not None or chat.busy else "idle"
+
+
+def _answers(chat: Chat) -> str:
+    return chat.agent or chat.role or chat.model_in_use
+
+
+def _listed(chats: Sequence[Chat], runs: Sequence[RunInfo], most: int = MOST_RUNS) -> str:
+    """What each of them is, the newest first, `most` of either."""
+    newest = sorted(chats, key=lambda each: each.started, reverse=True)[:most]
+    rows = [("ID", "STATE", "SINCE", "WITH", "SESSION", "TITLE")]
+    rows += [
+        (
+            each.id,
+            _state(each),
+            age(seconds_since(each.started)),
+            _answers(each),
+            "" if each.session is None else each.session.name,
+            each.subject or "",
+        )
+        for each in newest
+    ]
+    rows += [
+        (each.run, each.status, age(seconds_since(each.started)), each.name or each.target, "", each.title)
+        for each in runs[:most]
+    ]
+    left = len(chats) + len(runs) - (len(rows) - 1)
+    return "\n".join([*_in_columns(rows), *([f"and {left} more"] if left else [])])
+
+
+def _in_columns(rows: Iterable[Sequence[str]]) -> list[str]:
+    """A line each; a column that has nothing but its head is left out."""
+    cut = [[" ".join(cell.split())[:LONGEST] for cell in row] for row in rows]
+    columns = [(max(map(len, column)), column) for column in zip(*cut, strict=True) if any(column[1:])]
+    aligned = zip(*([f"{cell:<{width}}" for cell in column] for width, column in columns), strict=True)
+    return ["  ".join(row).rstrip() for row in aligned]
 
 
 def _begins(id: str, word: str, kind: str) -> bool:
@@ -98,9 +136,9 @@ def _shows_or_goes(chat: Chat, caller: Caller, word: str) -> bool:
 async def _attach(line: Line) -> None:
     word = line.rest
     if not word:
-        others = [(each.id, about(each)) for each in _others(line.chat, line.caller)]
-        shown: list[tuple[str, object]] = [*others, *_under_way(line)]
-        await line.say(table(shown) if shown else "There is no other chat, and nothing runs.")
+        others, under_way = _others(line.chat, line.caller), _under_way(line)
+        there = bool(others or under_way)
+        await line.say(_listed(others, under_way) if there else "There is no other chat, and nothing runs.")
         return
     if word == line.chat.id:
         raise Conflict(f"{word} is this chat")
@@ -109,8 +147,8 @@ async def _attach(line: Line) -> None:
     if not ids:
         raise NotFound(f"there is no chat and no run {word[:60]!r}; .attach shows what there is")
     if len(ids) > 1:
-        named = ", ".join(ids[:MOST_NAMED]) + (", ..." if len(ids) > MOST_NAMED else "")
-        raise Conflict(f"{word[:60]!r} begins {len(ids)} ids: {named}")
+        named = _listed(chats, runs, MOST_NAMED)
+        raise Conflict(f"{word[:60]!r} begins {len(ids)} ids; .attach takes one of them\n{named}")
     if chats:
         line.attach = chats[0].id
     else:

@@ -100,7 +100,7 @@ async def _put(line: Line, file: VaultFile, name: str, *, new: bool) -> None:
         raise UsageError("no value was typed, so nothing was changed")
     if why := unusable(value):
         raise UsageError(f"the value of {name} {why}; nothing was kept")
-    handed_out(value)
+    handed_out(value, name=name)
     line.root.kernel.bus.rewrite = without_secrets  # the person may say it next
 
     def edit(secrets: dict[str, str]) -> None:

@@ -52,7 +52,8 @@ export class ChatState {
     return this.#add({ type: "line", text, state: "sent", why: "", run: null, shown: true });
   }
 
-  /** What became of it: "done", "steered" (the agent at work reads it), "failed" with why, or "unknown". */
+  /** What became of it: "done", "steered" (the agent at work reads it), "interrupted" without a run that says so, "failed"
+   *  with why, or "unknown". */
   settled(line, state, why = "") {
     Object.assign(line, { state, why });
     line.version = (line.version ?? 0) + 1;

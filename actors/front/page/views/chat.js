@@ -10,6 +10,7 @@ import { toldView } from "./chat/told.js";
 import { badge, setBadge } from "./marks.js";
 import { QuestionsView } from "./run/questions.js";
 import { isShortcut } from "./shortcuts.js";
+import { Tail } from "./tail.js";
 
 const SHOWN = 40; // items at first; each run among them is followed. "Earlier" shows as many more
 const UNANSWERED = "To answer questions your token would need the scope answer:questions.";
@@ -17,7 +18,7 @@ const LONGEST = 400; // characters of what is said aloud
 
 export class ChatView {
   constructor(wire, desk, id) {
-    Object.assign(this, { wire, desk, id, views: new Map(), most: SHOWN, following: true });
+    Object.assign(this, { wire, desk, id, views: new Map(), most: SHOWN });
     this.follower = new ChatFollower(wire, id);
     this.line = new LineView({ send: (text) => this.#send(text), interrupt: () => this.#interrupt(), ask: () => this.questions.focus() });
     const waiting = { questions: new Map(), id: "" };
@@ -44,13 +45,8 @@ export class ChatView {
     this.earlier = h("button", { class: "quiet small earlier", hidden: true, onclick: () => this.#more() }, "Earlier");
     this.host = h("div", { class: "told" });
     this.none = h("p", { class: "hint none", hidden: true }, "Nothing has been said yet.");
-    this.latest = h("button", { class: "latest", hidden: true, onclick: () => this.#follow() }, "Latest \u2193");
-    this.inside = h("div", { class: "inside" }, this.earlier, this.none, this.host);
-    this.scroll = h(
-      "div",
-      { class: "scroll", tabindex: "0", role: "log", "aria-label": "Conversation", "aria-live": "off", onscroll: () => this.#scrolled() },
-      this.inside,
-    );
+    const inside = h("div", { class: "inside" }, this.earlier, this.none, this.host);
+    this.tail = new Tail("Conversation", [inside], inside);
     this.unanswered = h("p", { class: "elsewhere", hidden: true }, UNANSWERED);
     this.aloud = h("div", { class: "aloud", role: "status", "aria-live": "polite" });
     this.content = h(
@@ -65,14 +61,11 @@ export class ChatView {
       ),
       this.questions.element,
       this.unanswered,
-      h("div", { class: "talk" }, this.scroll, this.latest),
+      h("div", { class: "talk" }, this.tail.element, this.tail.latest),
       this.line.element,
     );
     this.missing = h("div", { class: "empty", hidden: true });
     this.element = h("div", { class: "chatpage" }, this.content, this.missing, this.aloud);
-    this.watcher = new ResizeObserver(() => this.following && this.#toEnd());
-    this.watcher.observe(this.scroll);
-    this.watcher.observe(this.inside);
   }
 
   focus() {
@@ -84,7 +77,7 @@ export class ChatView {
     this.desk.removeEventListener("change", this.asked);
     this.follower.close();
     this.questions.close();
-    this.watcher.disconnect();
+    this.tail.close();
     for (const view of this.views.values()) view.close?.();
   }
 
@@ -100,7 +93,7 @@ export class ChatView {
     const focused = this.line.field.disabled;
     this.line.draw({ locked, ready, busy: state.busy, mayInterrupt });
     if (focused && document.activeElement === document.body) this.line.focus();
-    if (this.following) this.#toEnd();
+    this.tail.grown();
   }
 
   #head(info) {
@@ -151,7 +144,7 @@ export class ChatView {
   #made(item) {
     if (item.type === "run")
       return new AnswerView(this.wire, item, {
-        changed: () => (this.#ask(), this.#head(this.follower.state.info), this.following && this.#toEnd()),
+        changed: () => (this.#ask(), this.#head(this.follower.state.info), this.tail.grown()),
         aloud: (text) => this.#tell(text),
       });
     if (item.type === "said" && !item.past) this.#tell(item.text);
@@ -177,7 +170,7 @@ export class ChatView {
   }
 
   async #send(text) {
-    this.#follow();
+    this.tail.follow();
     const { leave, attach } = await this.follower.send(text);
     if (!this.element.isConnected || !(leave || attach)) return;
     if (leave) tell("The chat is closed.");
@@ -237,25 +230,7 @@ export class ChatView {
   }
 
   #more() {
-    const before = this.scroll.scrollHeight;
     this.most += SHOWN;
-    this.following = false;
-    this.draw();
-    this.scroll.scrollTop += this.scroll.scrollHeight - before;
-  }
-
-  #toEnd() {
-    this.scroll.scrollTop = this.scroll.scrollHeight;
-  }
-
-  #follow() {
-    this.following = true;
-    this.latest.hidden = true;
-    this.#toEnd();
-  }
-
-  #scrolled() {
-    this.following = this.scroll.scrollTop + this.scroll.clientHeight >= this.scroll.scrollHeight - 40;
-    this.latest.hidden = this.following;
+    this.tail.above(() => this.draw());
   }
 }

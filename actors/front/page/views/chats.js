@@ -1,18 +1,19 @@
 // The list of chats that are open, and where one begins.
 
-import { h, mark, say } from "../dom.js";
+import { h, say } from "../dom.js";
 import { cost, moment } from "../model/format.js";
 import { lacking, nameOf, whereabouts } from "../model/chat.js";
-import { badge, setBadge } from "./marks.js";
+import { ListView, fillCells } from "./list.js";
+import { setBadge } from "./marks.js";
 import { QuestionsView } from "./run/questions.js";
 
-const EVERY = 2000;
 const TO_OPEN = ["run:agents", "read:runs"];
 const HEADS = ["Status", "Chat", "Model", "Opened", "Answers", "Context", "Cost"];
 
-export class ChatsView {
+export class ChatsView extends ListView {
   constructor(wire, desk) {
-    Object.assign(this, { wire, desk, chats: [], rows: new Map(), loaded: false, problem: "" });
+    super(wire, "chat", HEADS, "chats");
+    Object.assign(this, { desk, chats: [] });
     this.#build();
     this.questions = new QuestionsView({ questions: desk.of(), id: "" }, async (id, value) => desk.answer(id, value));
     this.element.prepend(this.questions.element);
@@ -22,17 +23,13 @@ export class ChatsView {
     };
     desk.addEventListener("change", this.ask);
     this.ask();
-    this.hear = () => (this.#rights(), this.load());
-    wire.addEventListener("state", this.hear);
-    this.timer = setInterval(() => document.hidden || this.load(), EVERY);
-    this.hear();
+    this.begin(() => this.#rights());
   }
 
   close() {
-    this.wire.removeEventListener("state", this.hear);
+    super.close();
     this.desk.removeEventListener("change", this.ask);
     this.questions.close();
-    clearInterval(this.timer);
   }
 
   #build() {
@@ -44,14 +41,6 @@ export class ChatsView {
     this.go = h("button", { class: "primary" }, "New chat");
     this.failed = h("div", { class: "problem", role: "alert", hidden: true });
     this.form = h("form", { class: "newchat", onsubmit: (event) => this.#open(event) }, this.agent, this.choices, this.model, this.go);
-    this.body = h("tbody");
-    this.table = h(
-      "table",
-      { class: "runs chats", hidden: true },
-      h("thead", {}, h("tr", {}, ...HEADS.map((text) => h("th", { scope: "col" }, text)))),
-      this.body,
-    );
-    this.empty = h("div", { class: "empty" });
     this.element = h(
       "div",
       { class: "list" },
@@ -76,59 +65,32 @@ export class ChatsView {
     if (missing.length) this.#fail(`To begin a chat your token would need the scope ${missing.join(" and ")}.`);
   }
 
-  async load() {
-    if (this.wire.state !== "open" || this.loading) return this.draw();
-    this.loading = true;
-    try {
-      this.chats = (await this.wire.call("_chat/list")).chats ?? [];
-      this.loaded = true;
-      this.problem = "";
-    } catch (error) {
-      this.problem = error.message;
-    } finally {
-      this.loading = false;
-    }
-    this.draw();
+  async fetch() {
+    this.chats = (await this.wire.call("_chat/list")).chats ?? [];
   }
 
   draw() {
     const shown = [...this.chats].reverse(); // the newest first
-    const ids = new Set(shown.map((info) => info.chat));
-    for (const [id, row] of this.rows)
-      if (!ids.has(id)) {
-        row.element.remove();
-        this.rows.delete(id);
-      }
-    shown.forEach((info, place) => {
-      const row = this.rows.get(info.chat) ?? this.#row(info.chat);
-      fillRow(row, info);
-      if (this.body.children[place] !== row.element) this.body.insertBefore(row.element, this.body.children[place] ?? null);
-    });
-    this.table.hidden = shown.length === 0;
+    this.place(shown.map((info) => [info.chat, info]));
     this.empty.hidden = shown.length > 0 && !this.problem;
-    const waits = this.wire.state === "open" || this.wire.state === "connecting" ? "Loading\u2026" : "";
     const nothing = this.loaded
       ? "No chat is open. Begin one with the button above, or at a terminal: callboard chat --url, and this server's address."
-      : waits;
+      : this.waits;
     const text = this.problem || (shown.length ? "" : nothing);
     if (this.empty.textContent !== text) this.empty.replaceChildren(h("p", {}, text));
   }
 
-  #row(id) {
-    const cells = Array.from({ length: 5 }, () => h("td"));
-    const link = h("a", { href: `#/chat/${encodeURIComponent(id)}` });
-    const sub = h("div", { class: "sub" });
-    const state = badge("idle");
-    const element = h(
-      "tr",
-      { "data-chat": id, onclick: (event) => event.target.closest("a") || (location.hash = link.hash) },
-      h("td", {}, state),
-      h("td", { class: "name" }, link, sub),
-      ...cells,
-    );
-    const row = { element, link, sub, state, cells };
-    this.rows.set(id, row);
-    return row;
+  fill(row, info) {
+    setBadge(row.state, info.run ? "running" : "idle");
+    say(row.link, nameOf(info));
+    say(row.sub, [...whereabouts({ ...info, model: null }), info.chat].join(" \u00b7 "));
+    fillCells(row, [
+      info.model ?? "",
+      moment(info.started),
+      String(info.turns ?? 0),
+      info.percent === null || info.percent === undefined ? "\u2013" : `${info.percent}%`,
+      cost(info.cost, info.cost !== null) || "\u2013",
+    ]);
   }
 
   async #open(event) {
@@ -154,19 +116,4 @@ export class ChatsView {
     say(this.failed, text);
     this.failed.hidden = false;
   }
-}
-
-function fillRow(row, info) {
-  setBadge(row.state, info.run ? "running" : "idle");
-  say(row.link, nameOf(info));
-  say(row.sub, [...whereabouts({ ...info, model: null }), info.chat].join(" \u00b7 "));
-  const texts = [
-    info.model ?? "",
-    moment(info.started),
-    String(info.turns ?? 0),
-    info.percent === null || info.percent === undefined ? "\u2013" : `${info.percent}%`,
-    cost(info.cost, info.cost !== null) || "\u2013",
-  ];
-  texts.forEach((text, place) => say(row.cells[place], text));
-  row.cells.forEach((cell, place) => mark(cell, "class", ["model", "when", "num", "num", "num"][place]));
 }

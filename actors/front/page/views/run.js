@@ -277,7 +277,7 @@ export class RunView {
     const act = {
       "/": go("actors", this.tree.filter),
       t: go("actors", this.tree.host),
-      w: go("work", this.work.scroll),
+      w: go("work", this.work.tail.element),
       g: go("graph", this.graph.canvas),
       e: go("events", this.events.host),
       a: () => this.questions.focus(),

@@ -26,7 +26,7 @@ import trio
 
 from .....protocol.events import FileChanged
 from .....protocol.requests import ID
-from ....io.handed_out import holds
+from ....io.handed_out import names_in
 from ..builtin.allowed_paths import AllowedPath, Setting
 from .present import seen
 from .record import Change, State, encoded, told
@@ -73,7 +73,7 @@ class Keeper:
         before, content = self._seen(above, place.name)
         mode = 0o644 if before is None else before.mode
         changed = self._change(place, place.parts, before, State(sha=sha_of(data), size=len(data), mode=mode))
-        changed = msgspec.structs.replace(changed, secret=holds(data))
+        changed = _with_secrets(changed, data)
         self._keep([*self._directories(place, made), (changed, content)])
         try:
             yield
@@ -190,13 +190,20 @@ def run_of(actor: str) -> str:
 def _kept(store: Store, change: Change, content: bytes | None) -> Change:
     if content is None:
         return change
-    if holds(content):
-        change = msgspec.structs.replace(change, secret=True)
+    change = _with_secrets(change, content)
     try:
         store.keep(content)
     except OSError as error:
         return msgspec.structs.replace(change, lost=f"it could not be kept: {error.strerror or error}")
     return change
+
+
+def _with_secrets(change: Change, content: bytes) -> Change:
+    """Note what of the vault's stands in one of its contents, so that who shows it later knows what to hide."""
+    names = names_in(content)
+    if not names:
+        return change
+    return msgspec.structs.replace(change, secret=True, secrets=tuple(sorted({*change.secrets, *names})))
 
 
 def _lost(before: State | None) -> str:

@@ -13,18 +13,19 @@ taken back nor in its way, but the report would be about a moment that is over.
 
 Both block, and belong into a thread of trio's. Neither raises for what is wrong with a file: their results say it.
 Contents may hold secrets that the vault has handed out: `changes_of` hides them, and what the permissions of the call
-denied to show is not shown. A process that does not know these secrets (a passphrase or a command opens the vault)
-can't hide them; the run has noted where they stand, and no diff of such a file is shown then.
+denied to show is not shown. A process that does not know these secrets (a passphrase or a command opens the vault, or a
+variable of the run's environment is not set here) can't hide them; the run has noted where which of them stand, and no
+diff of such a file is shown then.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import pairwise
 
 from .....protocol.changes import ChangedFile, How, Restored
-from ....io.handed_out import hidden, holds
+from ....io.handed_out import hidden, holds, names_in
 from .plan import Step
 from .present import place_of, present
 from .record import Change, State, same, told
@@ -40,6 +41,10 @@ MOST_OF_ALL = 256 * 1024
 NOT_HIDDEN = (
     "it has held a secret of the vault, which is not open in this process, so a diff might show it; "
     "where a passphrase opens the vault, `vault: {passphrase_file: FILE}` has it hidden instead"
+)
+NOT_KNOWN = (
+    "it has held %s, which is not known in this process (the vault is not open, or the environment is another one), "
+    "so a diff might show it; where a passphrase opens the vault, `vault: {passphrase_file: FILE}` has it hidden"
 )
 
 
@@ -60,6 +65,8 @@ def changes_of(
     since: int = 0,
     actor: str | None = None,
     most: int = MOST_OF_ALL,
+    hide: Callable[[Collection[str]], object] | None = None,
+    clean: Callable[[str], str] = hidden,
 ) -> list[ChangedFile]:
     """What these runs have changed, each file once: from before its first change to after its last one. What is by now
     as it was before, because it was taken back for instance, is left out.
@@ -71,9 +78,14 @@ def changes_of(
         actor: only what actors with this path have changed, and those below: an agent, or its calls of one tool, which
             have the same path one after another.
         most: characters of all diffs together; a diff beyond that is left out, and its file's note says so.
+        hide: is told before anything is shown which secrets stand in the files, by their names, to have them known.
+        clean: takes secrets out of a text.
     """
     found = []
-    for steps in steps_of(store, frozenset(runs), since).values():
+    changes = steps_of(store, frozenset(runs), since)
+    if hide is not None:
+        hide({name for steps in changes.values() for step in steps for name in step.change.secrets if name})
+    for steps in changes.values():
         chosen = [at for at, step in enumerate(steps) if step.chosen and _of(actor, step.change.actor)]
         if not chosen:
             continue
@@ -81,7 +93,7 @@ def changes_of(
         now, content = _now(first)
         if same(first.before, last.after) or (same(first.before, now) and actor is None):
             continue
-        shown = _shown(store, steps[chosen[0] : chosen[-1] + 1], now, content)
+        shown = _shown(store, steps[chosen[0] : chosen[-1] + 1], now, content, clean)
         if len(shown.diff) > most:
             shown.diff, shown.note = "", "there is too much to show all of it"
         most -= len(shown.diff)
@@ -101,7 +113,9 @@ def _now(change: Change) -> tuple[State | None, bytes | None]:
         return State(kind="other"), None
 
 
-def _shown(store: Store, steps: list[Step], now: State | None, content: bytes | None) -> ChangedFile:
+def _shown(
+    store: Store, steps: list[Step], now: State | None, content: bytes | None, clean: Callable[[str], str]
+) -> ChangedFile:
     first, last = steps[0].change, steps[-1].change
     before, after = first.before, last.after
     kind = (before or after or State()).kind
@@ -120,14 +134,28 @@ def _shown(store: Store, steps: list[Step], now: State | None, content: bytes | 
     if new is None:
         shown.note = note
         return shown
-    if any(step.change.secret for step in steps) and not (holds(old) or holds(new)):
-        shown.note = NOT_HIDDEN
+    if why := _unknown(steps, old, new):
+        shown.note = why
         return shown
     name = told("/".join(first.parts))
-    diff = unified(None if before is None else old, None if after is None else new, name, clean=hidden)
-    shown.added, shown.removed, shown.diff = diff.added, diff.removed, hidden(diff.text)
+    diff = unified(None if before is None else old, None if after is None else new, name, clean=clean)
+    shown.added, shown.removed, shown.diff = diff.added, diff.removed, clean(diff.text)
     shown.note = note or diff.note or _mixed(steps)
     return shown
+
+
+def _unknown(steps: list[Step], old: bytes, new: bytes) -> str:
+    """Why a diff might show a secret, since this process does not know it; "" if it knows all of them.
+
+    What a name stands for here may be another value than it was then, so it has to be found where it stood.
+    """
+    marked = [step.change for step in steps if step.change.secret]
+    left = {name for change in marked for name in change.secrets} - {*names_in(old), *names_in(new)}
+    named = sorted(f"{{{{{name}}}}}" for name in left if name)
+    if named:
+        return NOT_KNOWN % " and ".join(named)
+    unnamed = left or any(not change.secrets for change in marked)
+    return NOT_HIDDEN if unnamed and not (holds(old) or holds(new)) else ""
 
 
 def _after(store: Store, after: State | None, now: State | None, content: bytes | None) -> tuple[bytes | None, str]:

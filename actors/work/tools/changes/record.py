@@ -48,6 +48,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         lost: why what stood there before is not kept; empty if it is, or if there is nothing to keep.
         unshown: the permissions deny showing its contents.
         secret: what the vault had handed out in that process stands in them.
+        secrets: what that is called, each `{{NAME}}`; "" for what has no name.
         void: the change of the same path and moment, which is in an earlier line, has failed.
     """
 
@@ -61,6 +62,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost: str = ""
     unshown: bool = False
     secret: bool = False
+    secrets: tuple[str, ...] = ()
     void: bool = False
 
     @property

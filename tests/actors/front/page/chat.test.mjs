@@ -96,6 +96,24 @@ test("a lost connection and a lag go on from the last number, and a line whose a
   wire.use("");
 });
 
+test("a line that was interrupted without a run says so, and one whose run is seen leaves that to the run", async () => {
+  const { wire, sockets, follower } = await following();
+  await sockets[0].answer("_chat/watch", { result: { chat: INFO, told: [] } });
+  for (const [text, run] of [["never begun", null], ["begun", "run-1"]]) {
+    const sent = follower.send(text);
+    if (run) sockets[0].tell("_chat/began", { chat: CHAT, run, prompt: text, seq: 1 });
+    await sockets[0].answer("_chat/line", { result: { chat: INFO, run, status: "cancelled" } });
+    await sent;
+  }
+  const lines = follower.state.items.filter((item) => item.type === "line");
+  assert.deepEqual(lines.map((item) => [item.text, item.state, item.shown]), [
+    ["never begun", "interrupted", true],
+    ["begun", "done", false],
+  ]);
+  follower.close();
+  wire.use("");
+});
+
 test("a chat that is gone when the connection is back is told so, and what was told of it stays", async () => {
   const { wire, sockets, follower } = await following();
   await sockets[0].answer("_chat/watch", { result: { chat: INFO, told: [{ said: said(1) }] } });

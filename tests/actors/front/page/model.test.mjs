@@ -331,6 +331,12 @@ test("the token leaves the address, and any token fits into a subprotocol", () =
   );
   assert.equal(read(storage), "abc");
   assert.equal(shown, "/#/run/run-7f3a");
+  adopt(
+    { hash: "#token=abc&chat=chat-3f01", pathname: "/", search: "" },
+    { replaceState: (a, b, address) => (shown = address) },
+    storage,
+  );
+  assert.equal(shown, "/#/chat/chat-3f01");
   assert.equal(protocols("\u00fc>>??")[1], `bearer.${Buffer.from("\u00fc>>??").toString("base64url")}`);
 });
 

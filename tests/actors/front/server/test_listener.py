@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gc
 import json
 import os
 import struct
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
+import trio.testing
 from http_house import House
 
+from callboard.actors.front.access.limits import ConnectionLimiter
 from callboard.actors.front.server import listener
+from callboard.protocol.settings.api import ApiSettings
 
 SOON = 20.0
 
@@ -178,3 +184,50 @@ async def test_many_who_say_nothing_or_half_a_word_keep_nobody_waiting(house: Ho
     assert (await house.get("/v1/info"))["name"] == "callboard"
     for stream in idle:
         await stream.aclose()
+
+
+class _Broken(trio.abc.Clock):
+    """Has the event loop fail when it is told to."""
+
+    fails = False
+
+    def start_clock(self) -> None:
+        """There is nothing to start."""
+
+    def current_time(self) -> float:
+        return time.monotonic()
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        if self.fails:
+            raise MemoryError
+        return deadline - self.current_time()
+
+
+@pytest.mark.filterwarnings("ignore:Trio guest run got abandoned:RuntimeWarning")
+@pytest.mark.parametrize("head", [b"", b"GET /wo", b"GET /words HTTP/1.1\r\n\r\n"], ids=["nothing", "half", "whole"])
+def test_a_connection_of_a_run_that_was_abandoned_is_none_that_crashed(
+    caplog: pytest.LogCaptureFixture, head: bytes
+) -> None:
+    """What is left of its task is closed by Python's collector, outside of trio."""
+    clock = _Broken()
+
+    async def answer(_: listener.Opened) -> None:
+        with trio.CancelScope():
+            await trio.sleep_forever()
+
+    async def body() -> None:
+        here = listener.listen("127.0.0.1", 0)
+        limiter = ConnectionLimiter(ApiSettings)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(listener.serve_port, here, limiter, http=answer))
+            client = await trio.open_tcp_stream(*here.socket.getsockname())
+            await client.send_all(head)
+            while limiter.open == 0:
+                await trio.lowlevel.checkpoint()
+            await trio.testing.wait_all_tasks_blocked(0)
+            clock.fails = True
+
+    with contextlib.suppress(trio.TrioInternalError):
+        trio.run(body, clock=clock)
+    gc.collect()
+    assert not caplog.records

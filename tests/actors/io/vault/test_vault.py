@@ -293,6 +293,17 @@ def test_threads_that_read_at_once_read_the_same(tmp_path: Path) -> None:
     assert found == [SECRET] * 50
 
 
+def test_what_another_process_was_handed_is_hidden_be_it_of_the_file_or_of_the_environment(tmp_path: Path) -> None:
+    environ = {"OUTSIDE": "s3cret-from-outside", "KEPT": "s3cret-of-before", "PLAIN": "no secret of anybody"}
+    vault = vault_in(tmp_path, environ)
+    vault.hide_all()
+    assert handed_out.hidden("s3cret-from-outside") == "s3cret-from-outside"
+    vault.hide_all(["OUTSIDE", "KEPT", "GONE"])
+    assert handed_out.hidden("s3cret-from-outside s3cret-of-before") == "[redacted] [redacted]"
+    assert handed_out.hidden("no secret of anybody") == "no secret of anybody"
+    assert handed_out.names_in(b"s3cret-from-outside") == ("OUTSIDE",)
+
+
 def test_nothing_of_it_shows_a_value(tmp_path: Path) -> None:
     vault = vault_in(tmp_path, vault=command(tmp_path, f"echo {SECRET}"))
     with contextlib.suppress(CallboardError):

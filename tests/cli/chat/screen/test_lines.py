@@ -26,7 +26,11 @@ class Person(Waiting):
     def __init__(self) -> None:
         super().__init__()
         self.busy = True
+        self.sent: list[tuple[str, str]] = []
         self.interrupts = 0
+
+    def entered(self, shown: str, text: str) -> None:
+        self.sent.append((shown, text))
 
     def interrupt(self) -> None:
         self.interrupts += 1
@@ -176,6 +180,9 @@ def test_ctrl_c_interrupts_and_a_second_one_soon_after_leaves(lines: Lines) -> N
         lines.person.busy = True
         lines.screen.control_c()
         assert lines.person.interrupts == 2
+        await lines.types("another\n")
+        lines.screen.control_c()  # for this line, though the last one was just before
+        assert lines.person.interrupts == 3
         assert not lines.screen._left.done()
         lines.screen.control_c()
         assert lines.screen._left.done()

@@ -46,5 +46,6 @@ function sent(item) {
 const STATES = {
   sent: "\u2026",
   steered: "The agent reads this before its next request.",
+  interrupted: "Interrupted.",
   unknown: "The connection was lost.",
 };

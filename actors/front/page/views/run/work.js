@@ -3,6 +3,7 @@
 import { h, say } from "../../dom.js";
 import { caller } from "../../model/format.js";
 import { ENDED } from "../../model/actors.js";
+import { Tail } from "../tail.js";
 import { blockView } from "./blocks.js";
 
 const SHOWN = 250; // blocks that are elements at a time; "Earlier" shows as many more
@@ -11,7 +12,7 @@ const CROWD = 12;
 export class WorkView {
   /** acts: {select(path or null), inspect(actor), send(path, text) -> promise}. */
   constructor(state, acts) {
-    Object.assign(this, { state, acts, selected: null, most: SHOWN, views: new Map(), following: true });
+    Object.assign(this, { state, acts, selected: null, most: SHOWN, views: new Map() });
     this.scope = h("span", { class: "sum" });
     this.all = h("button", { class: "quiet small", hidden: true, onclick: () => acts.select(null) }, "Show all");
     this.look = h(
@@ -22,21 +23,7 @@ export class WorkView {
     this.earlier = h("button", { class: "quiet small earlier", hidden: true, onclick: () => this.#more() }, "Earlier");
     this.host = h("div", { class: "blocks" });
     this.result = h("section", { class: "result", hidden: true, "aria-label": "Result" });
-    this.latest = h("button", { class: "latest", hidden: true, onclick: () => this.#follow() }, "Latest \u2193");
-    this.scroll = h(
-      "div",
-      {
-        class: "scroll",
-        tabindex: "0",
-        role: "log",
-        "aria-label": "Work",
-        "aria-live": "off",
-        onscroll: () => this.#scrolled(),
-      },
-      this.earlier,
-      this.host,
-      this.result,
-    );
+    this.tail = new Tail("Work", [this.earlier, this.host, this.result]);
     this.words = h("textarea", { rows: "1", "aria-label": "Message", onkeydown: (event) => this.#typed(event) });
     this.message = h(
       "form",
@@ -48,22 +35,20 @@ export class WorkView {
       "section",
       { class: "panel work", "aria-label": "Work" },
       h("div", { class: "bar" }, h("h2", {}, "Work"), this.scope, h("span", { class: "filler" }), this.look, this.all),
-      this.scroll,
-      this.latest,
+      this.tail.element,
+      this.tail.latest,
       this.message,
     );
-    this.watcher = new ResizeObserver(() => this.following && this.#toEnd());
-    this.watcher.observe(this.scroll);
   }
 
   close() {
-    this.watcher.disconnect();
+    this.tail.close();
   }
 
   select(path) {
     this.selected = path;
     this.most = SHOWN;
-    this.following = true;
+    this.tail.following = true;
     this.views.clear();
     this.host.replaceChildren();
     this.first = null;
@@ -97,7 +82,7 @@ export class WorkView {
     say(this.earlier, more ? "Earlier" : `${this.state.work.dropped} older ones are no longer kept in this page`);
     this.#heads(shown.length);
     this.#result();
-    if (this.following) this.#toEnd();
+    this.tail.grown();
   }
 
   #place(shown, changed) {
@@ -163,26 +148,8 @@ export class WorkView {
   }
 
   #more() {
-    const before = this.scroll.scrollHeight;
     this.most += SHOWN;
-    this.following = false;
-    this.draw(new Set());
-    this.scroll.scrollTop += this.scroll.scrollHeight - before;
-  }
-
-  #toEnd() {
-    this.scroll.scrollTop = this.scroll.scrollHeight;
-  }
-
-  #follow() {
-    this.following = true;
-    this.latest.hidden = true;
-    this.#toEnd();
-  }
-
-  #scrolled() {
-    this.following = this.scroll.scrollTop + this.scroll.clientHeight >= this.scroll.scrollHeight - 40;
-    this.latest.hidden = this.following;
+    this.tail.above(() => this.draw(new Set()));
   }
 
   #typed(event) {

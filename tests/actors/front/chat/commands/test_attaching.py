@@ -73,7 +73,9 @@ async def test_another_chat_is_named_in_the_answer_and_nothing_changes_here(chat
 async def test_what_can_be_attached_is_shown_and_completed(chats: Chats, person: Scripted) -> None:
     here, other = chats.new("local"), chats.new("local")
     await here.play(".attach", person)
-    assert person.told[-1].text.startswith(other.id)
+    head, row = person.told[-1].text.split("\n")
+    assert head.split() == ["ID", "STATE", "SINCE", "WITH"]
+    assert row.split() == [other.id, "idle", "0s", "fake:model"]
     assert here.id not in person.told[-1].text
     assert [each.text for each in completions(here, LOCAL, ".attach ch")] == [other.id]
     chats.close(other)
@@ -81,9 +83,29 @@ async def test_what_can_be_attached_is_shown_and_completed(chats: Chats, person:
     assert person.told[-1].text == "There is no other chat, and nothing runs."
 
 
-async def test_a_word_that_begins_several_ids_is_refused(chats: Chats, person: Scripted) -> None:
+async def test_of_several_that_a_word_may_mean_it_is_said_what_they_are_in_and_since_when(
+    chats: Chats, person: Scripted, fake_model: FakeModels
+) -> None:
     here, first, second = (chats.new("local") for _ in range(3))
-    with pytest.raises(Conflict, match=f"begins 2 ids: {first.id}, {second.id}"):
+    first.started = "2020-01-01T00:00:00Z"
+    await second.play(".session kept", person)
+    await second.play("what a day\nit is", person)
+    with pytest.raises(Conflict, match=r"'chat-' begins 2 ids; \.attach takes one of them") as refused:
+        await here.play(".attach chat-", person)
+    _, head, *rows = str(refused.value).split("\n")
+    assert head.split() == ["ID", "STATE", "SINCE", "WITH", "SESSION", "TITLE"]
+    assert [row.split()[0] for row in rows] == [second.id, first.id]
+    assert rows[0].split()[1:] == ["idle", "0s", "fake:model", "kept", "what", "a", "day", "it", "is"]
+    assert rows[1].split()[2].endswith("h")  # days and hours
+
+
+async def test_of_many_that_a_word_may_mean_twenty_are_listed_and_the_others_counted(
+    chats: Chats, person: Scripted
+) -> None:
+    here = chats.new("local")
+    for _ in range(25):
+        chats.new("local")
+    with pytest.raises(Conflict, match=r"and 5 more$"):
         await here.play(".attach chat-", person)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from callboard.actors.io import handed_out
-from callboard.actors.work.tools.changes.of_runs import mark
+from callboard.actors.work.tools.changes.of_runs import changes_of, mark
 from callboard.protocol.errors import ToolFailed
 
 from .conftest import Stage
@@ -244,6 +245,37 @@ async def test_a_process_that_can_not_open_the_vault_shows_no_file_that_has_held
         ("old", True, True),
         ("plain", False, False),
     ]
+
+
+async def test_a_diff_is_shown_when_every_secret_that_stands_in_it_is_known(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two is not enough; nor is another value by the same name, as after it was changed."""
+    monkeypatch.setattr(handed_out, "_HANDED", handed_out.Known())
+    handed_out.handed_out("s3cret-of-the-vault", name="KEPT")
+    handed_out.handed_out("s3cret-from-outside", name="OUTSIDE")
+    await stage(A, "fs_write", path="x", contents="s3cret-of-the-vault\ns3cret-from-outside\n")
+
+    def shown(**known: str) -> tuple[str, str]:
+        monkeypatch.setattr(handed_out, "_HANDED", handed_out.Known())
+        asked: list[str] = []
+
+        def hide(names: Collection[str]) -> None:
+            asked.extend(sorted(names))
+            for name, value in known.items():
+                handed_out.handed_out(value, name=name)
+
+        (changed,) = changes_of(stage.store, [A], hide=hide)
+        assert asked == ["KEPT", "OUTSIDE"]
+        assert "s3cret" not in changed.diff
+        return changed.diff, changed.note
+
+    assert shown(KEPT="s3cret-of-the-vault", OUTSIDE="s3cret-from-outside")[0].count("+[redacted]") == 2
+    for outside in ({}, {"OUTSIDE": "s3cret-that-came-later"}):
+        diff, note = shown(KEPT="s3cret-of-the-vault", **outside)
+        assert diff == ""
+        assert note.startswith("it has held {{OUTSIDE}}, which is not known in this process")
+    assert "{{KEPT}} and {{OUTSIDE}}, which" in shown()[1]
 
 
 async def test_a_secret_is_hidden_before_a_long_line_is_cut(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
