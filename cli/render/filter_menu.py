@@ -5,12 +5,12 @@ No approval is given here, so what is typed may move the cursor: it is always on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.layout import Layout, Window
+from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 
 from .text import one_line
@@ -30,8 +30,14 @@ class FilterMenu:
     def __init__(self, entries: Sequence[str], *, free: bool = False) -> None:
         self._entries = entries
         self._free = free
+        self.rows = Window(FormattedTextControl(self.shown, focusable=True, show_cursor=False), wrap_lines=False)
         self.typed = ""
         self.cursor = 0
+
+    @property
+    def target(self) -> Window:
+        """The part that takes the keys."""
+        return self.rows
 
     @property
     def fitting(self) -> list[int]:
@@ -45,8 +51,22 @@ class FilterMenu:
 
         Ends with `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D.
         """
-        rows = Window(FormattedTextControl(self.shown, focusable=True, show_cursor=False), wrap_lines=False)
-        return Application(layout=Layout(rows), key_bindings=self._keys(), erase_when_done=True)
+        ends = KeyBindings()
+        ends.add("c-c", eager=True)(lambda event: event.app.exit(exception=KeyboardInterrupt()))
+        ends.add("c-d")(lambda event: event.app.exit(exception=EOFError()))
+        panel = self.panel(lambda picked: application.exit(result=picked))
+        application: Application[int | str] = Application(
+            layout=Layout(panel, focused_element=self.rows), key_bindings=ends, erase_when_done=True
+        )
+        return application
+
+    def panel(self, picked: Callable[[int | str], None]) -> HSplit:
+        """The list as a part of an application, which focuses `rows`.
+
+        Args:
+            picked: told the position of an entry, or the text that was typed.
+        """
+        return HSplit([self.rows], key_bindings=self._keys(picked))
 
     def shown(self) -> StyleAndTextTuples:
         """What is seen."""
@@ -62,7 +82,7 @@ class FilterMenu:
         rows.append(("class:hint", f"    {count}type to filter, arrows, then enter" if fitting else "    none fits"))
         return rows
 
-    def _keys(self) -> KeyBindings:
+    def _keys(self, picked: Callable[[int | str], None]) -> KeyBindings:
         keys = KeyBindings()
 
         @keys.add("up")
@@ -86,19 +106,11 @@ class FilterMenu:
                 self._type(self.typed + text)
 
         @keys.add("enter")
-        def _enter(event: KeyPressEvent) -> None:
+        def _enter(_event: KeyPressEvent) -> None:
             fitting = self.fitting
             if fitting:
                 position = fitting[self.cursor]
-                event.app.exit(result=self.typed.strip() if position < 0 else position)
-
-        @keys.add("c-c")
-        def _interrupt(event: KeyPressEvent) -> None:
-            event.app.exit(exception=KeyboardInterrupt())
-
-        @keys.add("c-d")
-        def _end(event: KeyPressEvent) -> None:
-            event.app.exit(exception=EOFError())
+                picked(self.typed.strip() if position < 0 else position)
 
         return keys
 

@@ -15,8 +15,7 @@ from ...runs.finding import built_in_agents, own_agents
 from ...runs.sessions.disk.places import scope_of
 from ...work.knowledge import registry
 from ...work.macros.files import FILES as MACROS
-from ...work.models.prices.rates import Rate, Tiered
-from ...work.models.providers import base_of
+from ...work.models.facts import facts_of
 from ...work.models.usable import model_names
 from ...work.roles.files import FILES as ROLES
 
@@ -124,22 +123,15 @@ def _listed(root: Root, type: str) -> Iterator[str]:
 
 
 def _about(root: Root, name: str) -> str:
+    """Window and price, and what the settings say that it can't do."""
     catalog = root.gateway.catalog
     try:
         client, model = catalog.named(name)
     except CallboardError:
         return ""
-    tariff = catalog.prices.finder.find(client, model, base_of(client, os.environ)).tariff
-    rates = None if tariff is None else tariff.now()
-    price = "- / -" if rates is None else f"{_price(rates.input)} / {_price(rates.output)}"
-    has = (("vision", model.supports_vision), ("tools", model.supports_function_calling))
-    marks = " ".join(mark for mark, there in has if there)
-    return f"{model.max_input_tokens or '-'} / {model.max_output_tokens or '-'} | {price} {marks}".rstrip()
-
-
-def _price(rate: Rate | None) -> str:
-    price = rate.base if isinstance(rate, Tiered) else rate
-    return "-" if price is None else f"{price:g}"
+    lacks = (("no images", model.supports_vision), ("no tools", model.supports_function_calling))
+    known = [str(facts_of(catalog.prices.finder, client, model, os.environ))]
+    return "; ".join(filter(None, [*known, *(mark for mark, has in lacks if not has)]))
 
 
 def files(begun: str) -> Names:

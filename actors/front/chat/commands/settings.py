@@ -36,7 +36,7 @@ async def _model(line: Line) -> None:
     if not line.rest:
         line.caller.need("read:models")
         known = dict(await trio.to_thread.run_sync(names.models, line.root))
-        chosen = await line.choose("Which model?", list(known), list(known.values()))
+        chosen = await line.choose("Which model? (prices: USD per million tokens)", list(known), list(known.values()))
         if chosen is None:
             raise line.misused()
         await set_model(line, chosen)
