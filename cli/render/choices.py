@@ -26,7 +26,8 @@ def menu_of(question: Question, early: Early | None = None, about: Sequence[str]
         early: tells the keys that came too early.
         about: a text for each option.
     """
-    options = _entries(question, about)
+    options = [f"{option}: {text}" if text else option for option, text in zip(question.options, about, strict=False)]
+    options += question.options[len(options) :]
     if question.kind == "confirm":
         return Menu(("yes", "no"), start=_START.get(yes_or_no(question.default or "") or ""), early=early)
     if question.kind == "checkbox" and options:
@@ -51,13 +52,7 @@ def filter_of(question: Question, about: Sequence[str]) -> FilterMenu | None:
     """
     if question.kind != "choice" or question.free or len(question.options) <= MOST_NUMBERED:
         return None
-    return FilterMenu(_entries(question, about))
-
-
-def _entries(question: Question, about: Sequence[str]) -> list[str]:
-    wide = max(map(len, question.options), default=0) if any(about) else 0
-    entries = [f"{option:<{wide}}  {text}".rstrip() for option, text in zip(question.options, about, strict=False)]
-    return [*entries, *question.options[len(entries) :]]
+    return FilterMenu(question.options, about)
 
 
 def value_of(question: Question, picked: Picked) -> Value:

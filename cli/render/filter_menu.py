@@ -13,7 +13,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 
-from .text import one_line
+from .text import columns, one_line
 
 ROWS = 10
 """Entries that are shown at once."""
@@ -24,11 +24,13 @@ class FilterMenu:
 
     Args:
         entries: what to pick from.
+        about: a text for each, in a second column; words of it count as well.
         free: what is typed may be taken as it is, where no entry is equal to it.
     """
 
-    def __init__(self, entries: Sequence[str], *, free: bool = False) -> None:
+    def __init__(self, entries: Sequence[str], about: Sequence[str] = (), *, free: bool = False) -> None:
         self._entries = entries
+        self._about = about or [""] * len(entries)
         self._free = free
         self.rows = Window(FormattedTextControl(self.shown, focusable=True, show_cursor=False), wrap_lines=False)
         self.typed = ""
@@ -43,7 +45,8 @@ class FilterMenu:
     def fitting(self) -> list[int]:
         """Positions of the entries that have all the words that are typed; -1 is what is typed itself."""
         words = self.typed.casefold().split()
-        found = [at for at, entry in enumerate(self._entries) if all(word in entry.casefold() for word in words)]
+        texts = (f"{entry} {about}".casefold() for entry, about in zip(self._entries, self._about, strict=True))
+        found = [at for at, text in enumerate(texts) if all(word in text for word in words)]
         return [*found, -1] if self._free and self.typed.strip() else found
 
     def application(self) -> Application[int | str]:
@@ -73,14 +76,19 @@ class FilterMenu:
         fitting = self.fitting
         first = max(0, min(self.cursor - ROWS // 2, len(fitting) - ROWS))
         rows: StyleAndTextTuples = [("", f"  filter: {one_line(self.typed, 60)}_\n")]
-        for at, position in enumerate(fitting[first : first + ROWS], first):
-            entry = f"'{self.typed.strip()}', as it is typed" if position < 0 else self._entries[position]
+        seen = fitting[first : first + ROWS]
+        for at, line in enumerate(columns([self._cells(position) for position in seen]), first):
             here = at == self.cursor
-            rows.append(("bold" if here else "", f"  {'>' if here else ' '} {one_line(entry, 200)}\n"))
+            rows.append(("bold" if here else "", f"  {'>' if here else ' '} {line.removeprefix('  ')}\n"))
         entries = sum(position >= 0 for position in fitting)
         count = f"{entries} of {len(self._entries)}; " if len(fitting) > ROWS or self.typed else ""
         rows.append(("class:hint", f"    {count}type to filter, arrows, then enter" if fitting else "    none fits"))
         return rows
+
+    def _cells(self, position: int) -> tuple[str, str]:
+        if position < 0:
+            return f"'{one_line(self.typed, 60)}', as it is typed", ""
+        return one_line(self._entries[position], 200), one_line(self._about[position])
 
     def _keys(self, picked: Callable[[int | str], None]) -> KeyBindings:
         keys = KeyBindings()

@@ -125,9 +125,8 @@ class Setup:
         return ready[self._asker.pick("Whose?", [f"{offer.title}: {offer.why}" for offer in ready])]
 
     def _choose_model(self, offer: Offer, typed: str = "") -> Chosen:
-        known = facts(offer, offer.models, os.environ)
-        lines = [_described(name, about) for name, about in zip(offer.models, known, strict=True)]
-        picked = self._asker.search(f"Which model of {offer.title}? {_PRICES}", lines, free=True)
+        known = [str(about) for about in facts(offer, offer.models, os.environ)]
+        picked = self._asker.search(f"Which model of {offer.title}? {_PRICES}", offer.models, known, free=True)
         return Chosen(offer=offer, model=picked if isinstance(picked, str) else offer.models[picked], typed=typed)
 
     def _paste(self) -> Chosen | str:
