@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import CallboardError
-from ...runs.finding import built_in_agents, own_agents
+from ...runs.finding import built_in_agents, description_of, own_agents
 from ...runs.sessions.disk.places import scope_of
 from ...work.knowledge import registry
 from ...work.macros.files import FILES as MACROS
@@ -21,6 +21,9 @@ from ...work.roles.files import FILES as ROLES
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
+    from ....protocol.macro import Macro
+    from ....protocol.role import Role
+    from ...io.named_files import NamedFiles
     from ...runs.root import Root
     from .chat import Chat
 
@@ -55,7 +58,19 @@ def roles(chat: Chat, caller: Caller) -> Names:
     if not caller.has("read:roles"):
         return []
     base = chat.hub.root.config_dir
-    return _lately("roles", [ROLES.directory(base)], lambda: [(each.name, "") for each in ROLES.places(base)])
+    return _lately("roles", [ROLES.directory(base)], lambda: _described(ROLES, base))
+
+
+def _described(files: NamedFiles[Role] | NamedFiles[Macro], base: Path) -> Names:
+    """Files by their names, with what they say that they are for; one that can't be read is found all the same."""
+    found: Names = []
+    for place in files.places(base):
+        try:
+            about = " ".join(files.load(place).description.split())
+        except CallboardError as error:
+            about = f"can't be read: {error}".splitlines()[0]
+        found.append((place.name, about))
+    return found
 
 
 def macros(chat: Chat, caller: Caller) -> Names:
@@ -63,7 +78,7 @@ def macros(chat: Chat, caller: Caller) -> Names:
     if not caller.has("read:agents"):
         return []
     base = chat.hub.root.config_dir
-    return _lately("macros", [MACROS.directory(base)], lambda: [(each.name, "") for each in MACROS.places(base)])
+    return _lately("macros", [MACROS.directory(base)], lambda: _described(MACROS, base))
 
 
 def agents(chat: Chat, caller: Caller) -> Names:
@@ -73,7 +88,8 @@ def agents(chat: Chat, caller: Caller) -> Names:
     base = chat.hub.root.config_dir
 
     def read() -> Names:
-        return [*((name, "") for name in own_agents(base)), *((name, "built in") for name in built_in_agents())]
+        known = dict.fromkeys((*own_agents(base), *built_in_agents()))
+        return [(name, description_of(name, base)) for name in known]
 
     return _lately("agents", [base / "agents"], read)
 
