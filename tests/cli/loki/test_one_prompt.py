@@ -237,3 +237,12 @@ def test_the_env_file_of_the_directory_counts(process: Callboard, config: Path, 
     theirs = {"LOKI_CONFIG_DIR": str(other), "CALLBOARD_CONFIG_DIR": str(config)}
     shown = process("loki", "--dry-run", "hello there", **theirs)
     assert "not sent to claude:from-another" in shown.out
+
+
+@pytest.mark.parametrize("line", [["-e"], ["--no-such-flag", "hello"], ["-r", "a", "-a", "b", "hello"]], ids=str)
+def test_wrong_usage_names_the_help_that_has_these_flags(callboard: Callboard, line: list[str]) -> None:
+    code, _out, err = callboard(*line)
+    assert code == 2
+    assert err.startswith("callboard: ")
+    assert "callboard loki --help lists the flags" in err
+    assert "Try 'callboard --help'" not in err
