@@ -312,7 +312,7 @@ async def _request(line: Line, text: str, prompt: Prompt, where: Place) -> tuple
     )
     request = await chat.hub.request(caller, wanted)
     request = msgspec.structs.replace(request, parts=images)
-    hooks = msgspec.structs.replace(NO_HOOKS, settings=settings)
+    hooks = msgspec.structs.replace(NO_HOOKS, settings=settings, told=chat.warned)
     if chat.agent is not None:
         return await _of_agent(chat, request, hooks, where)
     target = plain_agent(settings, session, asks=chat.remembers, files=caller.has("run:files"))
