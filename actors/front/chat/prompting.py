@@ -18,13 +18,13 @@ from ....protocol.mcp.config import split
 from ....protocol.requests import Overrides, RunRequest
 from ...io.handed_out import hidden
 from ...io.last_reply import keep_reply
+from ...io.messages_file import add_message
 from ...io.outbox import Gone
 from ...runs.files import images_in
 from ...runs.loading import NO_HOOKS, Hooks
 from ...runs.sessions.summary import compressed, first_words, threshold_of, too_long
 from ...runs.target import LoopAgent
 from .asked import Prompt
-from .messages_file import add_message
 from .place import Place, Start, Taken
 
 if TYPE_CHECKING:

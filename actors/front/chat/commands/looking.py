@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from .....protocol.errors import UsageError
 from .....protocol.problems import did_you_mean
+from ....io.directories import config_file
 from .. import names
 from ..line import Line
 from ..setting import KEYS, shown
@@ -63,7 +64,7 @@ async def _info(line: Line) -> None:
         ("session", info.session),
         ("rag", info.rag),
         *shown(chat).items(),
-        ("config_file", line.root.settings.file if line.caller.has("run:files") else None),
+        ("config_file", config_file(line.root.config_dir) if line.caller.has("run:files") else None),
         ("config_dir", line.root.config_dir if line.caller.has("run:files") else None),
         ("working_directory", Path.cwd() if line.caller.has("run:files") else None),
     ]
