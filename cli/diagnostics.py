@@ -196,8 +196,9 @@ def _read_settings(file: Path) -> tuple[Settings, str]:
 def _health(problems: Sequence[Problem]) -> str:
     if not problems:
         return "no problems"
-    errors = len(errors_in(problems))
-    return f"{counted(errors, 'error')}, {counted(len(problems) - errors, 'warning')}: {problems[0]}"
+    errors = errors_in(problems)
+    first = (errors or problems)[0]
+    return f"{counted(len(errors), 'error')}, {counted(len(problems) - len(errors), 'warning')}: {first}"
 
 
 def _keys(settings: Settings) -> dict[str, bool | str]:

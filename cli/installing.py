@@ -11,14 +11,14 @@ from pathlib import Path
 from .. import Root
 from ..actors.io.directories import config_dir as configured
 from ..actors.work.bundles import manage
-from ..actors.work.bundles.record import read_record
+from ..actors.work.bundles.record import Bundle, read_record
 from ..actors.work.bundles.settle import Done, Person, Wishes
 from ..actors.work.bundles.source import BUILT_IN
 from ..protocol.errors import CallboardError, NobodyToAsk
 from ..protocol.kernel.questions import Question
 from ..supervisors import Actor
 from .frame import act, person_at_terminal
-from .render.text import columns, json_object, safe
+from .render.text import columns, counted, json_object, safe
 
 Body = Callable[[Actor, Person], Awaitable[list[Done]]]
 
@@ -102,11 +102,20 @@ def list_bundles(config_dir: str | None, *, as_json: bool) -> str:
     if not found:
         return f"No bundle is installed in {base}; callboard install GIT_URL installs one.\n"
     rows = [
-        (name, bundle.shown, bundle.commit[:12], f"{len(bundle.files) + len(bundle.servers)} items", bundle.date[:10])
+        (name, _from(bundle), bundle.commit[:12], _held(bundle), bundle.date[:10])
         for name, (bundle, _) in found.items()
     ]
     changed = [f"  changed by you: {safe(path)} ({safe(name)})" for name, (_, paths) in found.items() for path in paths]
     return "\n".join([*columns([tuple(map(safe, row)) for row in rows]), *changed]) + "\n"
+
+
+def _from(bundle: Bundle) -> str:
+    return "comes with Callboard" if bundle.url == BUILT_IN else bundle.shown
+
+
+def _held(bundle: Bundle) -> str:
+    servers = f", {counted(len(bundle.servers), 'server')}" if bundle.servers else ""
+    return f"{counted(len(bundle.files), 'file')}{servers}"
 
 
 def names(config_dir: str | None) -> list[str]:

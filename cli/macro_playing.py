@@ -33,7 +33,8 @@ from .frame import person_at_terminal, play
 from .render.answer import Answer, AnswerResult, look_of
 from .render.plain import choose
 from .render.result import Result, for_format
-from .render.text import safe, with_node
+from .render.text import counted, safe, with_node
+from .settings_warnings import already_printed
 from .stdin import prompt_text
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _tell_oddities(macro: Macro, given: Sequence[str]) -> None:
         sys.stderr.write(f"{safe(str(problem))}\n")
     if left := macro.left_over(given):
         sys.stderr.write(
-            f"{len(left)} argument(s) that no variable takes were passed over. Usage: {safe(macro.usage)}\n"
+            f"{counted(len(left), 'argument')} that no variable takes: passed over. Usage: {safe(macro.usage)}\n"
         )
 
 
@@ -122,7 +123,8 @@ class _Terminal:
         self._result = result
 
     async def began(self, told: frames.Began) -> None:
-        """Its run is shown from now on."""
+        """Its run is shown from now on, with what is odd in config.yaml."""
+        already_printed()
         if isinstance(self._progress, Answer):
             root = self._hub.root
             self._progress.begin(look_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))

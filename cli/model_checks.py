@@ -16,9 +16,9 @@ from ..actors.io.vault.lookups import ForChecks
 from ..actors.io.vault.vault import Vault
 from ..actors.runs.model_checks import AT_ONCE, Checked, all_models, ask, check, exit_code
 from ..actors.work.models.catalog import Catalog
+from ..actors.work.models.facts import usd
 from ..protocol.model_names import models_of
 from .frame import act
-from .model_prices import usd
 from .render.plain import choose
 from .render.text import json_object, one_line, redrawable, safe
 

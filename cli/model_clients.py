@@ -6,8 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ..actors.work.models.catalog import Catalog
-from ..actors.work.models.providers import KEYLESS, has_credentials, signs_in
-from ..actors.work.models.usable import usable_clients
+from ..actors.work.models.providers import KEYLESS, has_credentials, signs_in, usable_clients
 from ..protocol.model_names import models_of
 from .model_prices import in_short
 

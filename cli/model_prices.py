@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ..actors.work.models.catalog import Catalog
+from ..actors.work.models.facts import usd
 from ..actors.work.models.prices.find import Finder, Found
 from ..actors.work.models.prices.rates import Rate, Tariff, Tiered
 from ..actors.work.models.providers import base_of
@@ -95,13 +96,6 @@ def _as_text(told: Mapping[str, Any]) -> str:
     table = told["table"]
     problem = f"warning: {table['problem']}\n" if table["problem"] else ""
     return "\n".join([told["model"], *lines, f"prices: {table['source']}, of {table['made']}\n{problem}"])
-
-
-def usd(price: float) -> str:
-    """`$0.075`, `$2.50`."""
-    text = f"{price:.6f}".rstrip("0")
-    whole, _, part = text.partition(".")
-    return f"${whole}.{part:0<2}"
 
 
 def in_short(client: ClientSettings, model: ModelSettings, finder: Finder) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from .settings_warnings import begin_with
 
 strict = click.option("--strict", is_flag=True, help="Unknown keys in files are errors, not warnings.")
 config_dir = click.option(
+    "-C",
     "--config-dir",
     metavar="DIR",
     callback=begin_with,

@@ -102,7 +102,7 @@ def ask(tools: tuple[str, ...], system: str, role: str | None, role_prompt: str 
     from .running import AdHoc, RunFlags, play_run
 
     adhoc = AdHoc(instructions=system, tools=tools, role=role, prompt=role_prompt)
-    return play_run(request(given), RunFlags(adhoc=adhoc, **given))
+    return play_run(request(given), RunFlags(adhoc=adhoc, saves=True, **given))
 
 
 @click.command("batch", short_help="Run an agent on every task of a file.")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import msgspec
+import trio
 
 from .. import Agent, Root
 from ..actors.io.last_reply import keep_reply
@@ -138,7 +139,8 @@ class RunFlags:
     """The flags of `callboard run` and `callboard ask` that are not about the run itself, as click read them.
 
     `reads_stdin` is false for a command whose prompt is complete: it leaves standard input alone. `adhoc` is what runs
-    in place of a target. `preludes` is whether the settings may name a session and a role.
+    in place of a target. `preludes` is whether the settings may name a session and a role, `saves` whether `save` of
+    the settings has what is asked and answered kept in the file of messages.
     """
 
     adhoc: AdHoc | None = None
@@ -151,6 +153,7 @@ class RunFlags:
     session: str | None = None
     save_session: bool | None = None
     preludes: bool = True
+    saves: bool = False
     ui: bool = False
     quiet: bool
     verbose: bool
@@ -236,7 +239,12 @@ async def _drive(
                 if flags.adhoc is not None:
                     request = flags.adhoc.request(request, root)
                 choice = SessionChoice(
-                    flags.session, save=flags.save_session, person=person, note=progress.note, preludes=flags.preludes
+                    flags.session,
+                    save=flags.save_session,
+                    person=person,
+                    note=progress.note,
+                    preludes=flags.preludes,
+                    saves=flags.saves,
                 )
                 async with keeping(root, _keeps(root, flags), progress.note, logged=not flags.ui) as recorder:
                     return await run_in_session(root, request, Hooks(on_event=on_event, recorder=recorder), choice)
@@ -281,6 +289,7 @@ class SessionChoice:
         person: whether the terminal can ask its user.
         note: tells the user something.
         preludes: whether an agent's file or the settings may name the session, and the role.
+        saves: whether `save` of the settings counts for what is asked outside of sessions.
     """
 
     name: str | None
@@ -288,6 +297,7 @@ class SessionChoice:
     person: bool
     note: Callable[[str], None]
     preludes: bool = True
+    saves: bool = False
 
 
 async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, choice: SessionChoice) -> Outcome:
@@ -298,7 +308,10 @@ async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, choice: 
         if not request.in_role:
             request = msgspec.structs.replace(request, role=begins.role)
         if name is None:
-            return await perform(request, hooks, root)
+            outcome = await perform(request, hooks, root)
+            if choice.saves:
+                await _save_message(root, request, outcome, choice.note)
+            return outcome
     from ..actors.runs.in_session import agent_of, say
 
     agent: str | None = None
@@ -320,6 +333,21 @@ async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, choice: 
         wait=WAIT,
         on_wait=lambda busy: choice.note(f"waiting: {busy}"),
     )
+
+
+async def _save_message(root: Root, request: RunRequest, outcome: Outcome, note: Callable[[str], None]) -> None:
+    """`save: true`: what was asked and answered goes into the file of messages, as in the chat."""
+    said = root.settings.other.get("save") is True and not root.settings.dry_run
+    if not said or outcome.status != "done" or not outcome.output:
+        return
+    from ..actors.io.messages_file import add_message
+
+    agent = request.target if isinstance(request.target, str) else ""
+    title = agent or request.role or request.model or root.gateway.choice().model
+    try:
+        await trio.to_thread.run_sync(add_message, root.config_dir, title, request.prompt, outcome.output)
+    except OSError as error:
+        note(f"the answer could not be kept in the file of messages: {error}")
 
 
 async def _begins_with(root: Root, request: RunRequest, choice: SessionChoice) -> Prelude:

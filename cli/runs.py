@@ -35,7 +35,7 @@ def list_all(status: str | None, limit: int, as_json: bool) -> str:
 @click.argument("run", shell_complete=options.complete_run)
 @options.text_or_json
 def show(run: str, as_json: bool) -> str:
-    """Shows RUN (its id, or the beginning of it). What has happened in it: callboard logs RUN."""
+    """Shows RUN (its id, the beginning of it, or `last`). What has happened in it: callboard logs RUN."""
     from .control.commands.kept import show_kept
 
     return show_kept(run, as_json=as_json)

@@ -93,4 +93,5 @@ def _tell(given: dict[str, Any], config_dir: str | None) -> None:
     except ConfigError:  # with errors in it, which the command has failed by
         return
     if problems:
+        already_printed()
         sys.stderr.write(f"callboard: {one_line(line_about(problems), 1000)}\n")

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from ..actors.io.handed_out import SHORTEST
+from ..actors.io.vault.age import require_age
 from ..actors.io.vault.file import VaultFile, unusable
 from ..actors.io.vault.openers import Passphrase
 from ..actors.io.vault.vault import LOKIS_FILE, Vault
@@ -38,6 +39,7 @@ def put(name: str, *, new: bool, no_input: bool, config_dir: str | None) -> int:
         _check_presence(name, file.read(), file, new=new)
     else:
         _choose_passphrase(file, no_input=no_input)
+    require_age()
     value = _value(name, no_input=no_input)
 
     def edit(secrets: dict[str, str]) -> None:

@@ -166,7 +166,7 @@ def _walk(things: Iterable[object], known: dict[int, _Met], *, alone: bool) -> f
         if holder.counted:
             continue
         holder.counted = True
-        total += holder.weight * sys.getsizeof(holder.thing, 0)
+        total += holder.weight * _size(holder.thing)
         left -= 1
         if left < 0:
             continue
@@ -177,6 +177,12 @@ def _walk(things: Iterable[object], known: dict[int, _Met], *, alone: bool) -> f
             entry.references += 1
         waiting += [entry for entry in met if not entry.counted and (_is_alone(entry) if alone else _is_held(entry))]
     return total
+
+
+def _size(thing: Any) -> int:
+    if isinstance(thing, msgspec.Raw):  # of which `sys.getsizeof` reads a pointer as a length
+        return msgspec.Raw.__basicsize__ + memoryview(thing).nbytes
+    return sys.getsizeof(thing, 0)
 
 
 def _is_held(entry: _Met) -> bool:

@@ -277,7 +277,15 @@ def _problems(agent: Loaded, prepared: Prepared, hooks: Hooks, root: Root, allow
     # The environment may name other servers than the file.
     known = {problem.message for problem in agent.problems}
     absent = [problem for problem in prepared.absent if problem.message not in known]
-    return (*root.problems, *of_servers, *agent.problems, *absent, *strange)
+    found = (*root.problems, *of_servers, *agent.problems, *absent, *strange)
+    return found if hooks.told is None else _new(found, hooks.told)
+
+
+def _new(problems: Sequence[Problem], told: set[str]) -> tuple[Problem, ...]:
+    """Those that were not told before; they are from now on."""
+    new = {text: problem for problem in problems if (text := str(problem)) not in told}
+    told.update(new)
+    return tuple(new.values())
 
 
 def _knowledge_of_run(root: Root, request: RunRequest, meter: Meter) -> RunKnowledge:

@@ -24,6 +24,7 @@ from ...protocol.errors import InvalidFile, UsageError
 from ...protocol.problems import Problem, did_you_mean, errors_in
 from ...protocol.source import parse_mapping
 from ...protocol.tree import Mapping as YamlMapping
+from ...protocol.tree import Scalar
 from ..engine.graph.findings import AgentSeen, agents_in
 from ..engine.graph.validate import failure_text
 from ..io.directories import config_dir as configured
@@ -132,6 +133,20 @@ def own_agents(base: Path) -> list[str]:
 def built_in_agents() -> list[str]:
     """Names of the agents that come with Callboard."""
     return sorted(path.name for path in AGENTS.iterdir() if path.is_dir() and _agent_files(path))
+
+
+def description_of(name: str, base: Path) -> str:
+    """What the file of an agent of the configuration directory, or of a built-in one, says that it is for; "" if that
+    can't be read. Its other problems are told by who runs it.
+    """
+    home = _home(name, base)
+    files = _agent_files(home) if home is not None else []
+    try:
+        root = parse_mapping(_text(files[0], name), name)[0] if files else None
+    except InvalidFile:
+        return ""
+    said = root.entries.get("description") if root is not None else None
+    return " ".join(said.value.text.split()) if said is not None and isinstance(said.value, Scalar) else ""
 
 
 def _in_file(path: Path, shown: str) -> Found:

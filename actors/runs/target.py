@@ -16,6 +16,7 @@ from ...protocol.graph.read import read_graph
 from ...protocol.problems import Problem, errors_in
 from ...protocol.reading import in_file_order
 from ...protocol.settings import read_settings, without_effect
+from ...protocol.source import parse_mapping
 from ..engine.graph.compat import MODES
 from ..engine.graph.findings import Surroundings
 from ..engine.graph.validate import check_draft, failure_text
@@ -151,7 +152,8 @@ def validate(
 ) -> list[Problem]:
     """All problems of a target, errors and warnings, in the file's order.
 
-    The `config.yaml` of the configuration directory itself is a target here, too.
+    The `config.yaml` of a configuration directory is a target here, too: of the one that is used, and any that has
+    `clients` and no `name`, as no agent has.
 
     Raises: `UsageError` as `load` does, and `InvalidFile` for a file that can't be read at all.
     """
@@ -162,9 +164,15 @@ def validate(
             return list(error.problems)
         raise
     base, _ = configured(config_dir, os.environ if environ is None else environ)
-    if found.dialect == "agent" and found.directory / Path(found.file).name == config_file(base.absolute()):
+    is_used = found.directory / Path(found.file).name == config_file(base.absolute())
+    if found.dialect == "agent" and (is_used or _has_settings(found)):
         return _problems_of_settings(found, strict=strict)
     return list(_check(found, base, strict=strict, compat=compat, variables=variables, models=True)[1])
+
+
+def _has_settings(found: Found) -> bool:
+    root, _ = parse_mapping(found.text, found.file)
+    return root is not None and "clients" in root.entries and "name" not in root.entries
 
 
 def _problems_of_settings(found: Found, *, strict: bool) -> list[Problem]:

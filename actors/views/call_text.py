@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ...protocol.model_calls import ModelCallDetail
+from .money import usd
 
 LONGEST_DESCRIPTION = 100
 """Characters that are shown of what a tool's description says."""
@@ -30,7 +31,7 @@ def head(call: ModelCallDetail) -> str:
     if call.input_tokens:
         facts.append(f"{call.input_tokens:,} tokens in, {call.output_tokens:,} out")
     if call.cost:
-        facts.append(f"${call.cost:.4f}")
+        facts.append(usd(call.cost))
     return ", ".join(facts)
 
 

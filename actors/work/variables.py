@@ -65,9 +65,8 @@ def resolve_variables(
         first = found.missing[0].name
         either = f"keep the secret: callboard vault add {secret}" if secret else "give them a default in the file"
         kind = ConfigError if all(each.name in found.lacks for each in found.missing) else UsageError
-        raise kind(
-            f"The following agent variables are required:\n{lines}\nSet them with --var {first}=VALUE, or {either}."
-        )
+        how = f"--var {first}=VALUE (behind -a: --agent-variable {first} VALUE)"
+        raise kind(f"The following agent variables are required:\n{lines}\nSet them with {how}, or {either}.")
     return Values(real=found.real, shown=found.shown)
 
 

@@ -124,7 +124,7 @@ class PersonAsked:
             if not answer.done():
                 answer.set_result(value)
 
-        asking = self._put(wanted.question(), "callboard", answered, tuple(wanted.about))
+        asking = self._put(wanted.question(), "callboard", answered, tuple(wanted.about), filters=True)
         self._screen.wake()
         try:
             return chat.PersonAnswered(value=await answer)
@@ -133,10 +133,16 @@ class PersonAsked:
             self._screen.wake()
 
     def _put(
-        self, question: Question, who: str, answered: Callable[[Value], None], about: tuple[str, ...] = ()
+        self,
+        question: Question,
+        who: str,
+        answered: Callable[[Value], None],
+        about: tuple[str, ...] = (),
+        *,
+        filters: bool = False,
     ) -> Asking:
         """Writes the question above the prompt, and has the screen ask it."""
-        asking = self._screen.questions.add(question, who, answered, about)
+        asking = self._screen.questions.add(question, who, answered, about, filters=filters)
         self._print(f"? {_number(asking)}{who} asks", "question")
         columns = self._screen.output.size[0]
         self._print("\n".join(rows(question.before_diff, columns, arguments=question.permission is not None)), "text")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...actors.views.money import usd
 from ...protocol.control.things import RunInfo
 from ..render.text import one_line
 
@@ -35,6 +36,4 @@ def cells(run: RunInfo, when: Sequence[str], last: str) -> Sequence[str]:
 
 def money(cost: float, priced: bool = True) -> str:
     """`$0.0123`, `$12.30`; "" for what costs nothing; `unpriced`, or `$0.0123+` if the price of a part is not known."""
-    if not cost:
-        return "" if priced else "unpriced"
-    return (f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}") + ("" if priced else "+")
+    return usd(cost, priced) if cost or not priced else ""

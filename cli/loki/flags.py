@@ -7,7 +7,8 @@ function of the command gets them as `Given`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -146,6 +147,27 @@ class _AsCallboard(click.Context):
 
 class _OnePrompt(click.Command):
     context_class = _AsCallboard
+
+    def make_context(self, *given: Any, **more: Any) -> click.Context:
+        with self._usage_elsewhere():
+            return super().make_context(*given, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with self._usage_elsewhere():
+            return super().invoke(ctx)
+
+    @contextmanager
+    def _usage_elsewhere(self) -> Iterator[None]:
+        """`callboard --help` is about the commands: of wrong usage the help is named that has these flags."""
+        try:
+            yield
+        except click.UsageError as error:
+            if (
+                error.ctx is not None and error.ctx.command is not self
+            ):  # of a command of ours that does what a flag says
+                raise
+            hint = "callboard loki --help lists the flags that stand before a prompt"
+            raise click.UsageError(f"{error.format_message()}\n    {hint}") from error
 
 
 @click.command(cls=_OnePrompt, context_settings=_SETTINGS, options_metavar="[FLAGS]")

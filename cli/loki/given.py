@@ -93,6 +93,7 @@ class Given:
             no_stream=self.no_stream,
             session=self.session,
             save_session=True if self.save_session else None,
+            saves=True,
             quiet=quiet,
             verbose=False,
             config_dir=self.config_dir,

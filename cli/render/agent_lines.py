@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from ...actors.views.activity import Activity
+from ...actors.views.money import usd
 from ...protocol import events as ev
 from ...protocol.events import Event
 from . import paths
@@ -67,7 +68,7 @@ class AgentTeller(Teller):
         view = self.view
         if not view.usage:
             return ""
-        money = f", ${view.cost:.4f}" if view.cost else ""
+        money = f", {usd(view.cost)}" if view.cost else ""
         if not view.priced:
             unknown = ", ".join(model for model, used in view.usage.items() if not used.priced)
             money = f"{money} without {unknown} (unpriced)" if money else ", unpriced"

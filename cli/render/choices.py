@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...protocol.kernel.questions import Question, understood, yes_or_no
 from .early import Early
+from .filter_menu import FilterMenu
 from .menu import Menu, Picked
 
 Value = str | list[str]
@@ -25,7 +26,7 @@ def menu_of(question: Question, early: Early | None = None, about: Sequence[str]
         early: tells the keys that came too early.
         about: a text for each option.
     """
-    options = [f"{option}  {text}".rstrip() for option, text in zip(question.options, about, strict=False)]
+    options = [f"{option}: {text}" if text else option for option, text in zip(question.options, about, strict=False)]
     options += question.options[len(options) :]
     if question.kind == "confirm":
         return Menu(("yes", "no"), start=_START.get(yes_or_no(question.default or "") or ""), early=early)
@@ -37,6 +38,21 @@ def menu_of(question: Question, early: Early | None = None, about: Sequence[str]
     default = "no" if question.permission else question.default
     start = question.options.index(default) if default in question.options else 0
     return Menu([*options, other] if question.free else options, start=start, write=question.free, early=early)
+
+
+MOST_NUMBERED = 9
+"""Options that have a number to press each; where there are more, typing is to find one."""
+
+
+def filter_of(question: Question, about: Sequence[str]) -> FilterMenu | None:
+    """The list of many options, of which what is typed keeps those that have its words; None where a menu does.
+
+    It is for what a command of the person's asks. Where an agent asks, text that is typed without looking must not
+    move the cursor.
+    """
+    if question.kind != "choice" or question.free or len(question.options) <= MOST_NUMBERED:
+        return None
+    return FilterMenu(question.options, about)
 
 
 def value_of(question: Question, picked: Picked) -> Value:

@@ -5,15 +5,15 @@ No approval is given here, so what is typed may move the cursor: it is always on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.layout import Layout, Window
+from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 
-from .text import one_line
+from .text import columns, one_line
 
 ROWS = 10
 """Entries that are shown at once."""
@@ -24,20 +24,29 @@ class FilterMenu:
 
     Args:
         entries: what to pick from.
+        about: a text for each, in a second column; words of it count as well.
         free: what is typed may be taken as it is, where no entry is equal to it.
     """
 
-    def __init__(self, entries: Sequence[str], *, free: bool = False) -> None:
+    def __init__(self, entries: Sequence[str], about: Sequence[str] = (), *, free: bool = False) -> None:
         self._entries = entries
+        self._about = about or [""] * len(entries)
         self._free = free
+        self.rows = Window(FormattedTextControl(self.shown, focusable=True, show_cursor=False), wrap_lines=False)
         self.typed = ""
         self.cursor = 0
+
+    @property
+    def target(self) -> Window:
+        """The part that takes the keys."""
+        return self.rows
 
     @property
     def fitting(self) -> list[int]:
         """Positions of the entries that have all the words that are typed; -1 is what is typed itself."""
         words = self.typed.casefold().split()
-        found = [at for at, entry in enumerate(self._entries) if all(word in entry.casefold() for word in words)]
+        texts = (f"{entry} {about}".casefold() for entry, about in zip(self._entries, self._about, strict=True))
+        found = [at for at, text in enumerate(texts) if all(word in text for word in words)]
         return [*found, -1] if self._free and self.typed.strip() else found
 
     def application(self) -> Application[int | str]:
@@ -45,24 +54,43 @@ class FilterMenu:
 
         Ends with `KeyboardInterrupt` on Ctrl-C and `EOFError` on Ctrl-D.
         """
-        rows = Window(FormattedTextControl(self.shown, focusable=True, show_cursor=False), wrap_lines=False)
-        return Application(layout=Layout(rows), key_bindings=self._keys(), erase_when_done=True)
+        ends = KeyBindings()
+        ends.add("c-c", eager=True)(lambda event: event.app.exit(exception=KeyboardInterrupt()))
+        ends.add("c-d")(lambda event: event.app.exit(exception=EOFError()))
+        panel = self.panel(lambda picked: application.exit(result=picked))
+        application: Application[int | str] = Application(
+            layout=Layout(panel, focused_element=self.rows), key_bindings=ends, erase_when_done=True
+        )
+        return application
+
+    def panel(self, picked: Callable[[int | str], None]) -> HSplit:
+        """The list as a part of an application, which focuses `rows`.
+
+        Args:
+            picked: told the position of an entry, or the text that was typed.
+        """
+        return HSplit([self.rows], key_bindings=self._keys(picked))
 
     def shown(self) -> StyleAndTextTuples:
         """What is seen."""
         fitting = self.fitting
         first = max(0, min(self.cursor - ROWS // 2, len(fitting) - ROWS))
         rows: StyleAndTextTuples = [("", f"  filter: {one_line(self.typed, 60)}_\n")]
-        for at, position in enumerate(fitting[first : first + ROWS], first):
-            entry = f"'{self.typed.strip()}', as it is typed" if position < 0 else self._entries[position]
+        seen = fitting[first : first + ROWS]
+        for at, line in enumerate(columns([self._cells(position) for position in seen]), first):
             here = at == self.cursor
-            rows.append(("bold" if here else "", f"  {'>' if here else ' '} {one_line(entry, 200)}\n"))
+            rows.append(("bold" if here else "", f"  {'>' if here else ' '} {line.removeprefix('  ')}\n"))
         entries = sum(position >= 0 for position in fitting)
         count = f"{entries} of {len(self._entries)}; " if len(fitting) > ROWS or self.typed else ""
         rows.append(("class:hint", f"    {count}type to filter, arrows, then enter" if fitting else "    none fits"))
         return rows
 
-    def _keys(self) -> KeyBindings:
+    def _cells(self, position: int) -> tuple[str, str]:
+        if position < 0:
+            return f"'{one_line(self.typed, 60)}', as it is typed", ""
+        return one_line(self._entries[position], 200), one_line(self._about[position])
+
+    def _keys(self, picked: Callable[[int | str], None]) -> KeyBindings:
         keys = KeyBindings()
 
         @keys.add("up")
@@ -86,19 +114,11 @@ class FilterMenu:
                 self._type(self.typed + text)
 
         @keys.add("enter")
-        def _enter(event: KeyPressEvent) -> None:
+        def _enter(_event: KeyPressEvent) -> None:
             fitting = self.fitting
             if fitting:
                 position = fitting[self.cursor]
-                event.app.exit(result=self.typed.strip() if position < 0 else position)
-
-        @keys.add("c-c")
-        def _interrupt(event: KeyPressEvent) -> None:
-            event.app.exit(exception=KeyboardInterrupt())
-
-        @keys.add("c-d")
-        def _end(event: KeyPressEvent) -> None:
-            event.app.exit(exception=EOFError())
+                picked(self.typed.strip() if position < 0 else position)
 
         return keys
 

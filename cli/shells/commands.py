@@ -35,14 +35,14 @@ Register-ArgumentCompleter -Native -CommandName loki -ScriptBlock $CallboardComp
 """,
 }
 
-_shell = click.argument("shell", type=click.Choice(tuple(_ENDINGS)))
+_shell = click.argument("shell", metavar="SHELL", type=click.Choice(tuple(_ENDINGS)))
 
 
 @click.command("completion", short_help="Print the completion script of a shell.")
 @_shell
 def completion(shell: str) -> str:
     """Prints what has SHELL complete the words of `callboard`: commands, flags, and the names of your agents, roles,
-    sessions, macros, models, knowledge bases and runs.
+    sessions, macros, models, knowledge bases and runs. SHELL is bash, zsh, fish, elvish, nushell or powershell.
 
     \b
     eval "$(callboard completion bash)"              ~/.bashrc
@@ -60,7 +60,8 @@ def completion(shell: str) -> str:
 @click.option("--loki", is_flag=True, help="Also the alias: loki stands for `callboard loki`, with completion.")
 def shell_init(shell: str, loki: bool) -> str:
     """Prints the completion of SHELL and the script for Alt-e, which puts what `callboard -e` makes of the line that
-    you have typed in its place. Nothing is executed; Ctrl-C keeps the line.
+    you have typed in its place. Nothing is executed; Ctrl-C keeps the line. SHELL is bash, zsh, fish, elvish, nushell
+    or powershell.
 
     \b
     eval "$(callboard shell-init bash)"              ~/.bashrc

@@ -24,8 +24,8 @@ class Asker(Protocol):
     def pick(self, title: str, entries: Sequence[str]) -> int:
         """The position of one of a few entries; Enter alone takes the first."""
 
-    def search(self, title: str, entries: Sequence[str], *, free: bool = False) -> int | str:
-        """The position of one of many entries, or with `free` a text."""
+    def search(self, title: str, entries: Sequence[str], about: Sequence[str] = (), *, free: bool = False) -> int | str:
+        """The position of one of many entries, each with a text `about` it, or with `free` a text."""
 
     def hidden(self, title: str) -> str:
         """A text that is not shown."""
@@ -60,11 +60,11 @@ class Drawn(_Said):
         self.say(f"  = {one_line(entries[picked[0]], 110)}")
         return int(picked[0])
 
-    def search(self, title: str, entries: Sequence[str], *, free: bool = False) -> int | str:
+    def search(self, title: str, entries: Sequence[str], about: Sequence[str] = (), *, free: bool = False) -> int | str:
         """See `Asker`."""
         from ..render.filter_menu import FilterMenu
 
-        picked: int | str = self._run(title, lambda _: FilterMenu(entries, free=free).application())
+        picked: int | str = self._run(title, lambda _: FilterMenu(entries, about, free=free).application())
         self.say(f"  = {one_line(picked if isinstance(picked, str) else entries[picked], 110)}")
         return picked
 
@@ -114,20 +114,19 @@ class Numbered(_Said):
                 return int(text) - 1
             self.say(f"  a number from 1 to {len(entries)}, please")
 
-    def search(self, title: str, entries: Sequence[str], *, free: bool = False) -> int | str:
-        """See `Asker`; what is typed is a number, a whole entry's beginning, or with `free` any text."""
+    def search(self, title: str, entries: Sequence[str], about: Sequence[str] = (), *, free: bool = False) -> int | str:
+        """See `Asker`; what is typed is a number, an entry, or with `free` any text."""
         self._title(title)
         for number, entry in enumerate(entries, 1):
-            self.say(f"  {number}. {one_line(entry, 200)}")
+            text = f": {about[number - 1]}" if about and about[number - 1] else ""
+            self.say(f"  {number}. {one_line(entry + text, 200)}")
         while True:
             text = self._line("number or name [1]: ").strip() or "1"
             if text.isascii() and text.isdecimal() and 1 <= int(text) <= len(entries):
                 return int(text) - 1
-            begin = [
-                at for at, entry in enumerate(entries) if entry.split()[0].rstrip(":").casefold() == text.casefold()
-            ]
-            if begin:
-                return begin[0]
+            equal = [at for at, entry in enumerate(entries) if entry.casefold() == text.casefold()]
+            if equal:
+                return equal[0]
             if free:
                 return text
             self.say("  that is none of these")

@@ -13,11 +13,12 @@ from ...actors.io.directories import config_file
 from ...actors.io.env_file import env_file, read_dotenv
 from ...actors.io.settings import load_settings
 from ...actors.runs.model_checks import Checked
-from ...actors.runs.setup.found import About, Offer, about, about_all, of_provider, offers, providers_by_name
+from ...actors.runs.setup.found import Offer, facts, of_provider, offers, providers_by_name
 from ...actors.runs.setup.servers import Server
 from ...actors.runs.setup.written import add_to_env_file, new_config, with_model, write_config
+from ...actors.views.money import usd
+from ...actors.work.models.facts import Facts
 from ...protocol.errors import CallboardError
-from ..model_prices import usd
 from . import keys
 from .asking import Asker
 from .trial import tried
@@ -29,6 +30,7 @@ _ANOTHER, _PASTE, _FETCH, _AGAIN = (
     "look again",
 )
 _LOCAL = "smollm2"
+_PRICES = "(prices: USD per million tokens)"
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +98,8 @@ class Setup:
             self._asker.say("  There is no key in the environment, and no server with a model answers.")
         entries = [line_of(offer) for offer in ready]
         more = [*([_ANOTHER] if ready else []), _PASTE, *([_FETCH] if _can_fetch(found) else []), _AGAIN, self._leave]
-        picked = self._asker.pick("Which model is to answer?", [*entries, *more])
+        title = f"Which model is to answer? {_PRICES if ready else ''}".rstrip()
+        picked = self._asker.pick(title, [*entries, *more])
         if picked < len(ready):
             return Chosen(offer=ready[picked], model=ready[picked].models[0])
         entry = more[picked - len(ready)]
@@ -122,10 +125,8 @@ class Setup:
         return ready[self._asker.pick("Whose?", [f"{offer.title}: {offer.why}" for offer in ready])]
 
     def _choose_model(self, offer: Offer, typed: str = "") -> Chosen:
-        lines = [
-            _described(name, facts) for name, facts in zip(offer.models, about_all(offer, os.environ), strict=True)
-        ]
-        picked = self._asker.search(f"Which model of {offer.title}?", lines, free=True)
+        known = [str(about) for about in facts(offer, offer.models, os.environ)]
+        picked = self._asker.search(f"Which model of {offer.title}? {_PRICES}", offer.models, known, free=True)
         return Chosen(offer=offer, model=picked if isinstance(picked, str) else offer.models[picked], typed=typed)
 
     def _paste(self) -> Chosen | str:
@@ -253,23 +254,14 @@ def what_to_write(home: Path, environ: dict[str, str], servers: Sequence[Server]
 
 def line_of(offer: Offer) -> str:
     """An offer in a line: its model, what it costs, why it is here."""
-    facts = about(offer, offer.models[0], os.environ)
+    (about,) = facts(offer, offer.models[:1], os.environ)
     others = f"; {len(offer.models) - 1} more" if len(offer.models) > 1 and not offer.key else ""
-    return f"{_described(offer.model, facts)} ({offer.why}{others})"
+    return f"{_described(offer.model, about)} ({offer.why}{others})"
 
 
-def _described(name: str, facts: About) -> str:
-    told = []
-    if facts.window:
-        told.append(f"window {_tokens(facts.window)}")
-    if facts.input_price is not None or facts.output_price is not None:
-        prices = (facts.input_price or 0.0, facts.output_price or 0.0)
-        told.append(f"{usd(prices[0])} in, {usd(prices[1])} out" if any(prices) else "free")
-    return f"{name}: {'; '.join(told)}" if told else name
-
-
-def _tokens(window: int) -> str:
-    return f"{window / 1_000_000:g}M" if window >= 1_000_000 else f"{round(window / 1000)}k"
+def _described(name: str, about: Facts) -> str:
+    known = str(about)
+    return f"{name}: {known}" if known else name
 
 
 def _answered(checked: Checked) -> str:

@@ -57,6 +57,15 @@ _IGNORED = {
 """Keys of clients and models that Loki knows: accepted, with a warning where ignoring them can be felt."""
 
 
+_OF_AICHAT = {
+    "use_tools": "enabled_tools",
+    "compress_threshold": "compression_threshold",
+    "summarize_prompt": "summarization_prompt",
+    "summary_prompt": "summary_context_prompt",
+}
+"""What aichat calls keys that have another name here."""
+
+
 def read_settings(text: str, file: str, environ: Dict[str, str]) -> tuple[Settings, list[Problem]]:
     """Read `config.yaml` and the variables that stand for its keys (`environment`).
 
@@ -144,7 +153,8 @@ class _Reading(Reading):
         check_client_patch(part.get("patch"))
         if client.type not in CLIENT_TYPES:
             if not at.is_broken:
-                hint = did_you_mean(client.type, CLIENT_TYPES)
+                compatible = f"of a provider with OpenAI's format: `type: openai-compatible`, `name: {client.type}`"
+                hint = did_you_mean(client.type, CLIENT_TYPES) or compatible
                 at.error("unknown_client", f"unknown client type '{client.type}'", expected=expected, hint=hint)
             return None
         for key, types in KEYS_OF_TYPES.items():
@@ -248,6 +258,8 @@ class _Reading(Reading):
     ) -> None:
         """Warn of a key that nothing reads."""
         place, hint = (entry.line, entry.column), did_you_mean(key, [*known, *(KEPT if not path else ())])
+        if not path and key in _OF_AICHAT:
+            hint = f"aichat's name for `{_OF_AICHAT[key]}`, which counts here"
         self.report("warning", "unknown_key", f"unknown key '{key}'", (*path, key), place, hint=hint)
 
 

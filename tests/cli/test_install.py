@@ -13,6 +13,8 @@ from bundle_house import BUNDLE, SILENT, Repository, put
 from screen import Screen
 from starter import CALLBOARD
 
+from callboard.protocol.version import VERSION
+
 from .conftest import Ended
 
 Install = Callable[..., Ended]
@@ -36,13 +38,13 @@ def test_a_script_installs_lists_updates_and_removes(install: Install, tmp_path:
     assert "tool ring (new): Rings.\n      runs bash without asking: ring(how)\n" in done.err
     (tmp_path / "config/roles/kind.md").write_text("mine\n")
     listed = install("list")
-    assert listed.out.startswith(f"  team  {made.url}  {commit[:12]}  3 items  20")
+    assert listed.out.startswith(f"  team  {made.url}  {commit[:12]}  3 files  20")
     assert listed.out.endswith("\n  changed by you: roles/kind.md (team)\n")
     assert install().out == listed.out
     (bundle,) = json.loads(install("list", "-o", "json").out)["bundles"]
     assert (bundle["name"], bundle["filter"], bundle["changed"]) == ("team", ["roles", "tools"], ["roles/kind.md"])
     made.commit({"roles/terse.md": "newer\n"})
-    assert install("update", "--yes").out.endswith("1 files written\nkept, since you have changed it: roles/kind.md\n")
+    assert install("update", "--yes").out.endswith("1 file written\nkept, since you have changed it: roles/kind.md\n")
     assert install("update", "team", "--yes").out == "team is up to date\n"
     assert install("remove", "team", "--yes").out.startswith("removed team: 2 files\nkept, ")
     assert install("list").out.startswith("No bundle is installed in ")
@@ -72,7 +74,12 @@ def test_what_is_in_the_way_or_wrong_is_an_error_of_usage(install: Install, tmp_
 
 
 def test_what_comes_with_callboard_is_laid_out(install: Install, tmp_path: Path) -> None:
-    assert install("--builtin", "--filter", "roles/shell", "--yes").code == 0
+    done = install("--builtin", "--filter", "roles/shell", "--yes")
+    assert done.code == 0
+    assert done.out == f"installed builtin, which comes with Callboard {VERSION}: 1 file written\n"
+    assert install("list").out.startswith(f"  builtin  comes with Callboard  {VERSION}  1 file  20")
+    refused = install("--builtin", "--filter", "zzz", "--yes")
+    assert "'zzz' is no kind and no name of what is in this bundle; it has agents, roles, macros" in refused.err
     assert (tmp_path / "config/roles/shell.md").is_file()
 
 

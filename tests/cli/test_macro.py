@@ -164,7 +164,7 @@ def test_arguments_that_nobody_takes_and_odd_steps_are_told(
     code, _, err = callboard("macro", "m", "1", "2", "3")
     assert code == 0
     assert f"{file}:2:9: warning: `{{{{b}}}}` is no variable of this macro and stays as it is" in err
-    assert "2 argument(s) that no variable takes were passed over. Usage: m <a>" in err
+    assert "2 arguments that no variable takes: passed over. Usage: m <a>" in err
 
 
 def test_macros_are_listed_shown_edited_and_deleted(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fake_models import FakeModels
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -84,3 +85,13 @@ def test_several_oddities_stand_in_one_line(callboard: Callboard, home: Path) ->
     (told,) = callboard("agents")[2].splitlines()
     assert "line 5: unknown key 'nonsense_4'" in told
     assert told.endswith("; and 3 more")
+
+
+def test_a_macro_says_it_once_however_many_prompts_it_has(callboard: Callboard, home: Path, models: FakeModels) -> None:
+    file = home / "config.yaml"
+    file.write_text(f"{models.config()}".rstrip("}\n") + ', "clientz": 1}\n')
+    (home / "macros").mkdir()
+    (home / "macros" / "m.yaml").write_text("steps: [one, two]\n")
+    for command in ("macro m", "--macro m", "loki --macro m"):
+        _, _, err = callboard(*command.split())
+        assert err.count("unknown key 'clientz'") == 1

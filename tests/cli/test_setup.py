@@ -161,7 +161,7 @@ async def test_two_keys_and_a_prompt_are_enough_with_a_key_in_the_environment(
         await person.answers(r"Which model is to answer\?", "\r")
         await person.answers(r"it answered in .*; 10 \+ 5 tokens", "\r")
         assert await person.leaves(process) == 0
-    assert "openai:gpt-5.4-mini: window 400k; $0.75 in, $4.50 out (OPENAI_API_KEY is set)" in person.shown
+    assert "openai:gpt-5.4-mini: window 400k; $0.75 in, $4.50 out (OPENAI_API_KEY)" in person.shown
     assert KEY not in person.raw
     file = home / "config.yaml"
     assert file.stat().st_mode & 0o777 == 0o600

@@ -274,3 +274,10 @@ def test_a_state_directory_that_is_none_is_an_error_with_its_name(
         code, _out, err = callboard(*command)
         assert code == 3
         assert f"the logs of runs in {tmp_path / 'file'}/callboard/runs can't be read: Not a directory" in err
+
+
+def test_the_newest_run_is_the_last_one_for_all_that_show_records(callboard: Callboard, kept: str) -> None:
+    run = json.loads(callboard("show", "last", "-o", "json")[1])["run"]
+    assert callboard("runs", "show", "last")[1].startswith(f"{run}\n")
+    assert callboard("logs", "last")[1] == callboard("logs", run)[1]
+    assert callboard("runs", "diff", "last")[1].startswith(f"{run} has changed no files")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from callboard.actors.front.chat.commands import load
 from callboard.actors.front.chat.setting import KEYS
-from callboard.actors.front.chat.table import COMMANDS, Command
+from callboard.actors.front.chat.table import COMMANDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "chat-commands.md"
 
@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "chat-commands.md"
 def commands() -> str:
     """Every command: what it does, what the chat has to be in, when it may be played."""
     load()
-    rows = [f"| `{_cell(_called(each))}` | {_cell(each.about)} | {_cell(_when(each))} |" for each in COMMANDS.values()]
+    rows = [f"| `{_cell(each.called)}` | {_cell(each.about)} | {_cell(each.when)} |" for each in COMMANDS.values()]
     return "\n".join(["| command | what it does | when |", "| --- | --- | --- |", *rows])
 
 
@@ -28,18 +28,6 @@ def keys() -> str:
         for name, key in KEYS.items()
     ]
     return "\n".join(["| key | what it is | value | goes with |", "| --- | --- | --- | --- |", *rows])
-
-
-def _called(command: Command) -> str:
-    return f"{command.name} {command.usage}".rstrip()
-
-
-def _when(command: Command) -> str:
-    needs = [need if need.startswith(("no ", "empty ")) else f"in a {need}" for need in command.needs]
-    needs = [need.replace("in a agent", "in an agent") for need in needs]
-    needs += ["also while a run answers"] if command.at_work else []
-    needs += ["not in macros"] if not command.in_macros else []
-    return "; ".join(needs)
 
 
 def _cell(text: str) -> str:

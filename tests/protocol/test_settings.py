@@ -134,6 +134,7 @@ def test_an_empty_variable_counts_as_not_set() -> None:
         ("clients: 5\n", (1, 10), "expected a list"),
         ("clients:\n  - name: x\n", (2, 5), "this client has no `type`"),
         ("clients:\n  - type: opena\n", (2, 11), "did you mean 'openai'?"),
+        ("clients:\n  - type: mistral\n", (2, 11), "`type: openai-compatible`, `name: mistral`"),
         ("clients:\n  - type: openai\n    models:\n      - real_name: x\n", (4, 9), "this model has no `name`"),
         (
             "clients:\n  - type: openai\n    models:\n      - {name: x, type: rerank}\n",

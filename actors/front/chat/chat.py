@@ -86,6 +86,7 @@ class Chat:
         touched: when a client last asked something of it, or a run of it was over, by `time.monotonic`.
         watchers: who is sent the frames that tell what happens, with who they are.
         told: what was told before.
+        warned: the problems of files that the person was told of, which its runs do not tell again.
         terms: of all its runs: their limits, and what is allowed without asking, as in `StartRun`.
         remembers: whether it remembers what was said without a session. A macro's own conversation does not: there each
             prompt stands alone, as in Loki.
@@ -116,6 +117,7 @@ class Chat:
         self.title: str | None = None
         self.watchers: dict[Person, Callable[[bytes], None]] = {}
         self.told = ToldBefore()
+        self.warned: set[str] = set()
         self._scope: trio.CancelScope | None = None
         self._caller: Caller | None = None
         self.terms: dict[str, Any] = {}
@@ -394,6 +396,7 @@ class Chat:
         fresh.id, fresh.model, fresh.own = self.id, self.model, dict(self.own)
         fresh.terms, fresh.remembers, fresh._within = self.terms, False, self
         fresh.watchers, fresh.told, fresh.started = self.watchers, self.told, self.started
+        fresh.warned = self.warned
         return fresh
 
     def add_cost(self, cost: float, *, priced: bool) -> None:

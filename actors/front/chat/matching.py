@@ -43,7 +43,8 @@ def matched(text: str) -> tuple[Command, str] | None:
         return known[name], rest
     longer_ones = [each.removeprefix(f"{name} ") for each in known if each.startswith(f"{name} ")]
     if longer_ones:
-        raise UsageError(f"Usage: {name} <{'|'.join(longer_ones)}>")
+        wanted = longer_ones[0] if len(longer_ones) == 1 else f"<{'|'.join(longer_ones)}>"
+        raise UsageError(f"Usage: {name} {wanted}")
     near = did_you_mean(name, list(known))
     if rest and not near:
         return None

@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import CallboardError
-from ...runs.finding import built_in_agents, own_agents
+from ...runs.finding import built_in_agents, description_of, own_agents
 from ...runs.sessions.disk.places import scope_of
 from ...work.knowledge import registry
 from ...work.macros.files import FILES as MACROS
-from ...work.models.prices.rates import Rate, Tiered
-from ...work.models.providers import base_of
+from ...work.models.facts import facts_of
 from ...work.models.usable import model_names
 from ...work.roles.files import FILES as ROLES
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
+    from ....protocol.macro import Macro
+    from ....protocol.role import Role
+    from ...io.named_files import NamedFiles
     from ...runs.root import Root
     from .chat import Chat
 
@@ -56,7 +58,19 @@ def roles(chat: Chat, caller: Caller) -> Names:
     if not caller.has("read:roles"):
         return []
     base = chat.hub.root.config_dir
-    return _lately("roles", [ROLES.directory(base)], lambda: [(each.name, "") for each in ROLES.places(base)])
+    return _lately("roles", [ROLES.directory(base)], lambda: _described(ROLES, base))
+
+
+def _described(files: NamedFiles[Role] | NamedFiles[Macro], base: Path) -> Names:
+    """Files by their names, with what they say that they are for; one that can't be read is found all the same."""
+    found: Names = []
+    for place in files.places(base):
+        try:
+            about = " ".join(files.load(place).description.split())
+        except CallboardError as error:
+            about = f"can't be read: {error}".splitlines()[0]
+        found.append((place.name, about))
+    return found
 
 
 def macros(chat: Chat, caller: Caller) -> Names:
@@ -64,7 +78,7 @@ def macros(chat: Chat, caller: Caller) -> Names:
     if not caller.has("read:agents"):
         return []
     base = chat.hub.root.config_dir
-    return _lately("macros", [MACROS.directory(base)], lambda: [(each.name, "") for each in MACROS.places(base)])
+    return _lately("macros", [MACROS.directory(base)], lambda: _described(MACROS, base))
 
 
 def agents(chat: Chat, caller: Caller) -> Names:
@@ -74,7 +88,8 @@ def agents(chat: Chat, caller: Caller) -> Names:
     base = chat.hub.root.config_dir
 
     def read() -> Names:
-        return [*((name, "") for name in own_agents(base)), *((name, "built in") for name in built_in_agents())]
+        known = dict.fromkeys((*own_agents(base), *built_in_agents()))
+        return [(name, description_of(name, base)) for name in known]
 
     return _lately("agents", [base / "agents"], read)
 
@@ -124,22 +139,15 @@ def _listed(root: Root, type: str) -> Iterator[str]:
 
 
 def _about(root: Root, name: str) -> str:
+    """Window and price, and what the settings say that it can't do."""
     catalog = root.gateway.catalog
     try:
         client, model = catalog.named(name)
     except CallboardError:
         return ""
-    tariff = catalog.prices.finder.find(client, model, base_of(client, os.environ)).tariff
-    rates = None if tariff is None else tariff.now()
-    price = "- / -" if rates is None else f"{_price(rates.input)} / {_price(rates.output)}"
-    has = (("vision", model.supports_vision), ("tools", model.supports_function_calling))
-    marks = " ".join(mark for mark, there in has if there)
-    return f"{model.max_input_tokens or '-'} / {model.max_output_tokens or '-'} | {price} {marks}".rstrip()
-
-
-def _price(rate: Rate | None) -> str:
-    price = rate.base if isinstance(rate, Tiered) else rate
-    return "-" if price is None else f"{price:g}"
+    lacks = (("no images", model.supports_vision), ("no tools", model.supports_function_calling))
+    known = [str(facts_of(catalog.prices.finder, client, model, os.environ))]
+    return "; ".join(filter(None, [*known, *(mark for mark, has in lacks if not has)]))
 
 
 def files(begun: str) -> Names:

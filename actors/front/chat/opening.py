@@ -29,6 +29,7 @@ async def opened(chat: Chat, person: Person, wanted: frames.OpenChat) -> list[st
     """
     line = Line(chat, person, "")
     notes = [str(problem) for problem in chat.hub.root.problems]
+    chat.warned.update(notes)
     role, session = wanted.role, wanted.session
     named = (role, wanted.role_prompt, session, wanted.agent)
     if wanted.preludes and all(each is None for each in named):

@@ -123,8 +123,9 @@ class Place:
 
     @property
     def turns(self) -> int:
-        """How many answers it remembers."""
-        return sum(message.get("role") == "assistant" for message in self.session.messages)
+        """How many answers it remembers: those that the next request holds."""
+        answers = (turn for turn in turns_of(self.session) if isinstance(turn, AssistantTurn))
+        return sum(not turn.tool_calls for turn in answers)
 
     @property
     def tokens(self) -> int:

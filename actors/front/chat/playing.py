@@ -91,6 +91,8 @@ async def play(
 def _check(line: Line, wanted: Command) -> None:
     for scope in wanted.scopes:
         line.caller.need(scope)
+    if line.rest and not wanted.usage:
+        raise wanted.misused()
     if line.in_macro and not wanted.in_macros:
         raise UsageError(f"Cannot perform this operation because you are in a macro: `{wanted.name}`")
     check(line.chat, wanted)

@@ -19,13 +19,13 @@ from ....protocol.mcp.config import split
 from ....protocol.requests import Overrides, RunRequest
 from ...io.handed_out import hidden
 from ...io.last_reply import keep_reply
+from ...io.messages_file import add_message
 from ...io.outbox import Gone
 from ...runs.files import images_in
 from ...runs.loading import NO_HOOKS, Hooks
 from ...runs.sessions.summary import compressed, first_words, threshold_of, too_long
 from ...runs.target import LoopAgent
 from .asked import Prompt
-from .messages_file import add_message
 from .place import Place, Start, Taken
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ async def _request(line: Line, text: str, prompt: Prompt, where: Place) -> tuple
     )
     request = await chat.hub.request(caller, wanted)
     request = msgspec.structs.replace(request, parts=images)
-    hooks = msgspec.structs.replace(NO_HOOKS, settings=settings)
+    hooks = msgspec.structs.replace(NO_HOOKS, settings=settings, told=chat.warned)
     if chat.agent is not None:
         return await _of_agent(chat, request, hooks, where)
     target = plain_agent(settings, session, asks=chat.remembers, files=caller.has("run:files"))

@@ -94,8 +94,8 @@ def _switch(about: str, *, session: bool = False, default: bool | None = None) -
     return Key(read=_flag, wanted="true or false", about=about, session=session, suggests=suggests, default=default)
 
 
-def _names(about: str, *, session: bool = False) -> Key:
-    return Key(read=_text, wanted=f"a text of {LONGEST:,} characters at most", about=about, session=session)
+def _words(about: str, wanted: str, *, session: bool = False) -> Key:
+    return Key(read=_text, wanted=f"{wanted}, {LONGEST:,} characters at most", about=about, session=session)
 
 
 KEYS: dict[str, Key] = {
@@ -109,8 +109,10 @@ KEYS: dict[str, Key] = {
         session=True,
         suggest="0.9",
     ),
-    "enabled_tools": _names("tools that the model may call, or `all`", session=True),
-    "enabled_mcp_servers": _names("MCP servers that the model may use, or `all`", session=True),
+    "enabled_tools": _words("tools that the model may call, or `all`", "names with commas between them", session=True),
+    "enabled_mcp_servers": _words(
+        "MCP servers that the model may use, or `all`", "names with commas between them", session=True
+    ),
     "max_output_tokens": _number(
         "the longest reply, in tokens", _at_least(1), "a number of at least 1", suggest="4096"
     ),
@@ -122,7 +124,7 @@ KEYS: dict[str, Key] = {
         session=True,
         suggest="4000",
     ),
-    "rag_reranker_model": _names("the model that puts what was found in order"),
+    "rag_reranker_model": _words("the model that puts what was found in order", "a model"),
     "rag_top_k": _number("how many passages a look-up finds", _at_least(1), "a number of at least 1", suggest="5"),
     "dry_run": _switch("send nothing to a model; the answer is what would have been sent"),
     "function_calling_support": _switch("whether models may call tools at all"),
@@ -135,7 +137,7 @@ KEYS: dict[str, Key] = {
         "how often, at most", _at_least(0), "a number of at least 0", session=True, suggest="10"
     ),
     "inject_todo_instructions": _switch("explain the todo list to the model", session=True),
-    "continuation_prompt": _names("what the model reads when it goes on by itself", session=True),
+    "continuation_prompt": _words("what the model reads when it goes on by itself", "a text", session=True),
 }
 
 _ONE_WORD = {"enabled_tools", "enabled_mcp_servers", "rag_reranker_model"}
@@ -150,7 +152,7 @@ def read_value(key: str, text: str) -> Value:
     known = KEYS.get(key)
     if known is None:
         near = did_you_mean(key[:60], list(KEYS))
-        raise UsageError(f"Unknown key {key[:60]!r}" + (f"; {near}" if near else ""))
+        raise UsageError(f"Unknown key {key[:60]!r}; " + (near or "`.help .set` lists them"))
     if text == "null":
         return None
     if key != "continuation_prompt" and key not in _ONE_WORD and len(text.split()) > 1:

@@ -61,9 +61,23 @@ class Command:
         """Whether it may be played while a run is under way, with these words behind its name."""
         return self.at_work if isinstance(self.at_work, bool) else self.at_work(chat, caller, rest)
 
+    @property
+    def called(self) -> str:
+        """The name with what stands behind it: `.set <key> <value>`."""
+        return f"{self.name} {self.usage}".rstrip()
+
+    @property
+    def when(self) -> str:
+        """When it may be used, in words; "" for at any time but while a run answers."""
+        needs = [need if need.startswith(("no ", "empty ")) else f"in a {need}" for need in self.needs]
+        needs = [need.replace("in a agent", "in an agent") for need in needs]
+        needs += ["also while a run answers"] if self.at_work else []
+        needs += ["not in macros"] if not self.in_macros else []
+        return "; ".join(needs)
+
     def misused(self) -> UsageError:
         """What to raise where the words behind the name make no sense."""
-        return UsageError(f"Usage: {self.name} {self.usage}".rstrip())
+        return UsageError(f"Usage: {self.called}")
 
 
 COMMANDS: dict[str, Command] = {}

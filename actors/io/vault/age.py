@@ -22,6 +22,11 @@ class NotOpened(ConfigError):
     code = "vault"
 
 
+def require_age() -> None:
+    """Raise `ConfigError` where this machine lacks what encrypts; to be asked before a person types a secret."""
+    _pyrage()
+
+
 def new_identity() -> str:
     """A fresh secret key, `AGE-SECRET-KEY-1...`."""
     return str(_pyrage().x25519.Identity.generate())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -13,7 +12,7 @@ from ....protocol.settings import ClientSettings, ModelSettings, Settings
 from ...work.models import weights
 from ...work.models.catalog import Catalog
 from ...work.models.engines import require_engine
-from ...work.models.prices.rates import Tiered
+from ...work.models.facts import Facts, chats, facts_of
 from ...work.models.providers import BUILT_IN, READY_MADE, SUGGESTED, base_of, key_variables, ollama_of, suggested
 from .servers import Answering, Server, answering, places
 
@@ -52,14 +51,6 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         return not known or bool(self.client.api_key or self.client.api_base)
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a model: tokens that it takes in, and USD per million tokens of a small request."""
-
-    window: int | None = None
-    input_price: float | None = None
-    output_price: float | None = None
-
-
 def offers(environ: Mapping[str, str] = os.environ, servers: Sequence[Server] | None = None) -> list[Offer]:
     """All that can be used, the best first: keys, then servers that answer, then weights. Blocks for a moment."""
     there = answering(places(environ) if servers is None else servers)
@@ -82,28 +73,14 @@ def of_provider(name: str, environ: Mapping[str, str], *, why: str) -> Offer:
     key = next((variable for variable in variables if environ.get(variable)), usual)
     listed = Catalog(Settings(), environ).prices.finder.known(client, base_of(client, environ))
     first = suggested(client)
-    models = (first, *(model for model in sorted(listed) if model != first))
+    models = (first, *(model for model in sorted(listed) if model != first and chats(model)))
     return Offer(client=client, title=name, why=why, models=models, key=key)
 
 
-def about(offer: Offer, model: str, environ: Mapping[str, str]) -> About:
-    """What the table of prices knows of one of its models."""
+def facts(offer: Offer, models: Iterable[str], environ: Mapping[str, str]) -> list[Facts]:
+    """What the table of prices knows of models of its client, in their order."""
     finder = Catalog(Settings(), environ).prices.finder
-    return _about(finder, offer, model, environ)
-
-
-def about_all(offer: Offer, environ: Mapping[str, str]) -> list[About]:
-    """The same of all, in their order."""
-    finder = Catalog(Settings(), environ).prices.finder
-    return [_about(finder, offer, model, environ) for model in offer.models]
-
-
-def _about(finder: Any, offer: Offer, model: str, environ: Mapping[str, str]) -> About:
-    found = finder.find(offer.client, ModelSettings(name=model), base_of(offer.client, environ))
-    rates = found.tariff.now() if found.tariff is not None else None
-    prices = [rate.base if isinstance(rate, Tiered) else rate for rate in (rates.input, rates.output)] if rates else []
-    window = found.entry.window if found.entry is not None else None
-    return About(window=window, input_price=prices[0], output_price=prices[1]) if prices else About(window=window)
+    return [facts_of(finder, offer.client, ModelSettings(name=model), environ) for model in models]
 
 
 def _with_keys(environ: Mapping[str, str]) -> list[Offer]:
@@ -112,7 +89,7 @@ def _with_keys(environ: Mapping[str, str]) -> list[Offer]:
         client = ClientSettings(type=BUILT_IN.get(name, "openai-compatible"), name=name)
         variable = next((each for each in key_variables(client) if environ.get(each)), "")
         if variable:
-            found.append(of_provider(name, environ, why=f"{variable} is set"))
+            found.append(of_provider(name, environ, why=variable))
     return found
 
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ...work.models.facts import chats
 from ...work.models.providers import BASES, ollama_of
 
 WITHIN = 0.6
@@ -27,8 +28,6 @@ GRACE = 0.3
 
 MOST = 1_000_000
 _MOST_MODELS = 500
-_NO_CHAT = ("embed", "bge-", "minilm", "rerank", "whisper", "tts", "clip")
-"""What is in the names of models that are for something else than conversations."""
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +130,7 @@ def names_in(listed: Any) -> tuple[str, ...] | None:
         return None
     texts = [entry.get("id") or entry.get("name") for entry in entries[:_MOST_MODELS] if isinstance(entry, dict)]
     names = dict.fromkeys(text for text in texts if isinstance(text, str) and _is_name(text))
-    return tuple(name for name in names if not any(part in name.lower() for part in _NO_CHAT))
+    return tuple(filter(chats, names))
 
 
 def _is_name(text: str) -> bool:

@@ -32,7 +32,7 @@ def new_config(offer: Offer, model: str, api_key: str = "") -> str:
         api_key: what the file says in place of a key, `{{NAME}}`; "" for a key of the environment, or none.
     """
     lines = [
-        "# Written by `callboard setup`, which can be called again. docs/models.md has all keys.",
+        "# Written by `callboard setup`, which can be called again. `callboard schema settings` has all keys.",
         "",
         "# The model of all that names none; `callboard models list` has others, -m asks another one for once.",
         f"model: {scalar(f'{offer.client.name}:{model}')}",

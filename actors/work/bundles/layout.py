@@ -217,8 +217,9 @@ def chosen(items: Sequence[Item], filters: Sequence[str], *, strict: bool = True
         if not matched and strict:
             names = [item.name for item in items]
             near = "" if is_kind(text) else did_you_mean(text, [*KINDS, *names])
-            hint = near or f"there are: {', '.join(dict.fromkeys(names))}"
-            raise UsageError(f"--filter {text[:100]} names nothing in this bundle; {hint}")
+            has = [kind for kind in KINDS if any(item.kind == kind for item in items)]
+            hint = near or f"it has {', '.join(has)}: {', '.join(dict.fromkeys(names))}"
+            raise UsageError(f"'{text[:100]}' is no kind and no name of what is in this bundle; {hint}")
         taken |= matched
     kinds = {kind for kind, _ in taken}
     return [item for item in items if (item.kind, item.name) in taken or (item.name in _SHARED and item.kind in kinds)]

@@ -12,6 +12,7 @@ from .layout import Item
 from .offer import Offer
 from .plan import Fate, Plan
 from .record import Bundle
+from .source import BUILT_IN
 
 _MOST_LINES = 2_000
 _COMPARED = 256 * 1024
@@ -96,5 +97,7 @@ def _changes(item: Item, offer: Offer, fates: Mapping[str, Fate], base: Path) ->
 
 def shown_bundle(name: str, bundle: Bundle) -> str:
     """A bundle in a line."""
+    if bundle.url == BUILT_IN:
+        return f"{name}, which comes with Callboard {bundle.commit}"
     commit = f", commit {bundle.commit[:12]}" if len(bundle.commit) >= 40 else ""
     return f"{name} from {bundle.shown}{commit}"

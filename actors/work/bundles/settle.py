@@ -124,7 +124,7 @@ async def _carried(base: Path, name: str, record: Record, new: Bundle, offer: Of
     await trio.to_thread.run_sync(carried_out, base, state, {**puts, **mcp, NAME: NewFile(written(record))}, removes)
     kept = [path for path, fate in plan.files.items() if fate in ("mine", "left")]
     kept += [f"MCP server {server}" for server, fate in plan.servers.items() if fate in ("mine", "left")]
-    counts = [f"{len(puts)} files written"]
+    counts = [f"{len(puts)} {'file' if len(puts) == 1 else 'files'} written"]
     counts += [f"{len(removes)} removed"] if removes else []
     counts += [f"MCP servers in {state.mcp_file}: {', '.join(entries)}"] if entries else []
     lines = [f"installed {shown_bundle(name, bundle)}: {', '.join(counts)}"]

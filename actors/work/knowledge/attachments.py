@@ -72,7 +72,7 @@ def check(files: Sequence[str], loaders: Collection[str] = (), *, base: Path | N
             continue
         spec = parse(text, loaders, crawls=False)
         if spec.kind == "path" and not is_wild(spec.target) and not _is_there(spec.target, base or Path.cwd()):
-            raise UsageError(f"-f {text[:LONGEST_NAMED]}: there is no such file or directory")
+            raise UsageError(f"{text[:LONGEST_NAMED]}: there is no such file or directory")
 
 
 def _is_there(name: str, base: Path) -> bool:
@@ -157,7 +157,7 @@ class _Reading:
                     self._keep(finding.source, await finding.documents())
         if len(self.sources) == before and not known:
             reasons = [each.reason for each in self._unreadable[failed:]]
-            raise UsageError(f"-f {text}: {reasons[0] if reasons else 'there is nothing in it that could be read'}")
+            raise UsageError(f"{text}: {reasons[0] if reasons else 'there is nothing in it that could be read'}")
 
     def _keep(self, source: str, found: Sequence[Document | Unreadable]) -> None:
         self._unreadable += [each for each in found if isinstance(each, Unreadable)]
@@ -168,17 +168,17 @@ class _Reading:
         self.characters += sum(len(document.text) for document in documents)
         if self.characters > MOST:
             raise UsageError(
-                f"-f: more than {MOST:,} characters are too much for one run; make a knowledge base of them, once:"
-                " callboard kb new NAME SOURCE..., and use it with --kb NAME"
+                f"attached files: more than {MOST:,} characters are too much for one run; make a knowledge base of"
+                " them, once: callboard kb new NAME SOURCE..., and use it with --kb NAME"
             )
 
     def _last_reply(self) -> Document:
         try:
             reply = last_reply(self._context.environ)
         except OSError as error:
-            raise UsageError(f"-f {LAST_REPLY}: the last reply can't be read: {error.strerror}") from error
+            raise UsageError(f"{LAST_REPLY}: the last reply can't be read: {error.strerror}") from error
         if reply is None:
-            raise UsageError(f"-f {LAST_REPLY}: there is no last reply yet")
+            raise UsageError(f"{LAST_REPLY}: there is no last reply yet")
         return Document(source="the last reply", text=reply, kind="markdown")
 
     async def _printed(self, command: str) -> Document:
@@ -188,7 +188,7 @@ class _Reading:
             data = await context.printed(["/bin/sh", "-c", command], "attached", seconds=COMMAND_SECONDS, hint=hint)
             contents = await context.read(Raw(source=name, data=data, path="printed.txt"))
         except CantRead as error:
-            raise UsageError(f"-f {name}: {error}") from error
+            raise UsageError(f"{name}: {error}") from error
         return contents.documents[0]
 
 
@@ -196,8 +196,8 @@ async def _passages(me: Actor, reading: _Reading, query: str, embedder: Embedder
     """What fits the prompt best, of more than would fit into it."""
     if not query.strip():
         raise UsageError(
-            f"-f: {reading.characters:,} characters are more than the {WHOLE:,} that go into a prompt whole, and there"
-            " is no PROMPT to look them up by"
+            f"attached files: {reading.characters:,} characters are more than the {WHOLE:,} that go into a prompt"
+            " whole, and there is no PROMPT to look them up by"
         )
     me.emit(
         Warned(
@@ -221,5 +221,5 @@ async def _passages(me: Actor, reading: _Reading, query: str, embedder: Embedder
         finally:
             base.close()
     if not found.chunks:
-        raise UsageError("-f: nothing in the attached files has to do with the prompt")
+        raise UsageError("nothing in the attached files has to do with the prompt")
     return f"Passages from the attached files that may help, not all of their text:\n\n{found.context}"

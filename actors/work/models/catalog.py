@@ -434,7 +434,19 @@ class Catalog:
         return client.api_key or next(found, ""), variables
 
     def _unknown(self, model: str) -> str:
-        return providers.unknown(model, self._client(model.partition(":")[0]), self._clients, self._settings)
+        client = self._client(model.partition(":")[0])
+        meant = self._with_client(model) if client is None and ":" not in model else None
+        return providers.unknown(model, client, self._clients, self._settings, meant)
+
+    def _with_client(self, name: str) -> str | None:
+        """The id of a model of this name that can be used: of one that is listed, or has a price."""
+        finder, entry = self.prices.finder, ModelSettings(name=name)
+        for client in providers.usable_clients(self._settings, self._environ):
+            listed = [each.name for each in client.models if each.type == "chat"]
+            base = providers.base_of(client, self._environ)
+            if name in listed or (not listed and finder.find(client, entry, base).entry is not None):
+                return f"{client.name}:{name}"
+        return None
 
 
 def _patching(codec: Codec, patched: Patched | None) -> Codec:

@@ -281,12 +281,26 @@ def _elsewhere(own: ClientSettings, base_url: str | None, environ: Mapping[str, 
     return "" if there == base_of(own, environ) else base_url
 
 
-def unknown(model: str, client: ClientSettings | None, clients: Iterable[str], settings: Settings) -> str:
+def usable_clients(settings: Settings, environ: Mapping[str, str]) -> list[ClientSettings]:
+    """The clients that `config.yaml` has and those that the environment has a key or credentials for."""
+    known = [*settings.clients]
+    names = {client.name for client in known}
+    for name, kind in {**BUILT_IN, **dict.fromkeys(READY_MADE, "openai-compatible")}.items():
+        client = ClientSettings(type=kind, name=name)
+        if name not in names and has_credentials(client, environ, settings.file):
+            known.append(client)
+    return known
+
+
+def unknown(
+    model: str, client: ClientSettings | None, clients: Iterable[str], settings: Settings, meant: str | None = None
+) -> str:
     """What is said of a chat model that is not there.
 
     Args:
         client: of its name, if there is one.
         clients: the names of those that the settings have.
+        meant: the id of a model that may be meant.
     """
     name = model.partition(":")[0]
     if client is None and model == settings.model and settings.model_from.endswith(("_PROVIDER", "_PLATFORM")):
@@ -297,6 +311,7 @@ def unknown(model: str, client: ClientSettings | None, clients: Iterable[str], s
     if client is not None:
         return f"'{model}' does not say which model of '{name}' is meant: write '{name}:<model>'"
     names = list(dict.fromkeys((*clients, *BUILT_IN)))
-    near = get_close_matches(name, names, n=1)
-    hint = f"did you mean '{near[0]}:...'?" if near else f"clients are: {', '.join(names)}"
+    near = get_close_matches(name, names, n=1, cutoff=0.75)
+    guess = meant or (f"{near[0]}:..." if near else None)
+    hint = f"did you mean '{guess}'?" if guess else f"clients are: {', '.join(names)}"
     return f"unknown chat model '{model}': models are named `client:model`; {hint}"

@@ -1,4 +1,4 @@
-"""The clients that can be used, and the models of theirs that can be named: for lists, and to complete names."""
+"""The models that can be named: for lists, and to complete names."""
 
 from __future__ import annotations
 
@@ -6,28 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ....protocol.model_names import models_of
-from ....protocol.settings import ClientSettings
 from .catalog import Catalog
-from .providers import BUILT_IN, READY_MADE, base_of, has_credentials
+from .facts import chats
+from .providers import base_of, usable_clients
 
 if TYPE_CHECKING:
     from ....protocol.settings import Settings
 
 
-def usable_clients(settings: Settings, environ: Mapping[str, str]) -> list[ClientSettings]:
-    """The clients that `config.yaml` has and those that the environment has a key or credentials for."""
-    known = [*settings.clients]
-    names = {client.name for client in known}
-    for name, kind in {**BUILT_IN, **dict.fromkeys(READY_MADE, "openai-compatible")}.items():
-        client = ClientSettings(type=kind, name=name)
-        if name not in names and has_credentials(client, environ, settings.file):
-            known.append(client)
-    return known
-
-
 def model_names(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
     """Models that can be named, as far as they are known: the chosen ones, and of each client those that `config.yaml`
-    lists, else those with a price. Each once.
+    lists, else those with a price whose names tell of nothing else than chats. Each once.
     """
     chosen = models_of(settings.model) if settings.model else ()
     yield from dict.fromkeys(chosen)
@@ -43,5 +32,5 @@ def _of_clients(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]
             yield from (
                 f"{client.name}:{name}"
                 for name in catalog.prices.finder.known(client, base_of(client, environ))
-                if not name.startswith("regional.")  # the table's word for the regions of Bedrock
+                if chats(name) and not name.startswith("regional.")  # the table's word for the regions of Bedrock
             )

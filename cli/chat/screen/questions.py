@@ -19,7 +19,8 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.layout.processors import BeforeInput, PasswordProcessor, Processor
 
 from ....protocol.kernel.questions import Question, understood
-from ...render.choices import Value, menu_of, value_of
+from ...render.choices import Value, filter_of, menu_of, value_of
+from ...render.filter_menu import FilterMenu
 from ...render.menu import Menu, Picked
 from ...render.text import one_line
 
@@ -39,6 +40,7 @@ class Asking:
         since: when it was first drawn; None before that, and after another program had the terminal.
         several: whether another was open while it was: then its number is shown.
         left: whether the person has gone back to the input line while it was open: it takes no keys by itself.
+        filters: whether what is typed may look for an answer in a long list of them.
         menu: its answers, where there is a list of them; `panel` is what shows them, or the field for its answer.
     """
 
@@ -50,8 +52,9 @@ class Asking:
     about: tuple[str, ...] = ()
     several: bool = False
     left: bool = False
+    filters: bool = False
     panel: Container | None = None
-    menu: Menu | None = None
+    menu: Menu | FilterMenu | None = None
 
 
 class Questions:
@@ -82,11 +85,17 @@ class Questions:
         self._nothing = Window(height=0)
 
     def add(
-        self, question: Question, who: str, answered: Callable[[Value], None], about: tuple[str, ...] = ()
+        self,
+        question: Question,
+        who: str,
+        answered: Callable[[Value], None],
+        about: tuple[str, ...] = (),
+        *,
+        filters: bool = False,
     ) -> Asking:
         """A question was asked."""
         self._numbers = self._numbers + 1 if self.open else 1
-        asking = Asking(self._numbers, question, who, answered, about=about)
+        asking = Asking(self._numbers, question, who, answered, about=about, filters=filters)
         self.open.append(asking)
         for each in self.open:
             each.several = each.several or len(self.open) > 1
@@ -174,6 +183,10 @@ class Questions:
 
     def _panel(self, asking: Asking) -> Container:
         question = asking.question
+        many = filter_of(question, asking.about) if asking.filters else None
+        if many is not None:
+            asking.menu = many
+            return many.panel(lambda at: self._answer(asking, question.options[int(at)]))
         menu = asking.menu = menu_of(question, about=asking.about)
         if menu is not None:
 

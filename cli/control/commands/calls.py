@@ -17,10 +17,9 @@ from ....protocol.model_calls import ModelCall, ModelCallDetail
 from ...render.call import call_lines
 from ...render.text import colours, counted, json_object, one_line, safe, table
 from ..figures import amount, money
-from .kept import kept_run, kept_runs, runs_dir
+from .kept import LAST, kept_run, runs_dir
 
 _HEAD = ("N", "TIME", "ACTOR", "MODEL", "MESSAGES", "TOKENS", "COST", "MS", "REPLY")
-_LAST = "last"
 
 
 def list_calls(word: str, *, as_json: bool) -> str:
@@ -59,7 +58,7 @@ def show_calls(word: str, of: str | None, *, part: str | None, all_calls: bool, 
     if as_json:
         told = [_part(detail, part) for detail in details]
         return json_object(run=run.run, **({"calls": told} if all_calls else {"call": told[0]}))
-    if len(found) > len(chosen) and of not in (None, _LAST):
+    if len(found) > len(chosen) and of not in (None, LAST):
         numbers = ", ".join(str(call.number) for call in found)
         sys.stderr.write(f"'{of}' has calls {numbers}; this is the last of them (--all shows all)\n")
     coloured = colours(sys.stdout)
@@ -76,7 +75,7 @@ def meant(run: RunInfo, calls: Sequence[ModelCall], of: str | None, *, all_calls
     """
     if of is None:
         return list(calls)
-    if of == _LAST:
+    if of == LAST:
         return list(calls[-1:])
     if of.isdecimal():
         found = [call for call in calls if call.number == int(of)]
@@ -104,21 +103,12 @@ def _with_numbers(actor: str, calls: Sequence[ModelCall]) -> str:
 
 
 def _calls(word: str) -> tuple[RunInfo, list[ModelCall]]:
-    run = _run(word)
+    run = kept_run(word)
     directory = runs_dir() / run.run
     calls = read_calls(directory)
     if not calls:
         raise nothing_kept(run.run) if not has_calls(directory) else no_call(run.run, None, [])
     return run, calls
-
-
-def _run(word: str) -> RunInfo:
-    if word != _LAST:
-        return kept_run(word)
-    runs = kept_runs()
-    if not runs:
-        raise NotFound(f"no run is kept in {runs_dir()}; those at a terminal are, and those of `callboard serve`")
-    return runs[0]
 
 
 def _detail(directory: Path, run: str, number: int, calls: list[ModelCall]) -> ModelCallDetail:

@@ -22,7 +22,7 @@ from ...frame import person_at_terminal
 from ...render.diff import diff_lines
 from ...render.text import colours, counted, json_object, paint, safe
 from ..client import meant
-from .kept import kept_runs
+from .kept import LAST, kept_run, kept_runs
 
 _SHOWN = 12
 """Files that a question names."""
@@ -93,6 +93,8 @@ def _run_of(word: str | None) -> str:
         if not changes:
             raise NotFound(f"no run has changed files yet (none is kept in {store.directory})")
         return max(changes, key=lambda run: changes[run])
+    if word == LAST:
+        return kept_run(LAST).run
     run = meant(word, dict.fromkeys([*(info.run for info in kept_runs()), *there]))
     if run is None:
         raise NotFound(f"no run '{word}' (callboard runs lists those that have a log)")

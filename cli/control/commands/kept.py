@@ -26,6 +26,9 @@ from ..figures import cells, money
 
 _HEAD = ("RUN", "STATUS", "TARGET", "STARTED", "TOOK", "TOKENS", "COST", "PROMPT")
 _DAY = 86_400
+LAST = "last"
+"""Stands for the newest run."""
+
 _BETWEEN = 0.3
 """Seconds from one look at the log of a run under way to the next."""
 _REASONS = {
@@ -45,13 +48,18 @@ def kept_runs() -> list[RunInfo]:
 
 
 def kept_run(word: str) -> RunInfo:
-    """The run whose id begins so.
+    """The run whose id begins so; with `last` the newest.
 
     Raises:
         NotFound: there is none.
         UsageError: there are several.
     """
-    known = {info.run: info for info in kept_runs()}
+    runs = kept_runs()
+    if word == LAST:
+        if not runs:
+            raise NotFound(f"no run is kept in {runs_dir()}; those at a terminal are, and those of `callboard serve`")
+        return runs[0]
+    known = {info.run: info for info in runs}
     id = meant(word, known)
     if id is None:
         raise NotFound(f"no run '{word}' in {runs_dir()} (callboard runs lists them)")

@@ -260,3 +260,14 @@ def test_a_file_that_does_not_exist_is_told_as_that(
     with pytest.raises(UsageError) as caught:
         find(target, config_dir=tmp_path / "none")
     assert str(caught.value) == words
+
+
+def test_the_settings_of_any_configuration_directory_can_be_checked(tmp_path: Path) -> None:
+    file = tmp_path / "elsewhere" / "config.yaml"
+    file.parent.mkdir()
+    file.write_text("model: openai:gpt-4o\nuse_tools: fs\nclients: [{type: openai}]\n")
+    (problem,) = callboard.validate(file, config_dir=tmp_path)
+    assert (problem.message, problem.hint) == (
+        "unknown key 'use_tools'",
+        "aichat's name for `enabled_tools`, which counts here",
+    )

@@ -69,7 +69,8 @@ def test_a_secret_that_is_not_there_is_named_with_what_to_do(environ: dict[str, 
         "The following agent variables are required:\n"
         "  - username: Your user name: its default names the secret {{MY_USERNAME}}, "
         "which is neither in the vault nor set\n"
-        "Set them with --var username=VALUE, or keep the secret: callboard vault add MY_USERNAME."
+        "Set them with --var username=VALUE (behind -a: --agent-variable username VALUE), "
+        "or keep the secret: callboard vault add MY_USERNAME."
     )
     assert error.value.exit_code == 3
     assert missing_variables("a", [NAMED], {}, environ) == [NAMED]

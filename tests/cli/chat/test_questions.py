@@ -117,3 +117,27 @@ async def test_leaving_asks_again_after_its_question_was_withdrawn(
     await trio.sleep(0.1)
     window.press("C-c")
     assert await window.ended() == 0
+
+
+async def test_a_long_list_that_a_command_shows_is_searched_by_typing(
+    window: Window, fake_model: FakeModels, tmp_path: Path
+) -> None:
+    def configure(directory: Path) -> None:
+        file = directory / "config" / "config.yaml"
+        settings = json.loads(file.read_text())
+        names = ["model", *(f"m-{number}" for number in range(30)), "large-one"]
+        settings["clients"][0]["models"] = [{"name": name, "max_input_tokens": 128_000} for name in names]
+        file.write_text(json.dumps(settings))
+
+    start(window, fake_model, tmp_path, configure=configure)
+    await window.shows(".help lists commands")
+    window.press(".model", "Enter")
+    await window.shows("type to filter")
+    window.press("one large")
+    await window.until(lambda lines: any("1 of 32" in line for line in lines))
+    assert any("> fake:large-one  window 128k" in line for line in window.lines())
+    window.press("Enter")
+    await window.shows("= fake:large-one")
+    await window.until(lambda lines: lines[-1].startswith("large-one>"))
+    window.press("C-d")
+    assert await window.ended() == 0

@@ -237,3 +237,31 @@ def test_the_env_file_of_the_directory_counts(process: Callboard, config: Path, 
     theirs = {"LOKI_CONFIG_DIR": str(other), "CALLBOARD_CONFIG_DIR": str(config)}
     shown = process("loki", "--dry-run", "hello there", **theirs)
     assert "not sent to claude:from-another" in shown.out
+
+
+@pytest.mark.parametrize("line", [["-e"], ["--no-such-flag", "hello"], ["-r", "a", "-a", "b", "hello"]], ids=str)
+def test_wrong_usage_names_the_help_that_has_these_flags(callboard: Callboard, line: list[str]) -> None:
+    code, _out, err = callboard(*line)
+    assert code == 2
+    assert err.startswith("callboard: ")
+    assert "callboard loki --help lists the flags" in err
+    assert "Try 'callboard --help'" not in err
+
+
+def test_what_is_asked_and_answered_is_kept_where_the_settings_say_so(
+    callboard: Callboard, models: FakeModels, tmp_path: Path
+) -> None:
+    home = models.config_dir(tmp_path / "saving")
+    settings = json.loads((home / "config.yaml").read_text())
+    (home / "config.yaml").write_text(json.dumps({**settings, "save": True}))
+    models.answer_with(lambda request: f"so it is: {request.prompt}")
+    callboard("-C", str(home), "what", "is", "it")
+    callboard("ask", "-C", str(home), "-r", "explain-shell", "ls -l")
+    callboard("-C", str(home), "-s", "kept", "in", "a", "session")
+    callboard("-C", str(home), "--dry-run", "not", "sent")
+    kept = (home / "messages.md").read_text()
+    assert kept.count("# CHAT: ") == 2
+    assert "# CHAT: fake:model [" in kept
+    assert "# CHAT: explain-shell [" in kept
+    assert "what is it\n\n--------\n\nso it is: what is it\n" in kept
+    assert (home / "messages.md").stat().st_mode & 0o777 == 0o600

@@ -68,6 +68,7 @@ async def begin_agent(line: Line, name: str, session: str | None, variables: dic
         chat.memory, chat.asked, chat.reply = before
         raise
     for problem in loaded.problems:
+        chat.warned.add(str(problem))
         await line.warn(str(problem))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import trio
@@ -18,6 +18,10 @@ from ....work.roles.files import FILES as ROLES
 from ..line import Line
 from ..table import command
 
+if TYPE_CHECKING:
+    from .....protocol.control.caller import Caller
+    from ..chat import Chat
+
 T = TypeVar("T")
 
 
@@ -26,6 +30,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         called: for people.
+        of: what of it is deleted, for people; all of it by default.
         names: those there are.
         delete: removes the one of a name.
         scopes: what the caller needs.
@@ -35,6 +40,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     names: Callable[[Line], Awaitable[list[str]]]
     delete: Callable[[Line, str], Awaitable[None]]
     scopes: tuple[str, ...]
+    of: str = ""
 
 
 def _files(files: NamedFiles[T], scope: str) -> Kind:
@@ -95,16 +101,27 @@ KINDS: dict[str, Kind] = {
     "rag": Kind(called="knowledge base", names=_bases, delete=_delete_base, scopes=("run:files",)),
     "macro": _files(MACROS, "run:files"),
     "agent-data": Kind(
-        called="agent's data (its sessions)", names=_agents, delete=_delete_agent_data, scopes=("write:sessions",)
+        called="agent with sessions",
+        of="the sessions of ",
+        names=_agents,
+        delete=_delete_agent_data,
+        scopes=("write:sessions",),
     ),
 }
+
+
+_ABOUT = {"rag": "a knowledge base, with what is built of it", "agent-data": "the sessions of an agent"}
+
+
+def _completed(_chat: Chat, _caller: Caller, words: Sequence[str]) -> list[tuple[str, str]]:
+    return [(name, _ABOUT.get(name, "")) for name in KINDS] if len(words) == 1 else []
 
 
 @command(
     ".delete",
     "Delete things for good",
     usage="<role|session|rag|macro|agent-data> [name]",
-    completes=lambda _, __, words: [(name, kind.called) for name, kind in KINDS.items()] if len(words) == 1 else [],
+    completes=_completed,
 )
 async def _delete(line: Line) -> None:
     word, _, name = line.rest.partition(" ")
@@ -119,13 +136,14 @@ async def _delete(line: Line) -> None:
     if name and name not in known:
         hint = did_you_mean(name, known) or f".delete {word} shows those there are"
         raise NotFound(f"there is no {kind.called} '{name[:60]}' to delete; {hint}")
-    chosen = [name] if name else await line.choose_several(f"Delete which {kind.called}?", known)
+    which = f"Delete {kind.of}which {word.partition('-')[0] if kind.of else kind.called}?"
+    chosen = [name] if name else await line.choose_several(which, known)
     if not chosen:
         await line.note("nothing was deleted")
         return
-    if not await line.confirm(f"Delete {', '.join(chosen)} for good?"):
+    if not await line.confirm(f"Delete {kind.of}{', '.join(chosen)} for good?"):
         await line.note("nothing was deleted")
         return
     for each in chosen:
         await kind.delete(line, each)
-        await line.note(f"deleted {kind.called} '{each}'")
+        await line.note(f"deleted {kind.of or f'{kind.called} '}'{each}'")

@@ -16,6 +16,7 @@ from ..asked import Prompt
 from ..line import Line
 from ..prompting import ask
 from ..table import command
+from .looking import counted
 
 _LAST_REPLY = "%%"
 
@@ -66,7 +67,7 @@ async def _macro(line: Line) -> None:
     arguments = words[1:]
     lines = lines_of(macro, arguments)
     if left := macro.left_over(arguments):
-        await line.warn(f"{len(left)} argument(s) that no variable takes were passed over. Usage: {macro.usage}")
+        await line.warn(f"{counted(len(left), 'argument')} that no variable takes: passed over. Usage: {macro.usage}")
     chat = line.chat.beside() if macro.isolated else line.chat
     for each in lines:
         await line.say(f">> {each}", "echo")
@@ -80,6 +81,7 @@ async def _new(line: Line, name: str) -> None:
     """Have the person write a macro that is not there yet."""
     base = line.root.config_dir
     FILES.place_for(name, base)  # which says what is wrong with the name
+    await line.note(f"There is no macro '{name}'. Your editor opens to make one; left as it is, none is made.")
     new = await line.edit_until(f"{name}.yaml", _NEW_MACRO, lambda text: FILES.save(name, text, base, replace=False))
     if new is None:
         await line.note(f"nothing was written, so there is no macro '{name}'")

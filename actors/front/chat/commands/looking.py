@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from .....protocol.errors import UsageError
+from .....protocol.problems import did_you_mean
+from ....io.directories import config_file
+from .. import names
 from ..line import Line
-from ..setting import shown
-from ..table import COMMANDS, command
+from ..setting import KEYS, shown
+from ..table import COMMANDS, Command, command
+
+if TYPE_CHECKING:
+    from .....protocol.control.caller import Caller
+    from ..chat import Chat
 
 
-@command(".help", "Show this help", at_work=True)
+_MORE = """
+`.help NAME` tells how a command is used.
+Type ::: to begin and end a prompt of several lines, Ctrl-O for an editor.
+`!line` runs a line of the shell, `@path` in a prompt brings a file along, `/name` works like `.name`.
+Ctrl-C interrupts the answer; Ctrl-D leaves."""
+
+
+def _commands(_chat: Chat, _caller: Caller, words: Sequence[str]) -> names.Names:
+    known = [(each.name, each.about) for each in COMMANDS.values()]
+    return known if len(words) < 2 else []
+
+
+@command(".help", "Show this help, or how a command is used", usage="[command]", at_work=True, completes=_commands)
 async def _help(line: Line) -> None:
-    commands = COMMANDS
-    width = max(map(len, commands))
-    rows = [f"{each.name:<{width}}  {each.about}" for each in commands.values()]
-    more = (
-        "\nType ::: to begin and end a prompt of several lines, Ctrl-O for an editor."
-        "\n`!line` runs a line of the shell, `@path` in a prompt brings a file along, `/name` works like `.name`."
-        "\nCtrl-C interrupts the answer; Ctrl-D leaves."
-    )
-    await line.say("\n".join(rows) + "\n" + more)
+    if not line.rest:
+        await line.say(table((each.name, each.about) for each in COMMANDS.values()) + "\n" + _MORE)
+        return
+    name = line.rest.lstrip("./").lower()
+    found = [each for each in COMMANDS.values() if name in (each.name[1:], *each.name[1:].split())]
+    if not found:
+        near = did_you_mean(name[:60], [each[1:] for each in COMMANDS])
+        raise UsageError(f"there is no command {line.rest[:60]!r}; {near or '`.help` lists them'}")
+    await line.say("\n\n".join(map(_in_full, found)))
 
 
-@command(".info", "Show how the chat stands", at_work=True)
+def _in_full(wanted: Command) -> str:
+    told = [wanted.called, f"  {wanted.about}" + (f" ({wanted.when})" if wanted.when else "")]
+    if wanted.name == ".set":
+        told += ["", *(f"  {row}" for row in table((name, key.about) for name, key in KEYS.items()).splitlines())]
+    return "\n".join(told)
+
+
+@command(".info", "Show how the chat stands", usage="[role|session|agent|rag]", at_work=True)
 async def _info(line: Line) -> None:
     if line.rest:
         raise line.misused()
@@ -36,7 +64,7 @@ async def _info(line: Line) -> None:
         ("session", info.session),
         ("rag", info.rag),
         *shown(chat).items(),
-        ("config_file", line.root.settings.file if line.caller.has("run:files") else None),
+        ("config_file", config_file(line.root.config_dir) if line.caller.has("run:files") else None),
         ("config_dir", line.root.config_dir if line.caller.has("run:files") else None),
         ("working_directory", Path.cwd() if line.caller.has("run:files") else None),
     ]
@@ -52,7 +80,7 @@ def table(rows: Iterable[tuple[str, object]]) -> str:
     """Names and values, aligned."""
     found = [(name, as_text(value)) for name, value in rows]
     width = max((len(name) for name, _ in found), default=0)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in found)
+    return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in found)
 
 
 def as_text(value: object) -> str:

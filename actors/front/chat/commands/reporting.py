@@ -12,6 +12,7 @@ from .....protocol.decoding import convert
 from .....protocol.errors import Conflict, UsageError
 from .....protocol.session_turns import turns_of
 from ....views.call_text import call_text
+from ....views.money import usd
 from ....work.agent.compaction import estimate
 from ...control.calls import call_of
 from ...control.changes import changes_of_run
@@ -32,20 +33,16 @@ EFFORTS: tuple[str, ...] = get_args(ReasoningEffort)
 async def _cost(line: Line) -> None:
     chat = line.chat
     rows: list[tuple[str, object]] = [
-        ("chat", "not known: a model without a price" if chat.cost is None else _usd(chat.cost))
+        ("chat", "not known: a model without a price" if chat.cost is None else usd(chat.cost))
     ]
     if chat.last_run is not None:
         info = line.hub.get(line.caller, chat.last_run)
         rows += [
-            ("last run", _usd(info.cost) + ("" if info.priced else ", and a model without a price")),
+            ("last run", usd(info.cost) + ("" if info.priced else ", and a model without a price")),
             ("input tokens", info.input_tokens),
             ("output tokens", info.output_tokens),
         ]
     await line.say(table(rows))
-
-
-def _usd(amount: float) -> str:
-    return f"${amount:.4f}"
 
 
 @command(".context", "Show what the next request holds", at_work=True)

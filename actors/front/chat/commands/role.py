@@ -7,6 +7,7 @@ from typing import Any
 import trio
 
 from .....protocol.errors import Conflict, NotFound, UsageError
+from .....protocol.problems import did_you_mean
 from .....protocol.role import Role, role_of_prompt, split_name
 from .....protocol.session import Session
 from .....protocol.session_yaml import write_yaml
@@ -35,6 +36,8 @@ async def _role(line: Line) -> None:
     name, _, text = line.rest.partition(" ")
     if not name:
         raise line.misused()
+    if text and await _is_there(line, line.rest):  # a name with blanks
+        name, text = line.rest, ""
     if not await _is_there(line, name) and not await _made(line, name):
         raise NotFound(f"Unknown role `{repr(name[:60])[1:-1]}`: there is no such role, and none was made")
     if text.strip():
@@ -93,11 +96,20 @@ async def _is_there(line: Line, name: str) -> bool:
     return True
 
 
+async def _is_own(line: Line, name: str) -> bool:
+    """Whether there is a role of the user's with this name."""
+    places = await trio.to_thread.run_sync(FILES.places, line.root.config_dir)
+    return any(place.name == name and not place.built_in for place in places)
+
+
 async def _made(line: Line, name: str) -> bool:
     """A role that is not there is made in the person's editor; false if it is not."""
     base = split_name(name)[0]
     if line.in_macro or not line.caller.has("write:roles") or not is_name(base):
         return False
+    known = [each for each, _ in await trio.to_thread.run_sync(names.roles, line.chat, line.caller)]
+    hint = f" ({near})" if (near := did_you_mean(base, known)) else ""
+    await line.note(f"There is no role '{base}'{hint}. Your editor opens to make one; left as it is, none is made.")
     return await _edited(line, base, _NEW)
 
 
@@ -178,6 +190,10 @@ async def _save(line: Line) -> None:
         role = await line.root.loader.threaded(lambda: find(called, line.root.config_dir))
     else:
         role = role_of_prompt(chat.role_prompt or "")
+    asks = name != chat.role and not line.in_macro and await _is_own(line, name)
+    if asks and not await line.confirm(f"Replace the role '{name}'?"):
+        await line.note("nothing was changed")
+        return
     front = {**({"description": role.description} if role.description else {}), **_settings(role, chat.place.session)}
     if role.prompt:
         front["prompt"] = role.prompt

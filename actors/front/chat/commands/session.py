@@ -182,7 +182,9 @@ async def save(line: Line, name: str) -> None:
             await line.note(f"The session is kept as '{place.name}'.")
         elif name != place.name:
             await sessions.rename(line.caller, place.stored.id, name)
+            before = place.name
             await place.refresh(line.hub, line.caller)
+            await line.note(f"The session is called '{place.name}' now, not '{before}'; `.fork NAME` makes a copy.")
         return
     session = deepcopy(place.session)
     _to_keep(line.chat, session)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from .....protocol.errors import UsageError
+from .....protocol.mcp.config import split
+from ....work.tools.registry import ALL
 from ...control.requests import check_model
 from .. import names
 from ..line import Line
@@ -36,7 +38,7 @@ async def _model(line: Line) -> None:
     if not line.rest:
         line.caller.need("read:models")
         known = dict(await trio.to_thread.run_sync(names.models, line.root))
-        chosen = await line.choose("Which model?", list(known), list(known.values()))
+        chosen = await line.choose("Which model? (prices: USD per million tokens)", list(known), list(known.values()))
         if chosen is None:
             raise line.misused()
         await set_model(line, chosen)
@@ -127,6 +129,8 @@ async def _set(line: Line) -> None:
         line.caller.need(_OF_MACHINE[key])
     chat = line.chat
     _check_agent(chat, key)
+    if isinstance(value, str):
+        await _check_names(line, key, value)
     if not (KEYS[key].session and chat.scoped):
         chat.own[key] = value
         return
@@ -139,6 +143,20 @@ async def _set(line: Line) -> None:
     if key == "save_session" and value is False and chat.session is not None and chat.session.kept:
         chat.session = chat.session.apart()
         await line.note("What is said from now on is not kept in the session's file.")
+
+
+async def _check_names(line: Line, key: str, text: str) -> None:
+    """Warn of names that name nothing yet; a model that can't be asked is refused, as `.model` does."""
+    if key == "rag_reranker_model":
+        line.root.gateway.catalog.access(text, "reranker")
+    elif key == "enabled_tools":
+        for name, hint in await trio.to_thread.run_sync(line.root.registry.unknown, split(text)):
+            await line.warn(f"there is no tool '{name}'; {hint}")
+    elif key == "enabled_mcp_servers":
+        known = {ALL, *line.root.mcp.config.names, *line.root.settings.mapping_mcp_servers}
+        for name in split(text):
+            if name not in known:
+                await line.warn(f"MCP server '{name}' is not configured; `.mcp` shows those there are")
 
 
 def _check_agent(chat: Chat, key: str) -> None:

@@ -13,6 +13,7 @@ from .....protocol.problems import did_you_mean
 from .....protocol.references import is_secret_name
 from ....io.handed_out import handed_out, without_secrets
 from ....io.imports import imported
+from ....io.vault.age import require_age
 from ....io.vault.file import VaultFile, unusable
 from ....io.vault.openers import Passphrase
 from ..line import Line
@@ -55,16 +56,19 @@ async def _vault(line: Line) -> None:
     name = name.strip()
     if action not in _ACTIONS or bool(name) == (action == "list"):
         raise line.misused()
+    if name and not is_secret_name(name):
+        wanted = "letters, digits, _ and -, the first no digit and no -"
+        raise UsageError(f"'{name[:60]}' can't be a secret's name: {wanted}")
     file = line.root.vault.file
+    if file is None and action == "get":
+        await line.tell(await line.root.vault.ready(lambda: line.root.vault.get(name) or ""))
+        return
     if file is None:
         raise UsageError("the secrets are another program's (`vault.command` of config.yaml): change them there")
     secrets = await _opened(line, file)
     if action == "list":
         await line.tell("\n".join(sorted(secrets)) if secrets else "There are no secrets yet: .vault add NAME")
         return
-    if not is_secret_name(name):
-        wanted = "letters, digits, _ and -, the first no digit and no -"
-        raise UsageError(f"'{name[:60]}' can't be a secret's name: {wanted}")
     if action == "add" and name in secrets:
         raise UsageError(f"there is a secret '{name}' already: .vault update {name}")
     if action != "add" and name not in secrets:
@@ -95,6 +99,7 @@ async def _opened(line: Line, file: VaultFile) -> dict[str, str]:
 
 
 async def _put(line: Line, file: VaultFile, name: str, *, new: bool) -> None:
+    require_age()
     value = await line.ask(f"Value of {name} (hidden)", secret=True)
     if value is None or not value.strip():
         raise UsageError("no value was typed, so nothing was changed")

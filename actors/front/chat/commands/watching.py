@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from .....protocol.errors import UsageError
 from .....protocol.mcp.config import split
-from ....work.tools.registry import OURS
+from .....protocol.role import role_of_prompt
+from ....runs.target import GraphAgent, LoopAgent, WorkflowAgent
+from ....work.roles.files import find
+from ....work.tools.registry import agent_file, read_tool_file
 from ..line import Line
 from ..table import command
 from .looking import counted, table
@@ -20,22 +24,47 @@ MOST_RUNS = 1000
 
 @command(".tools", "Show what the model may call", at_work=True)
 async def _tools(line: Line) -> None:
-    chat = line.chat
-    agent = chat.loop_agent
-    if agent is not None:
-        own, servers = agent.agent.global_tools, agent.agent.mcp_servers
-    else:
-        session, settings = chat.place.session, chat.settings
-        own = tuple(split(settings.enabled_tools if session.enabled_tools is None else session.enabled_tools))
-        named = session.enabled_mcp_servers
-        servers = tuple(split(settings.enabled_mcp_servers if named is None else named))
+    loaded = line.chat.loaded
+    if isinstance(loaded, WorkflowAgent):
+        raise UsageError(f"'{line.chat.agent}' is a workflow: each of its nodes names its own tools, in its file")
     registry = line.root.registry
-    names = await trio.to_thread.run_sync(registry.spelled_out, own)
+    if loaded is not None:
+        about = loaded.graph if isinstance(loaded, GraphAgent) else loaded.agent
+        listed, servers = tuple(about.global_tools), tuple(about.mcp_servers)
+        own = await trio.to_thread.run_sync(_of_its_file, loaded)
+    else:
+        listed, servers = await line.root.loader.threaded(lambda: _without_agent(line))
+        own = []
     known = await trio.to_thread.run_sync(registry.global_names)
-    rows: list[tuple[str, object]] = [("tools", ", ".join(names) or "none")]
+    named = [name for name in await trio.to_thread.run_sync(registry.spelled_out, listed) if name in known]
+    rows = [("tools", ", ".join(dict.fromkeys((*own, *named))) or "none")]
     rows += [("servers", ", ".join(servers))] if servers else []
-    rows += [("also there", ", ".join(sorted({*known, *OURS} - set(names))))]
+    if loaded is None and (others := sorted(set(known) - set(named))):
+        rows += [("also there", f"{', '.join(others)}; `.set enabled_tools NAME,NAME` has the model use them")]
     await line.say(table(rows))
+
+
+def _of_its_file(loaded: GraphAgent | LoopAgent) -> list[str]:
+    """The tools of an agent's own file, which was read without errors when it was begun with."""
+    path = agent_file(loaded.directory) if loaded.directory is not None else None
+    return [] if path is None else [each.name for each in read_tool_file(path, agent=True).declarations]
+
+
+def _without_agent(line: Line) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tools and servers that session, role or settings name: of these the first that says so."""
+    chat = line.chat
+    session, settings = chat.place.session, chat.settings
+    if session.enabled_tools is not None or session.enabled_mcp_servers is not None:  # a role's don't count then
+        tools = settings.enabled_tools if session.enabled_tools is None else session.enabled_tools
+        named = session.enabled_mcp_servers
+        return tuple(split(tools)), tuple(split(settings.enabled_mcp_servers if named is None else named))
+    role = find(chat.role, line.root.config_dir) if chat.role is not None else None
+    role = role_of_prompt(chat.role_prompt) if chat.role_prompt is not None else role
+    of_role, servers = (role.tools, role.servers) if role is not None else (None, None)
+    return (
+        tuple(split(settings.enabled_tools)) if of_role is None else of_role,
+        tuple(split(settings.enabled_mcp_servers)) if servers is None else servers,
+    )
 
 
 @command(

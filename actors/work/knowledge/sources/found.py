@@ -119,7 +119,7 @@ class SourceContext(msgspec.Struct, frozen=True):
         if done.truncated:
             raise CantRead(f"it prints more than {megabytes(most)}")
         if done.status != 0:
-            said = hidden(done.stderr_tail.strip())[-500:] or "it wrote nothing to stderr"
+            said = _in_short(hidden(done.stderr_tail.strip())) or "it wrote nothing to stderr"
             how = f"ended with status {done.status}" if done.signal is None else f"died of signal {done.signal}"
             raise CantRead(f"it {how}: {said}{hint}")
         return done.stdout
@@ -191,3 +191,16 @@ def explained(error: OSError | CantRead) -> str:
 
 
 Finding = Found | Unreadable
+
+
+_SHOWN = 500
+"""Characters of what a command wrote to stderr that are shown."""
+
+
+def _in_short(said: str) -> str:
+    """What a command wrote to stderr: of much its first line, which often has the reason, and its last ones."""
+    if len(said) <= _SHOWN:
+        return said
+    first, _, rest = said.partition("\n")
+    end = rest[-(_SHOWN - 200) :]
+    return "\n".join((first[:200], "[...]", end.partition("\n")[2] or end))

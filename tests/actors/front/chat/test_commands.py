@@ -592,23 +592,32 @@ async def test_18_completion(chat: Chat, root: callboard.Root, tmp_path: Path, m
     assert "fs_cat,fs_ls" in offered(chat, ".set enabled_tools fs_cat,fs_l")
     assert not [name for name in offered(chat, ".set enabled_tools ") if name.startswith(("user__", "mcp_", "todo__"))]
     assert "main.py" in offered(chat, "what is in @ma")
-    assert all("/" in each.about for each in completions(chat, LOCAL, ".model "))
 
 
 async def test_models_are_offered_with_window_and_price(
     chat: Chat, root: callboard.Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = ModelSettings(
-        name="big", max_input_tokens=128000, max_output_tokens=4096, input_price=5.0, output_price=15.0
+        name="big", max_input_tokens=128000, supports_vision=False, input_price=5.0, output_price=15.0
     )
     clients = (ClientSettings(type="openai", name="openai", api_key="sk", models=(model,)),)
     root.settings = msgspec.structs.replace(root.settings, clients=clients)
     root.gateway.catalog = type(root.gateway.catalog)(root.settings, {})
     (found,) = [each for each in completions(chat, LOCAL, ".model op") if each.text == "openai:big"]
-    assert found.about.startswith("128000 / 4096 | 5 / 15")
+    assert found.about == "window 128k; $5.00 in, $15.00 out; no images"
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk")
     root.settings = msgspec.structs.replace(root.settings, clients=())
     assert [each for each in offered(chat, ".model ") if each.startswith("claude:")]
+
+
+async def test_models_that_are_not_for_chats_are_not_offered(
+    chat: Chat, root: callboard.Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk")
+    root.settings = msgspec.structs.replace(root.settings, clients=())
+    found = [name for name in offered(chat, ".model ") if name.startswith("openai:")]
+    assert "openai:gpt-4o" in found
+    assert not [name for name in found if any(word in name for word in ("tts", "image", "realtime", ":ada", ":ft"))]
 
 
 async def test_completion_is_quick_when_it_is_warm(chat: Chat, root: callboard.Root) -> None:

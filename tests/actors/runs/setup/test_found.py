@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from callboard.actors.runs.setup.found import about, of_provider, offers, providers_by_name
+from callboard.actors.runs.setup.found import facts, of_provider, offers, providers_by_name
 from callboard.actors.runs.setup.needed import needs_setup
 from callboard.actors.runs.setup.servers import Server, answering, names_in, places
 
@@ -164,8 +164,8 @@ def test_a_server_that_stands_for_openai_says_which_models_it_has(tmp_path: Path
 def test_each_provider_has_a_model_to_begin_with_and_knows_more(name: str) -> None:
     offer = of_provider(name, {}, why="")
     assert offer.models
-    facts = about(offer, offer.models[0], {})
-    assert (facts.input_price is not None) == (name != "deepinfra")
+    (known,) = facts(offer, offer.models[:1], {})
+    assert (known.input_price is not None) == (name != "deepinfra")
     assert len(set(offer.models)) == len(offer.models)
 
 

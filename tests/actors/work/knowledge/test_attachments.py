@@ -131,7 +131,7 @@ async def test_what_a_command_prints_is_attached(desk: Desk) -> None:
     [
         ("echo hush >&2; exit 3", r"ended with status 3: hush\n.*\|\| true"),
         ("kill -9 $$", "died of signal 9"),
-        ("printf '\\0\\1\\2\\3\\4'", "-f `printf"),
+        ("printf '\\0\\1\\2\\3\\4'", "`printf"),
     ],
 )
 async def test_a_command_that_fails_attaches_nothing(desk: Desk, command: str, said: str) -> None:
@@ -173,12 +173,12 @@ async def test_a_loader_is_asked(desk: Desk) -> None:
 async def test_what_gives_nothing_is_wrong_and_what_gives_something_warns_of_the_rest(desk: Desk) -> None:
     desk.file("docs/a.md", "apples")
     desk.file("docs/b.md", b"\0\1\2\3" * 100)
-    with wrong("-f docs/b.md: "):
+    with wrong("docs/b.md: "):
         await desk("docs/b.md")
     assert "apples" in await desk("docs")
     assert "docs/b.md (" in desk.warned["files_unreadable"]
     (desk.here / "empty").mkdir()
-    with wrong("-f empty: there is no file in it"):
+    with wrong("empty: there is no file in it"):
         await desk("empty")
 
 

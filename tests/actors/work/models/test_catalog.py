@@ -118,7 +118,9 @@ def test_a_missing_key_is_named_with_the_places_it_may_be_in() -> None:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ("gpt-4o", "models are named `client:model`"),
+        ("gpt-4o", r"models are named `client:model`; did you mean 'openai:gpt-4o'\?"),
+        ("big", r"models are named `client:model`; did you mean 'lab:big'\?"),
+        ("nope", "models are named `client:model`; clients are: lab, openai"),
         ("opena:x", r"did you mean 'openai:\.\.\.'"),
         ("lab:tiny", "client 'lab' has: lab:big"),
         ("lab:embed", "is not a chat model but of type 'embedding'"),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+
+import msgspec
 import pytest
 from chat_house import Scripted
 from fake_models import FakeModels
 
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.io.vault.vault import Vault
 from callboard.protocol.control.caller import LOCAL, Caller
-from callboard.protocol.errors import Denied, NotFound, UsageError
+from callboard.protocol.errors import ConfigError, Denied, NotFound, UsageError
+from callboard.protocol.settings.vault import VaultSettings
 
 SECRET = "sk-of-the-chat-12345"
 
@@ -76,3 +81,21 @@ async def test_what_was_kept_just_now_is_in_no_event_when_it_is_said(chat: Chat,
     assert len(events) > 3
     assert SECRET not in repr(events)
     assert chat.reply == "you said [redacted]"
+
+
+async def test_without_what_encrypts_no_secret_is_asked_for(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyrage", None)
+    person = Scripted(SECRET)
+    with pytest.raises(ConfigError, match=r"pip install 'callboard\[vault\]'"):
+        await chat.play(".vault add MY_KEY", person)
+    assert not person.asked
+
+
+async def test_a_secret_of_another_program_is_shown(chat: Chat, person: Scripted) -> None:
+    root = chat.hub.root
+    settings = msgspec.structs.replace(root.settings, vault=VaultSettings(command="echo value-of-{name}"))
+    root.vault = Vault(settings, root.config_dir, {}, root.kernel)
+    await chat.play(".vault get MY_KEY", person)
+    assert person.told[-1].text == "value-of-MY_KEY"
+    with pytest.raises(UsageError, match="another program's"):
+        await chat.play(".vault add MY_KEY", person)

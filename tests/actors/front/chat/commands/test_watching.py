@@ -19,6 +19,37 @@ async def test_the_tools_of_the_next_prompt_are_shown(chat: Chat, person: Script
     assert "fs_cat, fs_ls" in person.told[-1].text
 
 
+async def test_the_tools_of_an_agent_are_those_of_its_file_too(chat: Chat, person: Scripted) -> None:
+    home = chat.hub.root.config_dir / "agents" / "clerk"
+    home.mkdir(parents=True)
+    (home / "config.yaml").write_text("name: clerk\ninstructions: x\nglobal_tools: [fs_cat]\n")
+    (home / "tools.sh").write_text("# @cmd Says hello\nhello() { echo hello; }\n")
+    await chat.play(".agent clerk", person)
+    await chat.play(".tools", person)
+    assert person.told[-1].text == "tools  hello, fs_cat"
+
+
+async def test_the_tools_and_servers_of_a_role_are_shown(chat: Chat, person: Scripted) -> None:
+    roles = chat.hub.root.config_dir / "roles"
+    roles.mkdir()
+    (roles / "reader.md").write_text("---\nenabled_tools: fs_ls\nenabled_mcp_servers: github\n---\nYou read.\n")
+    await chat.play(".role reader", person)
+    await chat.play(".tools", person)
+    assert person.told[-1].text.splitlines()[:2] == ["tools       fs_ls", "servers     github"]
+    await chat.play(".set enabled_tools fs_cat", person)
+    await chat.play(".tools", person)
+    assert person.told[-1].text.startswith("tools       fs_cat\nalso there")
+
+
+async def test_tools_that_visible_tools_leaves_out_are_not_there(chat: Chat, person: Scripted) -> None:
+    root = chat.hub.root
+    root.registry.settings = msgspec.structs.replace(root.registry.settings, visible_tools=("fs_cat.sh", "fs_ls.sh"))
+    await chat.play(".set enabled_tools fs_cat", person)
+    await chat.play(".tools", person)
+    shown = person.told[-1].text
+    assert shown == "tools       fs_cat\nalso there  fs_ls; `.set enabled_tools NAME,NAME` has the model use them"
+
+
 async def test_servers_are_shown_and_started_anew(chat: Chat, person: Scripted) -> None:
     await chat.play(".mcp", person)
     assert "no servers" in person.told[-1].text

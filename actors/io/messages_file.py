@@ -10,7 +10,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 
-from ...io.handed_out import hidden
+from .handed_out import hidden
 
 NAMES = ("CALLBOARD_MESSAGES_FILE", "LOKI_MESSAGES_FILE")
 
