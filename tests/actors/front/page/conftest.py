@@ -19,7 +19,7 @@ from callboard.actors.front.server.serving import Served, ServeOptions, Server
 def browser() -> Iterator[Browser]:
     """A browser for the tests of a file: it takes a second to start. No longer, as others count our processes."""
     if program() is None:
-        pytest.skip("no Chromium on this machine: install the package chromium to see the page tested")
+        pytest.skip("no Chromium on this machine: install chromium-headless-shell to see the page tested")
     with launched() as found:
         yield found
 

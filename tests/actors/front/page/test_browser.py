@@ -35,7 +35,7 @@ def test_the_browser_and_its_profile_are_gone_when_the_test_program_is_killed(
     monkeypatch: pytest.MonkeyPatch, number: signal.Signals, place: Path
 ) -> None:
     if browser.program() is None:
-        pytest.skip("no Chromium on this machine: install the package chromium to see its end tested")
+        pytest.skip("no Chromium on this machine: install chromium-headless-shell to see its end tested")
     monkeypatch.setenv("TMPDIR", str(place))
     argv = [sys.executable, "-c", HOLDS, str(Path(browser.__file__).parent)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as tests:
