@@ -61,6 +61,7 @@ class Display:
         look: of answers.
         streams: whether answers are drawn while they grow.
         coloured: whether lines have colours.
+        wraps: whether lines of ours are broken at blanks; else the terminal breaks them.
         mark, spinner: what lines begin with, in an alphabet that the terminal has.
         thinking_open: whether what is thought is shown while it is.
     """
@@ -68,6 +69,7 @@ class Display:
     look: Look
     streams: bool = True
     coloured: bool = True
+    wraps: bool = True
     mark: str = "▸"
     thinking_open: bool = False
 
@@ -258,9 +260,13 @@ class Story:
             tree = [*self._thinking_rows(now, columns, room), *tree]
         elif not answer and not tree:
             model = next((each.name for each in self.view.under_way("chat")), "")
-            said = "writing" if self._saying else one_line(model, 60)
+            said = "writing" if self._saying else one_line(model, 60) or self._waiting
             tree = [self._row(now, 0, said, now - self._began, "", columns)]
         return answer + tree
+
+    @property
+    def _waiting(self) -> str:
+        return "waits for an answer" if self.view.questions else "starting"
 
     def _thinking_rows(self, now: float, columns: int, room: int) -> list[str]:
         assert self._thinking is not None
