@@ -303,12 +303,6 @@ def _default_model(root: Root, prepared: Prepared, context: RunContext) -> tuple
     if named:
         return named, ""
     choice = root.gateway.choice()
-    if choice.is_last_resort:
-        try:
-            root.gateway.catalog.target(choice.model)
-        except ConfigError as error:
-            raise ConfigError(
-                "no model is configured: run `callboard setup`, or set OPENAI_API_KEY or the key of another provider"
-                f"\n    (a very small model could run on this machine; {error})"
-            ) from error
+    if (missing := root.gateway.lacks_model()) is not None:
+        raise ConfigError(missing)
     return choice.model, choice.why

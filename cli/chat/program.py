@@ -145,7 +145,7 @@ class _Program:
 
         from ..render.answer import Look, look_of
         from ..render.plain import mark_for
-        from ..render.text import colours
+        from ..render.text import colours, redrawable
         from .bridge import ScreenEnd
         from .client import ChatClient
         from .conversation import Conversation
@@ -159,10 +159,12 @@ class _Program:
             said = settings if highlight is None else {**settings, "highlight": highlight}
             return look_of(said, Path(directory), stdout, os.environ)
 
+        look = looks(None)
         display = Display(
-            looks(None),
+            look,
             streams=self._streams,
             coloured=colours(stdout),
+            wraps=redrawable(stdout) and look.wrap is not None,
             mark=mark_for(stdout),
         )
         # what was typed is kept by the terminal and by no server, so `save: false` is obeyed here

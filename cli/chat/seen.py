@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...protocol.control import chat
 from ..render.diff import diff_lines
 from ..render.text import safe
+from ..render.wrap import wrapped
 from .screen.application import ChatScreen
 from .story import Display, Story
 
@@ -79,11 +80,17 @@ class Seen:
             found += story.rows(columns, room)
         return found
 
-    def print(self, text: str, style: str) -> None:
-        """A line of the chat itself, in the house's style."""
+    def print(self, text: str, style: str, *, wraps: bool = True) -> None:
+        """Lines of the chat itself, in the house's style.
+
+        Args:
+            wraps: whether they are broken at blanks, where the terminal would break them anywhere.
+        """
         self._collect()
         for line in safe(text).split("\n"):
-            self._lines.append(self.display.painted(line, style))
+            columns = self._screen.output.size[0] if wraps else 0
+            rows = wrapped(line, columns) if columns and self.display.wraps else [line]
+            self._lines += [self.display.painted(row, style) for row in rows]
         self._screen.wake()
 
     def show(self, lines: list[str]) -> None:
@@ -108,7 +115,7 @@ class Seen:
             self.show(diff_lines(text, coloured=self.display.coloured))
         else:
             style = {"note": "dim", "echo": "dim", "warning": "warning", "error": "error"}.get(said.kind, "text")
-            self.print(text, style)
+            self.print(text, style, wraps=said.kind != "shell")
 
     def show_thoughts(self) -> None:
         """Opens and folds what is thought; shows what was thought last."""
@@ -128,5 +135,5 @@ class Seen:
         else:
             self._shown_calls = self._shown_calls % len(calls) + 1
             for line in calls[-self._shown_calls].lines():
-                self.print(line, "dim")
+                self.print(line, "dim", wraps=False)
         self._screen.draw()

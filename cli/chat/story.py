@@ -18,6 +18,7 @@ from ...protocol import events as ev
 from ...protocol.events import TERMINAL, Event
 from ..render.answer import Look
 from ..render.brief import call_in_short, detail, lanes, title
+from ..render.diff import diff_rows
 from ..render.lines import Line
 from ..render.markdown.cells import fitting, width
 from ..render.narration import Narrator
@@ -30,6 +31,9 @@ _THOUGHT_KEPT = 200_000
 """Characters of what a model thinks that are kept to be shown."""
 
 _CALLS_KEPT = 100
+
+_DIFF_SHOWN = 40
+"""Lines that are shown of what a call has changed in a file."""
 
 _ENDS = (ev.LlmResponse, ev.LlmFailed, ev.LlmRetry, ev.LlmFallback)
 """What ends the text of a request to a model."""
@@ -61,6 +65,7 @@ class Display:
         look: of answers.
         streams: whether answers are drawn while they grow.
         coloured: whether lines have colours.
+        wraps: whether lines of ours are broken at blanks; else the terminal breaks them.
         mark, spinner: what lines begin with, in an alphabet that the terminal has.
         thinking_open: whether what is thought is shown while it is.
     """
@@ -68,6 +73,7 @@ class Display:
     look: Look
     streams: bool = True
     coloured: bool = True
+    wraps: bool = True
     mark: str = "▸"
     thinking_open: bool = False
 
@@ -133,6 +139,7 @@ class Story:
         self._thought_size = 0
         self._began = clock()
         self.calls: deque[Called] = deque(maxlen=_CALLS_KEPT)
+        self._read: set[str] = set()  # calls whose changes the person has read in a question
         self.over = False
         self.seq = 0
 
@@ -166,12 +173,16 @@ class Story:
             self._think(data.text)
         elif isinstance(data, ev.ToolFinished):
             self._called(data, event)
+        elif isinstance(data, ev.QuestionAsked) and isinstance(data.question, dict) and data.question.get("diff"):
+            self._read |= {event.actor, str(data.question.get("actor"))}
         if isinstance(data, _ENDS) and home:
             self._thinking = None
             self._end_answer()
         if event.kind in TERMINAL:
             self._end(data)
         self._tell(event)
+        if isinstance(data, ev.FileChanged) and data.diff and event.actor not in self._read:
+            self._settled += self._diff_of(data)
 
     def _is_home(self, event: Event) -> bool:
         return self.view.speaks(event)
@@ -222,6 +233,15 @@ class Story:
         if event.id:
             self.calls.append(Called(data.tool, arguments, data.result, data.error))
 
+    def _diff_of(self, data: ev.FileChanged) -> list[str]:
+        """What was changed without the person having read it before: nobody asked them."""
+        counts = "" if data.added is None else f" +{data.added} -{data.removed}"
+        head = self._display.painted(f"{self._display.mark} {data.how} {one_line(data.path)}{counts}", "dim")
+        lines = diff_rows(data.diff.removesuffix("\n"), self._columns(), coloured=self._display.coloured)
+        left = len(lines) - _DIFF_SHOWN
+        more = [self._display.painted(f"  {left} more lines; .diff shows them", "dim")] if left > 0 else []
+        return [head, *lines[:_DIFF_SHOWN], *more]
+
     def _end(self, data: ev.EventData) -> None:
         self._end_answer()
         self.over = True
@@ -258,9 +278,13 @@ class Story:
             tree = [*self._thinking_rows(now, columns, room), *tree]
         elif not answer and not tree:
             model = next((each.name for each in self.view.under_way("chat")), "")
-            said = "writing" if self._saying else one_line(model, 60)
+            said = "writing" if self._saying else one_line(model, 60) or self._waiting
             tree = [self._row(now, 0, said, now - self._began, "", columns)]
         return answer + tree
+
+    @property
+    def _waiting(self) -> str:
+        return "waits for an answer" if self.view.questions else "starting"
 
     def _thinking_rows(self, now: float, columns: int, room: int) -> list[str]:
         assert self._thinking is not None

@@ -37,6 +37,32 @@ def rows(text: str, width: int, *, arguments: bool = False) -> list[str]:
     return found
 
 
+_COLUMNS = re.compile(r" *\S.*? {2,}(?=\S)")
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """A line of ours in rows of at most `width` columns, broken at blanks. What does not fit goes on below the second
+    column of a table, where the line is one of its rows, else where the line begins; a longer word is left to the
+    terminal, to be copied.
+    """
+    if get_cwidth(line) <= width or "\t" in line:
+        return [line]
+    column = _COLUMNS.match(line)
+    hanging = column.end() if column and column.end() <= width // 2 else len(line) - len(line.lstrip(" "))
+    found: list[str] = []
+    indent, rest = "", line
+    while rest:
+        room = max(width - len(indent), 1)
+        end = _fitting(rest, room)
+        if end < len(rest):
+            blank = rest.rfind(" ", len(rest) - len(rest.lstrip(" ")), end + 1) + 1
+            first = column.end() if column and not found else 0
+            end = blank if blank > first else rest.find(" ", end) + 1 or len(rest)
+        found.append((indent + rest[:end]).rstrip())
+        indent, rest = " " * hanging, rest[end:].lstrip(" ")
+    return found
+
+
 def _broken(line: str, width: int, hanging: str, *, whole_words: bool) -> list[str]:
     """The line in rows of at most `width` columns; with `whole_words` a longer word is left as it is, to be copied."""
     hanging = hanging[: width // 2]

@@ -6,6 +6,7 @@ The value of a key is typed at a prompt that shows nothing of it. Ctrl-C raises 
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from ..render.text import colours, one_line, paint, redrawable, safe
+from ..render.wrap import wrapped
 
 
 class Asker(Protocol):
@@ -39,7 +41,11 @@ def asker() -> Asker:
 class _Said:
     def say(self, text: str) -> None:
         """Write lines."""
-        sys.stderr.write(f"{safe(text)}\n")
+        lines = safe(text).split("\n")
+        if redrawable(sys.stderr):
+            columns = shutil.get_terminal_size().columns
+            lines = [row for line in lines for row in wrapped(line, columns)]
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
         sys.stderr.flush()
 
     def _title(self, title: str) -> None:

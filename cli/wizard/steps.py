@@ -96,6 +96,8 @@ class Setup:
                 self._asker.say(f"  {offer.title}: {offer.why}, and has no model to chat with yet: {offer.hint}")
         if not ready:
             self._asker.say("  There is no key in the environment, and no server with a model answers.")
+            if not _can_fetch(found):
+                self._asker.say("  A very small model could run on this machine: pip install 'callboard[local]'")
         entries = [line_of(offer) for offer in ready]
         more = [*([_ANOTHER] if ready else []), _PASTE, *([_FETCH] if _can_fetch(found) else []), _AGAIN, self._leave]
         title = f"Which model is to answer? {_PRICES if ready else ''}".rstrip()

@@ -259,7 +259,8 @@ class ToolProgress(EventData, frozen=True, kw_only=True):
 
 class FileChanged(EventData, frozen=True, kw_only=True):
     """A tool of ours has changed a file: `how` is `created`, `changed` or `removed`; of a directory that was removed,
-    the directory alone. `added` and `removed` count lines; null where there are none, or the file is long.
+    the directory alone. `added` and `removed` count lines; null where there are none, or the file is long. `diff` is
+    what has changed, 8,000 characters at most; "" where that may not be shown, or is no text.
     """
 
     kind = "file.changed"
@@ -268,6 +269,7 @@ class FileChanged(EventData, frozen=True, kw_only=True):
     how: str
     added: int | None = None
     removed: int | None = None
+    diff: str = ""
 
 
 class ToolFinished(EventData, frozen=True, kw_only=True):

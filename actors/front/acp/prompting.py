@@ -156,7 +156,7 @@ class Prompting:
 
     def _window(self, model: str) -> int | None:
         try:
-            return self._hub.root.gateway.window(model)
+            return self._hub.root.gateway.known_window(model)
         except ConfigError:
             return None
 

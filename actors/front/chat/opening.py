@@ -65,6 +65,9 @@ async def opened(chat: Chat, person: Person, wanted: frames.OpenChat) -> list[st
     if wanted.macro is not None:
         person.caller.need("write:runs")
         await chat.play(f".macro {shlex.join([wanted.macro, *wanted.macro_arguments])}", person)
+    gateway = chat.hub.root.gateway
+    if chat.agent is None and chat.model_in_use == gateway.choice().model and (missing := gateway.lacks_model()):
+        notes.append(missing)
     return notes
 
 

@@ -61,7 +61,7 @@ def model_of(chat: Chat) -> str:
 def window_of(chat: Chat, model: str) -> int | None:
     """How many tokens the model takes, where that is known."""
     try:
-        return chat.hub.root.gateway.window(model) if model else None
+        return chat.hub.root.gateway.known_window(model) if model else None
     except CallboardError:
         return None
 

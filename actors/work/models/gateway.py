@@ -158,6 +158,36 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             if unpriced is not None:
                 raise unpriced
 
+    def lacks_model(self) -> str | None:
+        """What to say where neither settings nor keys name a model, and the one of last resort can't be asked; else
+        None.
+        """
+        choice = self.choice()
+        if not choice.is_last_resort:
+            return None
+        try:
+            self.catalog.target(choice.model)
+        except ConfigError as error:
+            return (
+                "no model is configured: run `callboard setup`, or set OPENAI_API_KEY or the key of another provider"
+                f"\n    (a very small model could run on this machine; {error})"
+            )
+        return None
+
+    def known_window(self, model: str = "") -> int | None:
+        """The same as `window`; of a model whose window no settings say that of the table of prices, once it was read:
+        for what people are shown.
+        """
+        model = model or self.choice().model
+        found = self.window(model)
+        if found is not None or not self.catalog.prices.is_read:
+            return found
+        from .facts import facts_of
+
+        finder, environ = self.catalog.prices.finder, self._environ
+        known = [facts_of(finder, *self.catalog.named(name), environ).window for name in models_of(model)]
+        return min((each for each in known if each is not None), default=None)
+
     def window(self, model: str = "") -> int | None:
         """Tokens that `model` (or the default) takes in, as far as the settings say; of several the least."""
         entries = [self.catalog.named(name)[1] for name in models_of(model or self.choice().model)]

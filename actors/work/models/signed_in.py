@@ -56,14 +56,14 @@ def client_to_sign_in(name: str | None, settings: Settings) -> ClientSettings:
         ConfigError: it is not one that people sign in for.
     """
     can = [client for client in settings.clients if signs_in(client)]
-    there_are = f"there are: {', '.join(client.name for client in can)}" if can else f"{settings.file} has none"
+    there_are = f"there are: {', '.join(client.name for client in can)}" if can else "none of it has `auth: oauth`"
     if name is None:
         if len(can) == 1:
             return can[0]
-        raise UsageError(f"name the client to sign in to (`auth: oauth`); {there_are}")
+        raise UsageError(f"name the client of {settings.file} to sign in to; {there_are}")
     client = next((each for each in settings.clients if each.name == name), None)
     if client is None:
-        hint = did_you_mean(name, [each.name for each in can]) or f"of those that people sign in for, {there_are}"
+        hint = did_you_mean(name, [each.name for each in can]) or there_are
         raise UsageError(f"there is no client '{name}' in {settings.file}; {hint}")
     if not signs_in(client):
         raise ConfigError(f"client '{name}' in {settings.file} has no `auth: oauth`: it is asked with a key")

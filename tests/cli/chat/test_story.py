@@ -54,3 +54,29 @@ def test_a_call_with_long_arguments_still_says_what_it_waits_for(columns: int) -
     row = story._row(0.0, 0, "fs_patch contents=" + "x" * 300, 12.0, "waits for coder", columns)
     assert row.endswith("…  12s  waits for coder")
     assert len(row) == columns
+
+
+DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-one\n+two\n"
+
+
+def test_what_a_call_changed_without_asking_is_shown() -> None:
+    story = at_a_call()
+    changed = ev.FileChanged(tool="fs_write", path="/p/x", how="changed", added=1, removed=1, diff=DIFF)
+    story.see(told(4, changed, "/lead/shout"))
+    shown = ["▸ changed /p/x +1 -1", "  --- a/x", "  +++ b/x", "  @@ -1 +1 @@", "  -one", "  +two"]
+    assert story.settled()[-6:] == shown
+
+
+def test_what_the_person_has_read_in_a_question_is_not_shown_again() -> None:
+    story = at_a_call()
+    story.see(told(4, ev.QuestionAsked(question={"text": "May I?", "diff": DIFF}), "/lead/shout", "q"))
+    story.see(told(5, ev.QuestionAnswered(value="yes", by="terminal"), "/lead/shout", "q"))
+    story.see(told(6, ev.FileChanged(tool="fs_write", path="/p/x", how="changed", diff=DIFF), "/lead/shout"))
+    assert not any("+two" in line for line in story.settled())
+
+
+def test_of_a_long_change_the_beginning_is_shown() -> None:
+    story = at_a_call()
+    diff = "--- a/x\n+++ b/x\n@@ -0,0 +1,200 @@\n" + "".join(f"+{number}\n" for number in range(200))
+    story.see(told(4, ev.FileChanged(tool="fs_write", path="/p/x", how="created", diff=diff), "/lead/shout"))
+    assert story.settled()[-1] == "  163 more lines; .diff shows them"

@@ -80,8 +80,8 @@ async def _make(line: Line, name: str) -> None:
     model = settings.rag_embedding_model or None
     if model is None and (known := _embedding_models(line)):
         model = known[0] if len(known) == 1 else await line.choose("Which model makes the vectors?", known)
-    size = await _number(line, "Characters of a chunk", settings.rag_chunk_size)
-    overlap = await _number(line, "Characters that neighbours may share", settings.rag_chunk_overlap)
+    size = await _number(line, "Chunk size in characters", settings.rag_chunk_size)
+    overlap = await _number(line, "Overlap of chunks in characters", settings.rag_chunk_overlap)
     make = partial(
         registry.make,
         name,

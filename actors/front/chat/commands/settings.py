@@ -53,8 +53,7 @@ _LONGEST = 1000
 async def set_model(line: Line, name: str) -> None:
     """Have a model answer from now on, in the scope that the chat is in."""
     chat = line.chat
-    if len(name) > _LONGEST or not name.isprintable():
-        raise UsageError(f"{name[:60]!r} names no model; `.list models` shows those there are")
+    _check_model_name(name)
     model = None if name == "null" else line.root.gateway.check(name)
     check_model(line.caller, model, line.root)
     if not chat.scoped:
@@ -63,6 +62,11 @@ async def set_model(line: Line, name: str) -> None:
         return
     async with chat.place.change(line.hub, line.caller) as session:
         session.model = model
+
+
+def _check_model_name(name: str) -> None:
+    if len(name) > _LONGEST or not name.isprintable():
+        raise UsageError(f"{name[:60]!r} names no model; `.list models` shows those there are")
 
 
 def _values(chat: Chat, caller: Caller, words: Sequence[str]) -> names.Names:
@@ -148,6 +152,7 @@ async def _set(line: Line) -> None:
 async def _check_names(line: Line, key: str, text: str) -> None:
     """Warn of names that name nothing yet; a model that can't be asked is refused, as `.model` does."""
     if key == "rag_reranker_model":
+        _check_model_name(text)
         line.root.gateway.catalog.access(text, "reranker")
     elif key == "enabled_tools":
         for name, hint in await trio.to_thread.run_sync(line.root.registry.unknown, split(text)):

@@ -73,6 +73,11 @@ class Finder:
         self._kept: Kept | None = None
 
     @property
+    def is_read(self) -> bool:
+        """Whether the table was read already."""
+        return self._kept is not None
+
+    @property
     def kept(self) -> Kept:
         """The table, and where it is from."""
         if self._kept is None:

@@ -38,6 +38,11 @@ class Prices:
         self._environ = environ
         self._file = file
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the table was read already, so that looking something up takes no time."""
+        return "finder" in self.__dict__ and self.finder.is_read
+
     @cached_property
     def finder(self) -> Finder:
         """Finds prices."""

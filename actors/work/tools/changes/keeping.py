@@ -26,12 +26,12 @@ import trio
 
 from .....protocol.events import FileChanged
 from .....protocol.requests import ID
-from ....io.handed_out import names_in
+from ....io.handed_out import hidden, names_in
 from ..builtin.allowed_paths import AllowedPath, Setting
 from .present import seen
 from .record import Change, State, encoded, told
 from .store import MOST_OF_ONE, Store, sha_of, store_of
-from .unified import counted
+from .unified import MOST_COUNTED, Diff, unified
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 MOST_OF_TREE = 64 * 1024 * 1024
 MOST_FILES = 10_000
 """Bytes and files of a directory that is removed; of a larger one nothing is kept."""
+
+MOST_TOLD = 8_000
+MOST_TOLD_LINES = 200
+"""Characters and lines of the diff that an event tells of."""
 
 log = logging.getLogger("callboard.changes")
 
@@ -81,8 +85,8 @@ class Keeper:
             self._void([changed])
             raise
         if self._tells:
-            many = (None, None) if before is not None and content is None else counted(content or b"", data)
-            self._told(changed, *many)
+            unknown = before is not None and content is None
+            self._told(changed, _UNKNOWN if unknown else _compared(changed, content, data))
 
     def makes(self, place: AllowedPath, made: Sequence[int]) -> None:
         """Directories were made, down to these depths."""
@@ -90,7 +94,7 @@ class Keeper:
             changes = self._directories(place, made)
             self._keep(changes)
             if self._tells:
-                self._told(changes[-1][0], None, None)
+                self._told(changes[-1][0], _UNKNOWN)
 
     @contextlib.contextmanager
     def removes(self, place: AllowedPath, above: int) -> Iterator[None]:
@@ -112,17 +116,17 @@ class Keeper:
             self._void([change for change in noted if os.path.lexists(change.whole)])
             raise
         if self._tells:
-            self._told(top, *((None, None) if content is None else counted(content, b"")))
+            self._told(top, _UNKNOWN if content is None else _compared(top, content, None))
 
     def tell(self, me: Actor) -> None:
         """Tell those who hear the run what the call has changed; in the event loop."""
         for event in self.told:
             me.emit(event)
 
-    def _told(self, change: Change, added: int | None, removed: int | None) -> None:
+    def _told(self, change: Change, diff: Diff) -> None:
         how = "created" if change.before is None else "removed" if change.after is None else "changed"
-        path = told(change.whole)
-        self.told.append(FileChanged(tool=self._tool, path=path, how=how, added=added, removed=removed))
+        path, counts = told(change.whole), {"added": diff.added, "removed": diff.removed}
+        self.told.append(FileChanged(tool=self._tool, path=path, how=how, diff=diff.text, **counts))
 
     def _below(self, place: AllowedPath, above: int) -> Iterator[tuple[Change, bytes | None]]:
         """What is in a directory, parents before what is in them."""
@@ -179,6 +183,19 @@ class Keeper:
 def keeper_of(me: Actor, setting: Setting, tool: str) -> Keeper:
     """Keeps for the call that `me` plays; nothing, if it is not a call of a run."""
     return Keeper(store_of(setting.environ) if setting.keeps else None, me.path, tool, tells=me.stream.heard)
+
+
+_UNKNOWN = Diff(added=None, removed=None)
+
+
+def _compared(change: Change, before: bytes | None, after: bytes | None) -> Diff:
+    """What has changed; no text of what the permissions deny to show, of binary files, and of long ones."""
+    if len(before or b"") + len(after or b"") > MOST_COUNTED:
+        return _UNKNOWN
+    name = told("/".join(change.parts))
+    diff = unified(before, after, name, characters=MOST_TOLD, lines=MOST_TOLD_LINES, clean=hidden)
+    text = "" if change.unshown or diff.added is None else hidden(diff.text)
+    return msgspec.structs.replace(diff, text=text)
 
 
 def run_of(actor: str) -> str:

@@ -88,14 +88,6 @@ def unified(
     )
 
 
-def counted(before: bytes, after: bytes) -> tuple[int | None, int | None]:
-    """How many lines come and go; None for binary files, and for those that are too long to be compared by the way."""
-    if len(before) + len(after) > MOST_COUNTED or b"\0" in before or b"\0" in after:
-        return None, None
-    blocks = list(_blocks(_lines_of(before), _lines_of(after)))
-    return sum(j2 - j1 for _, _, j1, j2 in blocks), sum(i2 - i1 for i1, i2, _, _ in blocks)
-
-
 def _lines_of(data: bytes | None) -> list[bytes]:
     """Lines with their ends."""
     if not data:

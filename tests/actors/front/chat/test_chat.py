@@ -12,9 +12,10 @@ from fake_models import FakeModels, Reply
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.line import Line
+from callboard.actors.front.chat.opening import opened
 from callboard.actors.front.chat.order import Turn
 from callboard.protocol.control.caller import Caller
-from callboard.protocol.control.chat import AskPerson
+from callboard.protocol.control.chat import AskPerson, OpenChat
 from callboard.protocol.errors import Conflict, ToolFailed, UsageError
 
 
@@ -315,6 +316,26 @@ async def test_clients_are_told_whether_answers_stream_and_how_much_of_the_windo
     assert info.settings["stream"] is False
     assert info.tokens is not None
     assert info.percent == round(info.tokens / 10) > 0
+
+
+async def test_the_window_of_a_model_that_no_settings_describe_is_that_of_the_price_table(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = chat.hub.root.gateway
+    monkeypatch.setenv("OPENAI_API_KEY", "sk")
+    assert gateway.known_window("openai:gpt-4o") is None  # nothing is read for it
+    assert gateway.catalog.prices.finder.kept
+    assert gateway.known_window("openai:gpt-4o") == 128_000
+    assert gateway.window("openai:gpt-4o") is None
+
+
+async def test_a_chat_without_a_model_says_so_when_it_begins(
+    chat: Chat, person: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await opened(chat, person, OpenChat()) == []  # it has one
+    monkeypatch.setattr(chat.hub.root.gateway, "lacks_model", lambda: "no model is configured")
+    assert await opened(chat, person, OpenChat()) == ["no model is configured"]
+    assert await opened(chat, person, OpenChat(model="fake:other")) == []
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,25 @@ async def test_each_change_is_told_with_its_lines(stage: Stage) -> None:
     ]
 
 
+async def test_what_was_changed_is_told_as_a_diff_unless_it_may_not_be_shown(stage: Stage) -> None:
+    events: list[Event] = []
+    (stage.project / "x").write_bytes(b"one\ntwo\n")
+    (stage.project / "large").write_bytes(b"x\n" * 600_000)
+    with stage.root.bus.listen(events.append):
+        await stage(A, "fs_patch", path="x", contents="@@ -1,2 +1,2 @@\n one\n-two\n+2\n")
+        await stage(A, "fs_write", path="large", contents="y\n")
+        await stage(A, "fs_write", path="long", contents="z\n" * 5_000)
+        await stage(A, "fs_write", path="bin", contents="a\0b")
+        await stage(A, "fs_rm", path="x")
+    found = [event.data.diff for event in events if isinstance(event.data, FileChanged)]
+    assert found[0] == "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
+    assert found[1] == ""
+    assert found[2].startswith("--- /dev/null\n+++ b/long\n")
+    assert len(found[2]) <= 8_000
+    assert found[3] == ""
+    assert found[4] == "--- a/x\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-one\n-2\n"
+
+
 async def test_a_call_that_failed_has_changed_nothing(stage: Stage) -> None:
     events: list[Event] = []
     (stage.project / "d").mkdir()
