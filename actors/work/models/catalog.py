@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -308,10 +307,7 @@ class Catalog:
             raise CredentialsError(f"no API key for '{model}': the file that names its address has to name `api_key`")
 
     def _own_headers(self, client: ClientSettings) -> dict[str, str]:
-        agent = self._settings.user_agent
-        if agent == "auto":
-            agent = f"callboard/{version('callboard')}"
-        return providers.organization(client) | ({"user-agent": agent} if agent else {})
+        return providers.own_headers(client, self._settings)
 
     def access(self, model: str, task: Task) -> Access:
         """The model with that id for that task.
@@ -435,18 +431,10 @@ class Catalog:
 
     def _unknown(self, model: str) -> str:
         client = self._client(model.partition(":")[0])
-        meant = self._with_client(model) if client is None and ":" not in model else None
+        meant = None
+        if client is None and ":" not in model:
+            meant = providers.with_client(model, self._settings, self._environ, self.prices.finder)
         return providers.unknown(model, client, self._clients, self._settings, meant)
-
-    def _with_client(self, name: str) -> str | None:
-        """The id of a model of this name that can be used: of one that is listed, or has a price."""
-        finder, entry = self.prices.finder, ModelSettings(name=name)
-        for client in providers.usable_clients(self._settings, self._environ):
-            listed = [each.name for each in client.models if each.type == "chat"]
-            base = providers.base_of(client, self._environ)
-            if name in listed or (not listed and finder.find(client, entry, base).entry is not None):
-                return f"{client.name}:{name}"
-        return None
 
 
 def _patching(codec: Codec, patched: Patched | None) -> Codec:

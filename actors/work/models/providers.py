@@ -15,14 +15,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from importlib.metadata import version
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
 
 from ....protocol.errors import ConfigError, GraphMistake
 from ....protocol.problems import did_you_mean
-from ....protocol.settings import CLIENT_TYPES, ClientSettings, Settings
+from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from ....protocol.settings.model import KEYS_OF_TYPES
+
+if TYPE_CHECKING:
+    from .prices.find import Finder
 
 READY_MADE = {
     "deepinfra": "https://api.deepinfra.com/v1/openai",
@@ -196,6 +201,25 @@ def variable_of(client: str) -> str:
 def organization(client: ClientSettings) -> dict[str, str]:
     """The header that says for which organization of OpenAI's a request is, where a client says so."""
     return {"openai-organization": client.organization_id} if client.organization_id else {}
+
+
+def own_headers(client: ClientSettings, settings: Settings) -> dict[str, str]:
+    """That header, and who asks, as the settings have it."""
+    agent = settings.user_agent
+    if agent == "auto":
+        agent = f"callboard/{version('callboard')}"
+    return organization(client) | ({"user-agent": agent} if agent else {})
+
+
+def with_client(name: str, settings: Settings, environ: Mapping[str, str], finder: Finder) -> str | None:
+    """The id of a model of this name that can be used: of one that is listed, or has a price."""
+    entry = ModelSettings(name=name)
+    for client in usable_clients(settings, environ):
+        listed = [each.name for each in client.models if each.type == "chat"]
+        base = base_of(client, environ)
+        if name in listed or (not listed and finder.find(client, entry, base).entry is not None):
+            return f"{client.name}:{name}"
+    return None
 
 
 def _with_version(base: str) -> str:
