@@ -16,6 +16,7 @@ from fake_models import FakeModels, Reply
 from screen import Screen
 from served_house import House
 from starter import CALLBOARD
+from waiting import until
 
 from callboard.actors.front.server.token_file import read_servers
 from callboard.cli.control.client import open_client
@@ -232,12 +233,14 @@ async def test_a_server_that_dies_in_the_middle_is_told_with_what_to_do(
     run = await start_at(found.url, found.token, nursery)
     attached = await started(nursery, "attach", run)
     await until_told(attached.stderr, "gate asks: Go")
+    await until((tmp_path / "state" / "callboard" / "runs" / run / "run.json").exists, 60)  # what a kill leaves
     server.kill()
     told = (await everything(attached.stderr)).decode()
     assert await attached.wait() == 6
     assert re.search(rf"callboard: the server at {url} has ended \(process {server.pid}\); .* runs show {run}", told)
     gone = await started(nursery, "runs", "show", run)
-    assert b"lost" in await everything(gone.stdout)
+    said = await everything(gone.stdout)
+    assert b"lost" in said, await everything(gone.stderr)
 
 
 async def start_at(url: str, token: str, nursery: trio.Nursery) -> str:

@@ -76,7 +76,9 @@ vars: {TONE: plain}
 START = (
     'TOKEN=$(sed \'s/.*"token": *"\\([^"]*\\)".*/\\1/\' ~/.local/state/callboard/servers/3400.json);'
     ' curl -sS -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json"'
-    """ -d '{"target": "./hello/graph.yaml", "prompt": "tea"}' http://127.0.0.1:3400/v1/runs"""
+    """ -d '{"target": "./hello/graph.yaml", "prompt": "tea"}' http://127.0.0.1:3400/v1/runs;"""
+    ' until curl -sS -H "Authorization: Bearer $TOKEN" http://127.0.0.1:3400/v1/runs | grep -q waiting;'
+    " do sleep 0.1; done"
 )
 """What *New run*, the target and *Start* do on the page of `callboard serve`."""
 
@@ -123,7 +125,8 @@ SCENES = {
     "docs/chat.md": Scene(
         files={"~/.config/callboard/config.yaml": "model: openai:gpt-5-mini\n"},
         rows={
-            "callboard chat -r": Row(skip="the role and the knowledge base are examples"),
+            "callboard chat -r": Row(skip="the role is an example"),
+            "callboard chat --rag": Row(skip="the knowledge base is an example"),
             "callboard chat --url": Row(
                 skip="the address is an example; tests/cli/chat/test_remote_terminal.py plays it"
             ),
