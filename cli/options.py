@@ -354,6 +354,13 @@ def complete_base(ctx: click.Context, parameter: click.Parameter, incomplete: st
     return sorted(name for name in found if not name.endswith(".kb/"))
 
 
+def complete_interrupted(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The ids of durable runs that may go on."""
+    from ..actors.runs.durable import interrupted
+
+    return [each.run for each in interrupted(os.environ) if each.run.startswith(incomplete)]
+
+
 def complete_run(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Runs that have left records."""
     names = [path.name for path in _entries(state_dir(os.environ) / "runs") if not path.name.startswith(".")]

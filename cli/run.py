@@ -33,6 +33,11 @@ from . import options
 @options.dry_run
 @options.no_stream
 @options.keep_requests
+@click.option(
+    "--durable/--ephemeral",
+    help="Keeps what the run does as it goes, so that callboard resume goes on with it after a kill, or not [default:"
+    " not].",
+)
 @options.result_form
 @options.compat
 @options.limits

@@ -47,6 +47,7 @@ from .stdin import prompt_text
 
 if TYPE_CHECKING:
     from ..actors.front.server.serving import Served, Server
+    from ..actors.work.models.recorder import Recorder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +149,7 @@ class RunFlags:
     dry_run: bool = False
     no_stream: bool = False
     keep_requests: bool | None = None
+    durable: bool = False
     session: str | None = None
     save_session: bool | None = None
     preludes: bool = True
@@ -224,6 +226,9 @@ async def _drive(
                 progress.note(f"model: {event.data.model} ({event.data.why})")
         result.on_event(event)
 
+    def hooks(recorder: Callable[[str], Recorder] | None) -> Hooks:
+        return Hooks(on_event=on_event, recorder=recorder, durable=flags.durable)
+
     if isinstance(progress, Answer):
         progress.begin(look_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
     result.when_gone(from_any_thread(root.begin_stop))
@@ -239,7 +244,7 @@ async def _drive(
                     flags.session, save=flags.save_session, person=person, note=progress.note, preludes=flags.preludes
                 )
                 async with keeping(root, _keeps(root, flags), progress.note, logged=not flags.ui) as recorder:
-                    return await run_in_session(root, request, Hooks(on_event=on_event, recorder=recorder), choice)
+                    return await run_in_session(root, request, hooks(recorder), choice)
         except ShuttingDown:  # a signal came before the run began
             signal = root.kernel.signal
             return Outcome(run_id="", status="cancelled", exit_code=INTERRUPTED if signal is None else 128 + signal)

@@ -20,12 +20,19 @@ def command() -> None:
 
 @command.command("list", short_help="List runs, the newest first.")
 @click.option("--status", type=click.Choice(_STATUS), help="Only those that stand so.")
+@click.option("--interrupted", is_flag=True, help="Durable runs whose process was killed: callboard resume goes on.")
 @click.option("--limit", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="How many.")
 @options.text_or_json
-def list_all(status: str | None, limit: int, as_json: bool) -> str:
+def list_all(status: str | None, interrupted: bool, limit: int, as_json: bool) -> str:
     """Lists past runs and those under way: how they ended, when, what they have used. One whose server was killed
     before it had an end is `lost`.
     """
+    if interrupted:
+        if status is not None:
+            raise click.UsageError("--status is not for --interrupted: those have no other.")
+        from .resuming import list_interrupted
+
+        return list_interrupted(limit=limit, as_json=as_json)
     from .control.commands.kept import list_kept
 
     return list_kept(status=status, limit=limit, as_json=as_json)

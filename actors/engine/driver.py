@@ -17,6 +17,9 @@ the task of the driver's own actor: a model's reply, for which an agent waits an
 for each would put another line into the tree that users watch, and move the events of a request from the agent's path
 to one below it. Its result goes through the mailbox as well.
 
+In a durable run what a decider is told is kept (`work/journal`). A driver that is made in a later life of the run tells
+its decider that past first, and goes on with what was open (`past`).
+
 A decider that finishes, and a driver that is interrupted (by a cancel from above), leave nothing under way: it is
 interrupted and waited for, as long as there is time. The decider counts what that cost (`Interrupted`).
 
@@ -42,6 +45,8 @@ from ...protocol.failure import Failure
 from ...protocol.kernel.messages import Message
 from ...protocol.messages import CallAnswered, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 from ...supervisors import Actor, End
+from ..work.journal.scope import Player, here
+from .past import Left, fold
 
 
 class Decider(Protocol):
@@ -116,8 +121,11 @@ class Driver:
         self._decider = decider
         self._performers = performers
         self._at_once = max(1, at_once)
-        records = recorder.get()
-        self._tapes = tapes if records is None else (*tapes, records(decider, afresh))
+        records, scope = recorder.get(), here(me)
+        self._player = None if scope is None else scope.player()
+        kept = () if self._player is None else (self._player,)
+        self._tapes = (*tapes, *kept) if records is None else (*tapes, *kept, records(decider, afresh))
+        self._left: Left | None = None  # of an earlier life
         self._ready: deque[Work] | None = None  # made when there is work: an empty one takes 760 bytes
         self._lanes: dict[str, deque[Work]] = {}  # of each lane that is taken, what waits for it
         self._running: dict[int, tuple[Actor, float]] = {}
@@ -145,10 +153,13 @@ class Driver:
         decider.heard = me.stream.heard
         me.keeps = decider
         try:
-            effects = decider.begin(request)
-            for tape in self._tapes:
-                tape.wrote(request, effects)
-            self._carry_out(effects)
+            if self._player is not None and self._player.past:
+                self._go_on(self._player, request)
+            else:
+                effects = decider.begin(request)
+                for tape in self._tapes:
+                    tape.wrote(request, effects)
+                self._carry_out(effects)
             while self._finish is None:
                 if self._in_place is not None:
                     await self._do_in_place(self._in_place)
@@ -169,6 +180,18 @@ class Driver:
         if self._finish.failure is not None:
             raise self._finish.failure.restore()
         return self._finish.result
+
+    def _go_on(self, player: Player, request: Any) -> None:
+        """Where the decider was when the process was killed that played it before."""
+        left = self._left = fold(self._decider, player, request)
+        self._decider.heard = self._me.stream.heard
+        self._in_place, self._idle, self._finish = left.in_place, left.idle, left.finish
+        for name, at in left.timers.items():
+            self._me.tell_later(max(0.0, (at - player.now) / 1000), TimerFired(name))
+        for work in left.work.values():
+            self._line_up_in_its_lane(work)
+        if self._ready:
+            self._begin_work()
 
     def _step(self, message: Message) -> None:
         self._decider.heard = self._me.stream.heard
@@ -249,6 +272,8 @@ class Driver:
             elif type(effect) is SetTimer:
                 self._me.tell_later(effect.seconds, TimerFired(effect.name))
             else:
+                if self._player is not None:
+                    self._player.spoil(effect)
                 self._is_instant = True
                 try:
                     self._instantly[type(effect)](effect)
@@ -277,6 +302,11 @@ class Driver:
         if isinstance(work, InPlace):
             self._in_place = work
             return
+        if self._player is not None:
+            self._player.count(work)
+        self._line_up_in_its_lane(work)
+
+    def _line_up_in_its_lane(self, work: Work) -> None:
         if work.lane is not None:
             if work.lane in self._lanes:
                 self._lanes[work.lane].append(work)
@@ -297,7 +327,18 @@ class Driver:
             child = self._me.adopt(self._perform, (work,), name=work.name, bond="watched")
             running[work.key] = (child, now)
             child.on_end(partial(self._ended, work))
+            if self._player is not None:
+                self._keep(self._player, child, work)
             child.launch_soon(self._context)
+            if self._left is not None and work.key in self._left.answers:
+                self._answer(self._left.answers.pop(work.key))
+
+    def _keep(self, player: Player, child: Actor, work: Work) -> None:
+        """The actor is a part of a durable run."""
+        left = self._left
+        player.scopes.begun(child, player, work, answered=left is not None and work.key in left.asked)
+        if left is not None:
+            left.asked.discard(work.key)
 
     async def _do_in_place(self, work: InPlace) -> None:
         self._in_place, self._is_in_place = None, True
@@ -323,6 +364,8 @@ class Driver:
     def _ended(self, work: Work, end: End) -> None:
         """Called in the task that ends: its result is mail, like everything else that the decider gets."""
         child, began = self._running.pop(work.key)
+        if self._player is not None:
+            self._player.scopes.ended(child)
         if work.lane is not None:
             self._pass_on(work.lane)
         if self._ending:

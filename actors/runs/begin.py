@@ -22,6 +22,7 @@ from ...protocol.outcome import Outcome
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ..io.directories import state_dir
+from ..io.imports import imported
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.spending.meter import Meter
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ..work.knowledge.of_run import RunKnowledge
     from ..work.knowledge.recipe import Recipe
 
+_KEEPING = (".actors.runs.kept", ".supervisors.journal.journal", ".supervisors.journal.store")
 _DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
 
 
@@ -59,6 +61,11 @@ async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
         execution = begin(request, hooks, root)
     else:
         execution = await root.loader.threaded(partial(begin, request, hooks, root))
+    if hooks.durable:
+        await imported(*_KEEPING)
+        from .kept import keep
+
+        execution.kept = await keep(execution, request, hooks)
     return await execution.run(hooks.on_event)
 
 

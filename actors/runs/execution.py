@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ...protocol.errors import CallboardError, ShuttingDown, TimedOut
-from ...protocol.events import Event, RunCancelled, RunFailed, RunFinished, RunStarted, Warned
+from ...protocol.errors import CallboardError, JournalError, ShuttingDown, TimedOut
+from ...protocol.events import Event, RunCancelled, RunFailed, RunFinished, RunResumed, RunStarted, Warned
 from ...protocol.kernel.questions import Answer, Question
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.problems import Problem
@@ -21,6 +22,8 @@ from ..engine.graph.failures import ended_with
 from ..io.handed_out import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext
+from ..work.journal.of_run import PREPARED, OfRun
+from ..work.journal.scope import Scopes
 from ..work.record import Record
 from ..work.tools.kept_results import readable
 from .files import Saved
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 """Exit code of a run that was cancelled without a signal."""
 
+
+NUMBERS = 1_000_000_000
+"""Events that a life of a run may have: those of the next one have other numbers, whatever was told before."""
 
 REMOVE_WITHIN = 2.0
 """Seconds to remove what a run has kept for its models only; what is left then is removed by a later run."""
@@ -63,7 +69,13 @@ class Answers:
         left = self._by_node.get(question.node or "", []) or self._in_order
         if not left:
             return PASS
-        return Answer(question=question.id, value=left.pop(0), by="answers")
+        return Answer(question=question.id, value=left.pop(0), by=PREPARED)
+
+    def drop(self, node: str) -> None:
+        """A question of this node got its answer in an earlier life of the run."""
+        left = self._by_node.get(node, []) or self._in_order
+        if left:
+            del left[0]
 
     @property
     def left(self) -> list[str]:
@@ -86,6 +98,8 @@ class Execution:
     history: History
     started: RunStarted
     problems: tuple[Problem, ...]
+    kept: OfRun | None = None
+    resumed: RunResumed | None = None
 
     def __post_init__(self) -> None:
         self._result = self.prepared.new_result()
@@ -94,7 +108,7 @@ class Execution:
     async def run(self, on_event: Callable[[Event], None] | None) -> Outcome:
         """Start the run's actor, wait for its end, tell it once."""
         bus, top = self.root.bus, self.root.kernel.actor
-        stream = bus.open(self.id)
+        stream = bus.open(self.id, after=0 if self.resumed is None else (self.resumed.life - 1) * NUMBERS)
         saves = None if self.saved is None else self.saved.on_event
         try:
             with _heard_by(stream, on_event), _heard_by(stream, saves):
@@ -102,11 +116,14 @@ class Execution:
                 if self.answers is not None:
                     actor.policy = self.answers.policy
                 actor.emit(self.started)
+                if self.resumed is not None:
+                    actor.emit(self.resumed)
                 for problem in self.problems:
                     actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
-                actor.launch()
+                actor.launch(None if self.kept is None else Scopes(self.kept, actor).inside(contextvars.copy_context()))
                 try:
                     end = await actor.wait_over()
+                    await self._keep()
                 except trio.Cancelled:
                     actor.interrupt()
                     with self.root.kernel.shield(actor.time_to_end()):
@@ -132,10 +149,23 @@ class Execution:
         if seconds is None:
             await playing
             return
+        if self.kept is not None:
+            seconds = max(0.0, seconds - self.kept.now / 1000)
         with trio.move_on_after(seconds) as clock:
             await playing
         if clock.cancelled_caught:
             self._result.error = TimedOut(f"the run did not end within {seconds:g} s (--timeout)")
+
+    async def _keep(self) -> None:
+        """Of a durable run: nothing is told of its end before all of it is on the disk."""
+        if self.kept is None:
+            return
+        try:
+            await self.kept.barrier()
+        except ShuttingDown as error:
+            self._result.error = error
+        except JournalError as error:
+            self._result.error = self._result.error or error
 
     def _close(self, actor: Actor, end: End) -> Outcome:
         error = self._result.error
@@ -183,6 +213,8 @@ class Execution:
         if self.saved is not None:
             self.saved.keep(outcome, outputs)
             _unsaved(outcome, self.saved)
+        if self.kept is not None:
+            self.kept.over(status)
         if actor.stream.heard:
             actor.emit(_ENDS[status](outcome=outcome.to_wire()))
         if self.saved is not None:

@@ -56,6 +56,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         todos: the todo list that an agent with `auto_continue` goes on with; the run changes it.
         recorder: makes what keeps the requests of the run of this id and their replies; None to keep none.
         settings: what goes in the place of the root's settings for this run alone; None for those.
+        durable: the run goes on after its process was killed, by `durable.resume`.
         check_model: raises `Denied` if the caller may not have this model, which a role names; None: all are allowed.
     """
 
@@ -69,6 +70,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     recorder: Callable[[str], Recorder] | None = None
     check_model: Callable[[str], None] | None = None
     settings: Settings | None = None
+    durable: bool = False
 
 
 NO_HOOKS = Hooks()

@@ -11,6 +11,7 @@ root of the block it is called in by itself.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -30,7 +31,7 @@ from ...protocol.errors import ShuttingDown, UsageError
 from ...protocol.requests import Limits
 from ...supervisors import Actor, Bus, Desk, End
 from ...supervisors import Root as Kernel
-from ..io.directories import cache_dir, state_dir
+from ..io.directories import cache_dir, journal_dir, private_directory, state_dir
 from ..io.directories import config_dir as configured
 from ..io.settings import load_settings
 from ..io.vault.vault import AskPassphrase, Vault
@@ -40,6 +41,7 @@ from ..work.tools.registry import ToolRegistry
 from .loading import Loader
 
 if TYPE_CHECKING:
+    from ...supervisors.journal.journal import Journal
     from ..work.knowledge.base.model import BuildReport
     from ..work.knowledge.recipe import Recipe
     from ..work.knowledge.service import Knowledge
@@ -56,6 +58,8 @@ END_WITHIN = 2.0
 """Seconds for an actor to end in when the task that waits for it is cancelled."""
 
 T = TypeVar("T")
+
+log = logging.getLogger("callboard.journal")
 
 
 async def played(root: Root, body: Callable[[Actor], Awaitable[None]], *, name: str) -> None:
@@ -111,6 +115,13 @@ def in_asyncio() -> bool:
         return asyncio is not None and asyncio.get_running_loop() is not None
     except RuntimeError:  # its way to say no
         return False
+
+
+def _tell_trouble(trouble: str) -> None:
+    if trouble:
+        log.warning("durable runs wait before they change anything, since it can't be kept: %s", trouble)
+    else:
+        log.warning("durable runs go on: what they do can be kept again")
 
 
 @final
@@ -183,6 +194,8 @@ class Root:
         self._mcp: McpServers | None = None
         self._knowledge: Knowledge | None = None
         self._sessions: Sessions | None = None
+        self._journal: Journal | None = None
+        self._opening_journal = trio.Lock()
         self.days: Days | None = None
         self.book: Book | None = None
         if keeps_usage:
@@ -212,6 +225,8 @@ class Root:
         if self.days is not None:
             closing.push_async_callback(self.days.aclose)
         closing.push_async_callback(self._close_models)
+        if self._journal is not None:
+            closing.push_async_callback(self._close_journal, self._journal)
         return await closing.__aexit__(kind, error, trace)
 
     async def _close_models(self) -> None:
@@ -219,6 +234,26 @@ class Root:
             await self.gateway.aclose()
             if self._knowledge is not None:
                 await self._knowledge.aclose()
+
+    async def _close_journal(self, journal: Journal) -> None:
+        with trio.CancelScope(shield=True):  # it has a bound of its own
+            if not await journal.aclose():
+                log.warning("not all of what durable runs need to go on is on the disk: %s", journal.trouble)
+
+    async def journal(self) -> Journal:
+        """What durable runs are kept in; opened when this is first asked for.
+
+        Raises:
+            JournalError: none can be kept.
+        """
+        async with self._opening_journal:
+            if self._journal is None:
+                from ...supervisors.journal.journal import open_journal
+
+                directory = journal_dir(os.environ)
+                await trio.to_thread.run_sync(private_directory, directory)
+                self._journal = await open_journal(directory, _tell_trouble)
+            return self._journal
 
     @property
     def usage_file(self) -> Path:

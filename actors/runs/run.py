@@ -65,6 +65,7 @@ class Options(TypedDict, total=False):
     parts: Sequence[Part]
     role: str | None
     role_prompt: str | None
+    durable: bool
 
 
 async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> Outcome:
@@ -103,6 +104,8 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         parts: images and files that an LLM agent gets beside the prompt.
         role: the name of a role, with arguments behind `#`; the target is "" then, or an `Agent` made in Python.
         role_prompt: the same for a role that is this text.
+        durable: what the run does is kept on disk as it goes, so that `callboard resume` goes on with it if this
+            process is killed.
 
     Returns:
         How it ended. A run that failed, or was cancelled by its root's end, does not raise.

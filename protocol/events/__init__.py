@@ -40,6 +40,19 @@ class RunStarted(EventData, frozen=True, kw_only=True):
     prompt: str = ""
 
 
+class RunResumed(EventData, frozen=True, kw_only=True):
+    """Follows `run.started` where the run goes on that an earlier process was killed in.
+
+    Attributes:
+        life: how many processes have played it, this one included.
+        rows: what is on disk of it.
+    """
+
+    kind = "run.resumed"
+    life: int
+    rows: int
+
+
 class RunFinished(EventData, frozen=True, kw_only=True):
     """The run has its result. `outcome` is the object that `-o json` prints."""
 

@@ -17,12 +17,20 @@ from ....protocol.events import ToolFinished, ToolStarted
 from ....protocol.messages import ToolDone
 from ....protocol.permissions import Permissions as Rules
 from ...io.handed_out import hide_in, without_secrets
+from ..journal.scope import here
 from .permissions import Permissions
 from .tool import Json, Shown, Tool, shortened, text_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ..spending.meter import Meter
+
+UNKNOWN = {
+    "status": "unknown",
+    "message": "This call was under way when the program ended. It may have done all of its work, a part of it, or "
+    "nothing: look before you repeat it.",
+}
+"""What the model reads of a call whose outcome nobody knows."""
 
 RESULT_LIMIT = 64_000
 """Characters of one result that the model gets, where its agent says no other number."""
@@ -82,6 +90,9 @@ class Player:
             if tool.means is not None:
                 tool, arguments = await tool.means(me, arguments)
                 access = await self._permissions.admit(me, tool, arguments, self._own)
+            if await was_under_way(me, tool):
+                error, code = "it is not known whether it was done", "unknown_outcome"
+                return UNKNOWN
             if heard:
                 began = trio.current_time()  # what a person took to allow it does not count
             if tool.decided is not None:
@@ -110,6 +121,27 @@ class Player:
         with trio.move_on_after(seconds):
             return await run
         raise ToolFailed(f"Tool call '{tool.name}' did not end within {seconds:g} s and was ended")
+
+
+async def was_under_way(me: Actor, tool: Tool) -> bool:
+    """In a durable run: whether this call was under way when an earlier process of the run was killed.
+
+    One that may be played again never was. Before any other is played, it is on the disk that it will be.
+    """
+    scope = here(me)
+    if scope is None or may_be_repeated(tool):
+        return False
+    if scope.unknown:
+        return True
+    await scope.intend(tool.name)
+    return False
+
+
+def may_be_repeated(tool: Tool) -> bool:
+    """Whether nothing of the world is another after two calls than after one, as far as we know."""
+    if tool.origin in ("file", "function"):  # which say nothing of what they do
+        return False
+    return tool.effect in ("none", "read") or tool.decided is not None
 
 
 def shown(value: Json, limit: int) -> Content:

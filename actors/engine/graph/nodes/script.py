@@ -34,6 +34,7 @@ from ....io.handed_out import without_secrets
 from ....work.library import PROMPT_UTILS
 from ..plan import Job, Result
 from ..templates import render
+from ..unknown import may_do
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -60,6 +61,8 @@ async def run_script_node(me: Actor, job: Job) -> Result:
     assert isinstance(node, ScriptNode)
     path = job.plan.directory / node.script
     argv = _command(node.script, path)
+    if not await may_do(me, node.id, f"the script '{node.script}'"):
+        return Result()
     began = trio.current_time()
     if me.stream.heard:
         me.emit(ToolStarted(tool=node.script))

@@ -1,0 +1,127 @@
+"""A decider is told its past: what it had been told in earlier lives of a durable run.
+
+Nothing of what it says is done again. What is left at the end is what was still open when the process was killed: work
+whose end it has not been told, timers, answers that work waits for. The driver goes on with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from ...protocol.effects import Answer, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
+from ...protocol.journal import Told
+from ...protocol.kernel.messages import Message
+from ...protocol.messages import FamilyCalled, Idle, Interrupted, TimerFired, WorkDone
+from ..work.journal.of_run import CannotGoOn
+from ..work.journal.scope import FOLLOWS, Player
+
+
+class Folded(Protocol):
+    """A decider; see `driver`."""
+
+    heard: bool
+
+    def begin(self, request: Any) -> list[Effect]:
+        """See there."""
+
+    def on(self, message: Message) -> list[Effect]:
+        """See there."""
+
+
+class Left(msgspec.Struct):
+    """What is open.
+
+    Attributes:
+        work: by key, in the order in which it was wanted.
+        in_place: such work.
+        timers: by name, milliseconds of the run at which they fire.
+        idle: what the decider calls it that no mail waits.
+        asked: keys of work that has asked the decider; `answers`, what it has said to some of them.
+        finish: how it has ended.
+    """
+
+    work: dict[int, Work] = {}
+    in_place: InPlace | None = None
+    timers: dict[str, float] = {}
+    idle: str | None = None
+    asked: set[int] = set()
+    answers: dict[int, Answer] = {}
+    finish: Finish | None = None
+
+
+def fold(decider: Folded, player: Player, request: Any) -> Left:
+    """Tell a new decider its past, which is not empty.
+
+    Args:
+        request: what it would begin with now, where it is not kept as it follows from the past of those above.
+
+    Raises:
+        CannotGoOn: it is the past of another.
+    """
+    left, past = Left(), player.past
+    decider.heard = False
+    try:
+        begun = past[0].message
+        _take_up(left, player, decider.begin(request if type(begun) in FOLLOWS else begun), past[0].at)
+        for told in past[1:]:
+            _fold(left, player, decider, told)
+    except CannotGoOn:
+        raise
+    except Exception as error:  # whatever it is: messages that do not fit must not become another run
+        raise CannotGoOn(f"its rows are not those of what it would go on with: {error!r}") from error
+    if left.finish is not None:
+        for key in left.work:
+            decider.on(Interrupted(key, seconds=0.0))
+        left.work = {}
+    return left
+
+
+def _fold(left: Left, player: Player, decider: Folded, told: Told) -> None:
+    message = told.message
+    if isinstance(message, WorkDone):
+        if left.in_place is not None and message.key == left.in_place.key:
+            left.in_place = None
+        elif message.key not in left.work:
+            _be_idle(left, player, decider, told, message)
+        left.work.pop(message.key, None)
+        left.asked.discard(message.key)
+        left.answers.pop(message.key, None)
+    elif isinstance(message, FamilyCalled):
+        left.asked.add(message.key)
+    elif isinstance(message, TimerFired):
+        left.timers.pop(message.name, None)
+    elif isinstance(message, Idle):
+        left.idle = None
+    _take_up(left, player, decider.on(message), told.at)
+
+
+def _be_idle(left: Left, player: Player, decider: Folded, told: Told, message: WorkDone) -> None:
+    """That no mail waited shows in the end of what was begun then (`Player.wrote`)."""
+    name, left.idle = left.idle, None
+    if name is not None:
+        _take_up(left, player, decider.on(Idle(name)), told.at)
+    if left.in_place is None or left.in_place.key != message.key:
+        raise CannotGoOn(f"its rows tell the end of work {message.key}, which it would not have begun")
+    left.in_place = None
+
+
+def _take_up(left: Left, player: Player, effects: Sequence[Effect], at: int) -> None:
+    for effect in effects:
+        if isinstance(effect, InPlace):
+            left.in_place = effect
+        elif isinstance(effect, Work):
+            player.count(effect)
+            left.work[effect.key] = effect
+        elif isinstance(effect, Answer):
+            left.answers[effect.key] = effect
+        elif isinstance(effect, SetTimer):
+            left.timers[effect.name] = at + effect.seconds * 1000
+        elif isinstance(effect, WhenIdle):
+            left.idle = effect.name
+        elif isinstance(effect, Finish):
+            left.finish = effect
+        elif not isinstance(effect, Emit | Reject):
+            raise CannotGoOn(f"it wants what can't be taken up again: {type(effect).__name__}")

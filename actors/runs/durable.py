@@ -1,0 +1,144 @@
+"""Going on with durable runs whose process was killed; `kept` is how they are kept.
+
+A run goes on with the definition that it began with: its file is in its first row. What else was read for it (agents
+that it calls, scripts, tool files) is read as it is today.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import trio
+
+from ...protocol.errors import Conflict, NotFound
+from ...protocol.events import Event, RunResumed
+from ...protocol.journal import FOLD, About, Began, decode_about
+from ...protocol.outcome import Outcome
+from ...protocol.version import VERSION
+from ..io.directories import journal_dir
+from ..io.imports import imported
+from ..work.journal.of_run import CannotGoOn, OfRun, past_of
+from .begin import begin
+from .finding import Found
+from .loading import Hooks
+from .root import Root
+from .target import read
+
+
+class Interrupted(msgspec.Struct, frozen=True, kw_only=True):
+    """A run whose process was killed, and that may go on.
+
+    Attributes:
+        life: how many processes have played it.
+        damage: why it can't be read, or "".
+    """
+
+    run: str
+    began: float
+    life: int
+    rows: int
+    about: About | None
+    damage: str = ""
+
+
+def interrupted(environ: Mapping[str, str]) -> list[Interrupted]:
+    """The runs that may go on, the oldest first. Blocking; needs no root."""
+    from ...supervisors.journal.reading import kept_runs
+    from ...supervisors.journal.row import State
+
+    found = []
+    for kept in kept_runs(journal_dir(environ)):
+        if kept.state is not State.INTERRUPTED:
+            continue
+        about = None
+        damage = kept.damage
+        try:
+            about = decode_about(kept.about) if kept.about else None
+        except msgspec.MsgspecError as error:
+            damage = damage or f"it is of another version of callboard: {error}"
+        found.append(
+            Interrupted(run=kept.run, began=kept.began, life=kept.life, rows=kept.rows, about=about, damage=damage)
+        )
+    return found
+
+
+async def resume(
+    root: Root, run: str, *, on_event: Callable[[Event], None] | None = None, with_changes: bool = False
+) -> Outcome:
+    """Go on with a run whose process was killed, to its end.
+
+    Args:
+        with_changes: with its file as it is today.
+
+    Returns and raises as `callboard.run` does, and:
+        NotFound: there is none.
+        Conflict: it is over, or goes on elsewhere.
+        CannotGoOn, Damaged: it can't go on; it stays as it is.
+    """
+    await imported(".supervisors.journal.claiming", ".supervisors.journal.journal")
+    from ...supervisors.journal.claiming import claim
+    from ...supervisors.journal.reading import read_run
+    from ...supervisors.journal.row import State
+
+    found = await trio.to_thread.run_sync(read_run, journal_dir(os.environ), run)
+    if found is None:
+        raise NotFound(f"no durable run '{run}' is kept; `callboard runs --interrupted` lists those that may go on")
+    if found.kept.state is not State.INTERRUPTED:
+        raise Conflict(f"{run} {'is over' if found.kept.state is State.OVER else 'goes on in another process'}")
+    past = await trio.to_thread.run_sync(past_of, found.rows)
+    if past.spoilt:
+        raise CannotGoOn(f"{run} can't go on: {past.spoilt}")
+    if past.began.fold != FOLD:
+        raise CannotGoOn(f"{run} can't go on: callboard {past.began.version} played it by other rules")
+    journal = await root.journal()
+    claimed = await claim(journal, found.kept.sign, [run])
+    if not claimed:
+        raise Conflict(f"{run} goes on in another process")
+    ((rows, now),) = claimed
+    if now.kept.rows != found.kept.rows:
+        past = await trio.to_thread.run_sync(past_of, now.rows)
+    began = past.began
+    hooks = await root.loader.threaded(partial(_hooks, began, root, on_event, with_changes=with_changes))
+    kept = OfRun(rows, found.kept.about, past, lambda: root.kernel.stopping)
+    try:
+        execution = await root.loader.threaded(partial(begin, began.request, hooks, root))
+    except BaseException:  # it stays what it was: interrupted, since this process does not go on with it
+        rows.stop()
+        raise
+    kept.lives(now.kept.life + 1, VERSION)
+    execution.kept = kept
+    execution.resumed = RunResumed(life=now.kept.life + 1, rows=len(now.rows))
+    for reply in past.replies:
+        execution.context.meter.restore(reply.model, reply.usage, reply.cost)
+    execution.context.meter.tool_calls += past.tool_calls
+    if execution.answers is not None:
+        for node in past.prepared:
+            execution.answers.drop(node)
+    return await execution.run(on_event)
+
+
+def _hooks(began: Began, root: Root, on_event: Callable[[Event], None] | None, *, with_changes: bool) -> Hooks:
+    request, definition = began.request, began.definition
+    hooks = Hooks(on_event=on_event, owner=began.owner, durable=True)
+    if definition is None or with_changes:
+        return hooks
+    found = Found(
+        dialect=definition.dialect, file=definition.file, directory=Path(definition.directory), text=definition.text
+    )
+    loaded = read(
+        found,
+        root.config_dir,
+        strict=request.strict,
+        compat=request.compat,
+        functions=(),
+        registry=root.registry,
+        variables=request.variables,
+    )
+    return msgspec.structs.replace(hooks, loaded=loaded)
+
+
+__all__ = ["CannotGoOn", "Interrupted", "interrupted", "resume"]

@@ -1,0 +1,204 @@
+"""One durable run in this process: writes its rows, and has those of its earlier lives.
+
+When the root stops, nothing more is written, as if the process had been killed then: what is told to deciders from
+there on are the interruptions of the stop itself, and a run that goes on later must not know of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from ....protocol.chat import ChatReply
+from ....protocol.errors import CallboardError, JournalError
+from ....protocol.journal import (
+    Answered,
+    AnyRow,
+    Asked,
+    Began,
+    Kept,
+    Lived,
+    Noted,
+    Over,
+    Spoilt,
+    Told,
+    decode,
+    decode_value,
+    encode,
+)
+from ....protocol.messages import Replied, ToolDone
+
+if TYPE_CHECKING:
+    from ....supervisors.journal.journal import RunJournal
+    from ....supervisors.journal.row import Row
+
+REPLY = "reply"
+"""What a reply of a model is noted as."""
+
+PREPARED = "answers"
+"""Who gives answers that were prepared before a run."""
+
+log = logging.getLogger("callboard.journal")
+
+
+class CannotGoOn(JournalError):
+    """A run that was interrupted can't go on."""
+
+    code = "cannot_go_on"
+
+
+class Before(msgspec.Struct):
+    """What earlier lives have written of one path: what its deciders were told, and all else."""
+
+    told: list[Told] = []
+    others: list[AnyRow] = []
+
+
+class RunPast(msgspec.Struct, kw_only=True):
+    """What earlier lives have written of a run.
+
+    Attributes:
+        began: its first row.
+        paths: the rest of it, by path.
+        at: milliseconds that it was played.
+        questions: how many it has asked.
+        replies: of models, in all lives.
+        tool_calls: calls that have ended.
+        prepared: nodes whose questions were answered by answers that were prepared before the run, "" for no node.
+        spoilt: why it can't go on, or "".
+    """
+
+    began: Began
+    paths: dict[str, Before]
+    at: int = 0
+    questions: int = 0
+    replies: list[ChatReply] = []
+    tool_calls: int = 0
+    prepared: list[str] = []
+    spoilt: str = ""
+
+
+def past_of(rows: Iterable[Row]) -> RunPast:
+    """The rows of a run, as they are read.
+
+    Raises:
+        CannotGoOn: they are of another program.
+    """
+    past: RunPast | None = None
+    nodes: dict[str, str] = {}
+    for each in rows:
+        try:
+            row = decode(each.data)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise CannotGoOn(
+                f"row {each.seq} is of a version of callboard that this one does not know: {error}"
+            ) from None
+        if past is None:
+            if not isinstance(row, Began):
+                raise CannotGoOn("its first row does not say what it is a run of")
+            past = RunPast(began=row, paths={})
+            continue
+        past.at = max(past.at, row.at)
+        if isinstance(row, Spoilt):
+            past.spoilt = past.spoilt or row.why
+        elif not isinstance(row, Lived | Over | Began):
+            before = past.paths.setdefault(each.actor, Before())
+            if isinstance(row, Told):
+                before.told.append(row)
+            else:
+                before.others.append(row)
+            _count(past, row, nodes)
+    if past is None:
+        raise CannotGoOn("nothing of it is on disk")
+    return past
+
+
+def _count(past: RunPast, row: AnyRow, nodes: dict[str, str]) -> None:
+    if isinstance(row, Told):
+        if isinstance(row.message, Replied):
+            past.replies.append(row.message.reply)
+        elif isinstance(row.message, ToolDone):
+            past.tool_calls += 1
+    elif isinstance(row, Noted):
+        if row.name == REPLY:
+            past.replies.append(decode_value(row.value, ChatReply))
+    elif isinstance(row, Asked):
+        past.questions += 1
+        nodes[row.question.id] = row.question.node or ""
+    elif isinstance(row, Answered) and row.answer.by == PREPARED:
+        past.prepared.append(nodes.get(row.answer.question, ""))
+
+
+class OfRun:
+    """See the module.
+
+    Args:
+        rows: where they go; about: what is said of it.
+        past: of its earlier lives; None for a new run.
+        stopping: whether the root is stopping.
+
+    Attributes:
+        paths: what is left of the past, by path; who takes up a path takes it out.
+    """
+
+    def __init__(self, rows: RunJournal, about: bytes, past: RunPast | None, stopping: Callable[[], bool]) -> None:
+        self.rows = rows
+        self.paths: dict[str, Before] = {} if past is None else past.paths
+        self._about = about
+        self._stopping = stopping
+        self._questions = 0 if past is None else past.questions
+        self._spoilt = False
+        self._clock = trio.lowlevel.current_clock().current_time
+        self._zero = self._clock() - (0 if past is None else past.at / 1000)
+
+    @property
+    def now(self) -> int:
+        """Milliseconds that the run has been played, in all its lives."""
+        return int((self._clock() - self._zero) * 1000)
+
+    def append(self, path: str, row: AnyRow) -> None:
+        """Keep a row; never waits."""
+        if self._stopping():
+            self.rows.stop()
+        try:
+            data = encode(row)
+        except (TypeError, ValueError, RecursionError, CallboardError) as error:
+            self.spoil(f"{type(row).__name__.lower()} can't be kept: {error}")
+            return
+        self.rows.append(path, data)
+
+    def told(self, path: str, message: Kept) -> None:
+        """Keep what a decider was told; as `append`, but this is done for each message of a run."""
+        self.append(path, Told(int((self._clock() - self._zero) * 1000), message))
+
+    def spoil(self, why: str) -> None:
+        """Say that the run can't go on after a kill."""
+        if not self._spoilt:
+            self._spoilt = True
+            log.warning("%s could not go on if this process was killed: %s", self.rows.run, why)
+            self.append("", Spoilt(self.now, why))
+
+    def new_question(self) -> str:
+        """The id of a question: the same whenever the run goes on."""
+        self._questions += 1
+        return f"q-{self.rows.run.removeprefix('run-')}-{self._questions}"
+
+    async def barrier(self) -> None:
+        """Wait until all that was written so far is on the disk. Raises as `RunJournal.barrier` does."""
+        if self._stopping():
+            self.rows.stop()
+        await self.rows.barrier()
+
+    def over(self, status: str) -> None:
+        """It is over, unless the root stops, and it may go on in the next process."""
+        self.append("", Over(self.now, status))
+        self.rows.tell(self._about, over=True)
+
+    def lives(self, life: int, version: str) -> None:
+        """Say that another process goes on with it: this one."""
+        self.append("", Lived(self.now, life, version, time.time()))

@@ -1,0 +1,158 @@
+"""Runs that are kept and runs that are not, and the journal alone."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+from _serve import clock, serve
+from graph_callboard import NO_CONTEXT, chain, count_up, plan, step
+
+from callboard.actors.engine.graph.plan import Plan
+from callboard.actors.engine.graph.run import run_graph
+from callboard.actors.work.journal.of_run import OfRun, RunPast, past_of
+from callboard.actors.work.journal.scope import Scopes
+from callboard.protocol.events import Event
+from callboard.protocol.journal import FOLD, Began, encode
+from callboard.protocol.requests import RunRequest
+from callboard.supervisors import Root
+from callboard.supervisors.journal.claiming import claim
+from callboard.supervisors.journal.journal import Journal, open_journal
+
+BEGAN = Began(0, RunRequest(target="bench", prompt=""), None, FOLD, "bench", 0.0)
+
+
+@asynccontextmanager
+async def journal() -> AsyncIterator[Journal]:
+    """One on this disk, and not in memory."""
+    directory = Path(tempfile.mkdtemp(dir=Path(__file__).parent, prefix=".journal-"))
+    try:
+        kept = await open_journal(directory / "journal")
+        yield kept
+        await kept.aclose()
+    finally:
+        shutil.rmtree(directory)
+
+
+def long_chain(n: int) -> Plan:
+    """A plan of so many nodes."""
+    steps = [step(f"n{i}", count_up, (f"n{i + 1}",) if i + 1 < n else ("end",)) for i in range(n)]
+    return plan(steps, initial_state={"n": 0})
+
+
+def inside(kept: Journal, root: Root, name: str, past: RunPast | None = None) -> contextvars.Context:
+    """The context of a run that is kept."""
+    rows = kept.begin(name)
+    run = OfRun(rows, b"", past, lambda: False)
+    if past is None:
+        run.append("", BEGAN)
+    return Scopes(run, root.actor).inside(contextvars.copy_context())
+
+
+def chain_durable(n: int, times: int = 10) -> float:
+    """µs per node of a chain, as `chain`."""
+    chained = long_chain(n)
+
+    def listener(_event: Event) -> None:
+        return
+
+    async def main() -> float:
+        async with journal() as kept, Root() as root:
+            with root.bus.listen(listener):
+                for number in range(2 * times):
+                    if number == times:
+                        began = clock()
+                    context = inside(kept, root, f"run-{number}")
+                    ref = context.run(root.spawn, run_graph, chained, "", NO_CONTEXT, name=f"run{number}")
+                    assert (await ref.result()).error is None
+                await kept.barrier()
+                return (clock() - began) / times
+
+    return trio.run(main) / n * 1e6
+
+
+def rows(n: int, *, whole: bool) -> float:
+    """µs per row: of the event loop's thread, or of all of the process."""
+    data = os.urandom(600)
+
+    async def main() -> float:
+        async with journal() as kept:
+            runs = [kept.begin(f"run-{number}") for number in range(100)]
+            began, cpu = time.thread_time(), clock()
+            for number in range(n):
+                runs[number % 100].append("1/2", data)
+                if number % 100 == 0:
+                    await trio.lowlevel.checkpoint()
+            seconds = time.thread_time() - began
+            await kept.barrier()
+            return clock() - cpu if whole else seconds
+
+    return trio.run(main) / n * 1e6
+
+
+def barriers(n: int, part: float) -> float:
+    """ms of a barrier with one row, of a hundred a second."""
+
+    async def main() -> float:
+        async with journal() as kept:
+            run = kept.begin("run-1")
+            took = []
+            for _ in range(n):
+                run.append("1/2", b"x" * 100)
+                began = time.perf_counter()
+                await run.barrier()
+                took.append(time.perf_counter() - began)
+                await trio.sleep(max(0.0, 0.01 - took[-1]))
+            return sorted(took)[int(part * (n - 1))]
+
+    return trio.run(main) * 1e3
+
+
+def resume(n: int) -> float:
+    """CPU ms until a run of so many nodes stands where it was: claimed, decoded, folded."""
+
+    async def main() -> float:
+        directory = Path(tempfile.mkdtemp(dir=Path(__file__).parent, prefix=".journal-"))
+        try:
+            first = await open_journal(directory / "journal")
+            chained = long_chain(n)
+            async with Root() as root:
+                ref = inside(first, root, "run-1").run(root.spawn, run_graph, chained, "", NO_CONTEXT)
+                assert (await ref.result()).error is None
+            await first.aclose()
+            second = await open_journal(directory / "journal")
+            began = clock()
+            ((_, kept),) = await claim(second, first.sign)
+            past = past_of(kept.rows)
+            async with Root() as root:
+                ref = inside(second, root, "run-2", past).run(root.spawn, run_graph, chained, "", NO_CONTEXT)
+                assert (await ref.result()).state["n"] == n
+            seconds = clock() - began
+            await second.aclose()
+            return seconds
+        finally:
+            shutil.rmtree(directory)
+
+    assert encode(BEGAN)
+    return trio.run(main) * 1e3
+
+
+if __name__ == "__main__":
+    serve(
+        {
+            "chain": chain,
+            "chain_durable": chain_durable,
+            "row": lambda n: rows(n, whole=False),
+            "written": lambda n: rows(n, whole=True),
+            "barrier": lambda n: barriers(n, 0.5),
+            "barrier_99": lambda n: barriers(n, 0.99),
+            "resume": resume,
+        }
+    )

@@ -1,0 +1,147 @@
+"""What `callboard resume` and `callboard runs --interrupted` do.
+
+A run goes on in the directories that it began in: of work, and of configuration unless another is named.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .. import Root
+from ..actors.io.lines import from_any_thread
+from ..actors.runs.durable import Interrupted, interrupted, resume
+from ..protocol.errors import Conflict, NotFound, UsageError
+from ..protocol.events import Event
+from ..protocol.outcome import Outcome
+from . import logging
+from .control.client import meant
+from .control.figures import age
+from .frame import person_at_terminal, play
+from .render.answer import Answer, AnswerResult, look_of
+from .render.plain import choose
+from .render.progress import Progress
+from .render.result import Result, for_format
+from .render.text import json_object, one_line, safe, table, with_node
+
+_HEAD = ("RUN", "TARGET", "BEGAN", "ROWS", "LIVES", "PROMPT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeFlags:
+    """The flags of `callboard resume`, as click read them."""
+
+    all_runs: bool
+    with_changes: bool
+    no_input: bool
+    output: str
+    quiet: bool
+    verbose: bool
+    config_dir: str | None
+
+
+def list_interrupted(*, limit: int, as_json: bool) -> str:
+    """The text of `runs --interrupted`."""
+    runs = interrupted(os.environ)[::-1][:limit]
+    if as_json:
+        return json_object(runs=[_wire(run) for run in runs])
+    if not runs:
+        return "no durable run was interrupted\n"
+    return table([_HEAD, *map(_row, runs)])
+
+
+def go_on(words: Sequence[str], flags: ResumeFlags) -> int:
+    """Goes on with the runs that are meant, one after another; the exit code is that of the first that is not done.
+
+    Raises:
+        CallboardError: none is meant, or one can't go on.
+    """
+    codes = [_play(run, flags) for run in _chosen(words, flags)]
+    return next((code for code in codes if code), 0)
+
+
+def _chosen(words: Sequence[str], flags: ResumeFlags) -> list[Interrupted]:
+    there = [run for run in interrupted(os.environ) if not run.damage]
+    by_id = {run.run: run for run in there}
+    if words:
+        return [by_id[_id_of(word, by_id)] for word in words]
+    if flags.all_runs:
+        return there
+    if not there:
+        raise NotFound("no durable run was interrupted (callboard run --durable keeps one)")
+    if len(there) > 1:
+        named = ", ".join(run.run for run in there[-5:])
+        raise UsageError(f"{len(there)} runs were interrupted: name one ({named}), or give --all")
+    return there
+
+
+def _id_of(word: str, there: dict[str, Interrupted]) -> str:
+    id = meant(word, there)
+    if id is None:
+        raise NotFound(f"no durable run '{word}' was interrupted; callboard runs --interrupted lists those that were")
+    return id
+
+
+def _play(run: Interrupted, flags: ResumeFlags) -> int:
+    logging.configure()
+    person = person_at_terminal(no_input=flags.no_input)
+    shared = flags.output == "stream-json" and sys.stdout.isatty()
+    progress = choose(sys.stderr, quiet=flags.quiet, verbose=flags.verbose, prompting=person, shared=shared)
+    if flags.output == "text" and sys.stdout.isatty():
+        progress = answer = Answer(progress, sys.stdout, streams=True)
+        result: Result = AnswerResult(sys.stdout, answer)
+    else:
+        result = for_format(flags.output, sys.stdout)
+    config_dir = flags.config_dir or (None if run.about is None else run.about.config_dir)
+    _go_where(run)
+    driver = partial(_drive, run, flags, progress, result)
+    outcome = play(driver, progress, config_dir=config_dir, person=person)
+    result.finish(outcome)
+    if outcome.status == "failed" and outcome.error is not None:
+        sys.stderr.write(f"callboard: {safe(with_node(outcome.error.message, outcome.error.node))}\n")
+    return outcome.exit_code
+
+
+def _go_where(run: Interrupted) -> None:
+    """Paths that the run was given are seen from where it began."""
+    if run.about is None:
+        return
+    try:
+        os.chdir(run.about.cwd)
+    except OSError as error:
+        raise Conflict(
+            f"{run.run} can't go on: the directory {run.about.cwd} that it works in can't be entered ({error.strerror})"
+        ) from error
+
+
+async def _drive(run: Interrupted, flags: ResumeFlags, progress: Progress, result: Result, root: Root) -> Outcome:
+    if isinstance(progress, Answer):
+        progress.begin(look_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
+    result.when_gone(from_any_thread(root.begin_stop))
+
+    def on_event(event: Event) -> None:
+        progress.on_event(event)
+        result.on_event(event)
+
+    progress.note(f"{run.run} goes on ({run.rows} rows are on disk)")
+    return await resume(root, run.run, on_event=on_event, with_changes=flags.with_changes)
+
+
+def _wire(run: Interrupted) -> dict[str, Any]:
+    about = None if run.about is None else msgspec.structs.asdict(run.about)
+    return {**msgspec.structs.asdict(run), "about": about}
+
+
+def _row(run: Interrupted) -> tuple[str, ...]:
+    if run.about is None:
+        return (run.run or "?", safe(run.damage), "", "", "", "")
+    since = f"{age(max(0.0, time.time() - run.began))} ago"
+    return (run.run, safe(run.about.target), since, str(run.rows), str(run.life), one_line(run.about.prompt))
