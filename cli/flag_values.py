@@ -51,6 +51,7 @@ def request(flags: dict[str, Any]) -> RunRequest:
         rebuild_knowledge=flags.pop("rebuild_knowledge", False),
         attach=tuple(flags.pop("attach", ())),
         save=flags.pop("save", None),
+        on_unknown=flags.pop("on_unknown", None),
     )
 
 

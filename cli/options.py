@@ -13,6 +13,7 @@ import click
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.directories import state_dir, user_folder
 from ..actors.work.library import AGENTS, MACROS, ROLES
+from ..protocol.repeats import ON_UNKNOWN
 from .settings_warnings import begin_with
 
 strict = click.option("--strict", is_flag=True, help="Unknown keys in files are errors, not warnings.")
@@ -119,6 +120,13 @@ prepared_answers = several(
         metavar="FILE",
         help="YAML: a list of answers used in order, or a mapping of node id to answer or list of answers.",
     ),
+)
+on_unknown = click.option(
+    "--on-unknown",
+    type=click.Choice(ON_UNKNOWN),
+    help="What to do about a call or a script that was under way when the process of a durable run was killed, and may "
+    "have done its work: ask a person, tell the model, do it again, or fail. [default: what files say; else models are "
+    "told, and scripts asked about]",
 )
 no_input = click.option("--no-input", is_flag=True, help="Never ask at the terminal.")
 yes_and_allow = several(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ..protocol.repeats import OnUnknown
 from . import options
 
 
@@ -11,6 +12,7 @@ from . import options
 @click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=options.complete_interrupted)
 @click.option("--all", "all_runs", is_flag=True, help="All that may go on, the oldest first.")
 @click.option("--with-changes", is_flag=True, help="With the run's file as it is today, not as it was when it began.")
+@options.on_unknown
 @options.no_input
 @options.result_form
 @options.loudness
@@ -19,6 +21,7 @@ def command(
     runs: tuple[str, ...],
     all_runs: bool,
     with_changes: bool,
+    on_unknown: OnUnknown | None,
     no_input: bool,
     output: str,
     quiet: bool,
@@ -28,7 +31,8 @@ def command(
     """Goes on with each RUN (its id, or the beginning of it) where its process was killed, and prints its result as
     `callboard run` does. Without RUN, with the only one there is; callboard runs --interrupted lists them.
 
-    What was done is not done again. A script that was under way is asked about; a model is told that its call was.
+    What was done is not done again. A script that was under way is asked about; a model is told that its call was;
+    --on-unknown has it otherwise.
     """
     options.check_loudness({"quiet": quiet, "verbose": verbose})
     if all_runs and runs:
@@ -40,6 +44,7 @@ def command(
         ResumeFlags(
             all_runs=all_runs,
             with_changes=with_changes,
+            on_unknown=on_unknown,
             no_input=no_input,
             output=output,
             quiet=quiet,

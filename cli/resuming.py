@@ -22,6 +22,7 @@ from ..actors.runs.durable import Interrupted, interrupted, resume
 from ..protocol.errors import Conflict, NotFound, UsageError
 from ..protocol.events import Event
 from ..protocol.outcome import Outcome
+from ..protocol.repeats import OnUnknown
 from . import logging
 from .control.client import meant
 from .control.figures import age
@@ -41,6 +42,7 @@ class ResumeFlags:
 
     all_runs: bool
     with_changes: bool
+    on_unknown: OnUnknown | None
     no_input: bool
     output: str
     quiet: bool
@@ -132,7 +134,7 @@ async def _drive(run: Interrupted, flags: ResumeFlags, progress: Progress, resul
         result.on_event(event)
 
     progress.note(f"{run.run} goes on ({run.rows} rows are on disk)")
-    return await resume(root, run.run, on_event=on_event, with_changes=flags.with_changes)
+    return await resume(root, run.run, on_event=on_event, with_changes=flags.with_changes, on_unknown=flags.on_unknown)
 
 
 def _wire(run: Interrupted) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from . import options
     help="Keeps what the run does as it goes, so that callboard resume goes on with it after a kill, or not [default:"
     " not].",
 )
+@options.on_unknown
 @options.result_form
 @options.compat
 @options.limits

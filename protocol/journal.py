@@ -106,6 +106,7 @@ class Began(Row, frozen=True, tag=1):
         version: of callboard.
         wall: when, in seconds since 1970.
         owner: the subject whose run it is.
+        functions: names of Python functions that its agents may call: who goes on with it brings them along.
     """
 
     request: RunRequest
@@ -114,6 +115,7 @@ class Began(Row, frozen=True, tag=1):
     version: str
     wall: float
     owner: str = ""
+    functions: tuple[str, ...] = ()
 
 
 class Definition(msgspec.Struct, frozen=True, array_like=True):

@@ -183,7 +183,8 @@ class Driver:
 
     def _go_on(self, player: Player, request: Any) -> None:
         """Where the decider was when the process was killed that played it before."""
-        left = self._left = fold(self._decider, player, request)
+        others = [tape for tape in self._tapes if tape is not player]
+        left = self._left = fold(self._decider, player, request, others)
         self._decider.heard = self._me.stream.heard
         self._in_place, self._idle, self._finish = left.in_place, left.idle, left.finish
         for name, at in left.timers.items():

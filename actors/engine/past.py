@@ -6,7 +6,7 @@ whose end it has not been told, timers, answers that work waits for. The driver 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -52,22 +52,37 @@ class Left(msgspec.Struct):
     finish: Finish | None = None
 
 
-def fold(decider: Folded, player: Player, request: Any) -> Left:
+class Hears(Protocol):
+    """A tape; see `driver`."""
+
+    def wrote(self, message: Any, effects: list[Effect]) -> None:
+        """See there."""
+
+
+def fold(decider: Folded, player: Player, request: Any, tapes: Sequence[Hears] = ()) -> Left:
     """Tell a new decider its past, which is not empty.
 
     Args:
         request: what it would begin with now, where it is not kept as it follows from the past of those above.
+        tapes: hear of the past as well.
 
     Raises:
         CannotGoOn: it is the past of another.
     """
     left, past = Left(), player.past
     decider.heard = False
+
+    def told(message: Any, at: int, begins: bool = False) -> None:
+        effects = decider.begin(message) if begins else decider.on(message)
+        for tape in tapes:
+            tape.wrote(message, effects)
+        _take_up(left, player, effects, at)
+
     try:
         begun = past[0].message
-        _take_up(left, player, decider.begin(request if type(begun) in FOLLOWS else begun), past[0].at)
-        for told in past[1:]:
-            _fold(left, player, decider, told)
+        told(request if type(begun) in FOLLOWS else begun, past[0].at, begins=True)
+        for each in past[1:]:
+            _fold(left, each, told)
     except CannotGoOn:
         raise
     except Exception as error:  # whatever it is: messages that do not fit must not become another run
@@ -79,13 +94,13 @@ def fold(decider: Folded, player: Player, request: Any) -> Left:
     return left
 
 
-def _fold(left: Left, player: Player, decider: Folded, told: Told) -> None:
-    message = told.message
+def _fold(left: Left, each: Told, told: Callable[[Any, int], None]) -> None:
+    message = each.message
     if isinstance(message, WorkDone):
         if left.in_place is not None and message.key == left.in_place.key:
             left.in_place = None
         elif message.key not in left.work:
-            _be_idle(left, player, decider, told, message)
+            _be_idle(left, each, message, told)
         left.work.pop(message.key, None)
         left.asked.discard(message.key)
         left.answers.pop(message.key, None)
@@ -95,14 +110,14 @@ def _fold(left: Left, player: Player, decider: Folded, told: Told) -> None:
         left.timers.pop(message.name, None)
     elif isinstance(message, Idle):
         left.idle = None
-    _take_up(left, player, decider.on(message), told.at)
+    told(message, each.at)
 
 
-def _be_idle(left: Left, player: Player, decider: Folded, told: Told, message: WorkDone) -> None:
+def _be_idle(left: Left, each: Told, message: WorkDone, told: Callable[[Any, int], None]) -> None:
     """That no mail waited shows in the end of what was begun then (`Player.wrote`)."""
     name, left.idle = left.idle, None
     if name is not None:
-        _take_up(left, player, decider.on(Idle(name)), told.at)
+        told(Idle(name), each.at)
     if left.in_place is None or left.in_place.key != message.key:
         raise CannotGoOn(f"its rows tell the end of work {message.key}, which it would not have begun")
     left.in_place = None

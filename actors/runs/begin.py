@@ -165,6 +165,7 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         mcp=root.mcp_servers,
         make_knowledge=partial(_knowledge_of_run, root, request),
         servers=request.servers,
+        on_unknown=request.on_unknown,
     )
 
 

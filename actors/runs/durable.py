@@ -7,7 +7,7 @@ that it calls, scripts, tool files) is read as it is today.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,11 +18,14 @@ from ...protocol.errors import Conflict, NotFound
 from ...protocol.events import Event, RunResumed
 from ...protocol.journal import FOLD, About, Began, decode_about
 from ...protocol.outcome import Outcome
+from ...protocol.repeats import OnUnknown
 from ...protocol.version import VERSION
 from ..io.directories import journal_dir
 from ..io.imports import imported
-from ..work.journal.of_run import CannotGoOn, OfRun, past_of
+from ..work.journal.of_run import CannotGoOn, OfRun, RunPast, past_of
+from ..work.tools.tool import Tool
 from .begin import begin
+from .execution import Execution
 from .finding import Found
 from .loading import Hooks
 from .root import Root
@@ -67,12 +70,20 @@ def interrupted(environ: Mapping[str, str]) -> list[Interrupted]:
 
 
 async def resume(
-    root: Root, run: str, *, on_event: Callable[[Event], None] | None = None, with_changes: bool = False
+    root: Root,
+    run: str,
+    *,
+    on_event: Callable[[Event], None] | None = None,
+    with_changes: bool = False,
+    tools: Sequence[Tool] = (),
+    on_unknown: OnUnknown | None = None,
 ) -> Outcome:
     """Go on with a run whose process was killed, to its end.
 
     Args:
         with_changes: with its file as it is today.
+        tools: the Python functions that it was begun with, as tools.
+        on_unknown: what is to be done about calls that were under way, in place of what was said when it began.
 
     Returns and raises as `callboard.run` does, and:
         NotFound: there is none.
@@ -94,6 +105,7 @@ async def resume(
         raise CannotGoOn(f"{run} can't go on: {past.spoilt}")
     if past.began.fold != FOLD:
         raise CannotGoOn(f"{run} can't go on: callboard {past.began.version} played it by other rules")
+    _check_functions(run, past.began, tools)
     journal = await root.journal()
     claimed = await claim(journal, found.kept.sign, [run])
     if not claimed:
@@ -102,28 +114,54 @@ async def resume(
     if now.kept.rows != found.kept.rows:
         past = await trio.to_thread.run_sync(past_of, now.rows)
     began = past.began
-    hooks = await root.loader.threaded(partial(_hooks, began, root, on_event, with_changes=with_changes))
+    hooks = await root.loader.threaded(partial(_hooks, began, root, on_event, tools, with_changes=with_changes))
+    request = began.request
+    if on_unknown is not None:
+        request = msgspec.structs.replace(request, on_unknown=on_unknown)
     kept = OfRun(rows, found.kept.about, past, lambda: root.kernel.stopping)
     try:
-        execution = await root.loader.threaded(partial(begin, began.request, hooks, root))
+        execution = await root.loader.threaded(partial(begin, request, hooks, root))
     except BaseException:  # it stays what it was: interrupted, since this process does not go on with it
         rows.stop()
         raise
     kept.lives(now.kept.life + 1, VERSION)
     execution.kept = kept
     execution.resumed = RunResumed(life=now.kept.life + 1, rows=len(now.rows))
-    for reply in past.replies:
-        execution.context.meter.restore(reply.model, reply.usage, reply.cost)
-    execution.context.meter.tool_calls += past.tool_calls
-    if execution.answers is not None:
-        for node in past.prepared:
-            execution.answers.drop(node)
+    _count_on(execution, past)
     return await execution.run(on_event)
 
 
-def _hooks(began: Began, root: Root, on_event: Callable[[Event], None] | None, *, with_changes: bool) -> Hooks:
+def _count_on(execution: Execution, past: RunPast) -> None:
+    """What earlier lives have used of the run's limits, and of the answers that were prepared for it."""
+    meter = execution.context.meter
+    for reply in past.replies:
+        meter.restore(reply.model, reply.usage, reply.cost)
+    meter.tool_calls += past.tool_calls
+    if execution.answers is not None:
+        for node in past.prepared:
+            execution.answers.drop(node)
+
+
+def _check_functions(run: str, began: Began, tools: Sequence[Tool]) -> None:
+    missing = set(began.functions) - {tool.name for tool in tools}
+    if missing:
+        named = ", ".join(sorted(missing))
+        raise CannotGoOn(
+            f"{run} was begun by a Python program, with functions as tools ({named}): that program goes on with it, by "
+            f"callboard.resume({run!r}, tools=[...])"
+        )
+
+
+def _hooks(
+    began: Began,
+    root: Root,
+    on_event: Callable[[Event], None] | None,
+    tools: Sequence[Tool],
+    *,
+    with_changes: bool,
+) -> Hooks:
     request, definition = began.request, began.definition
-    hooks = Hooks(on_event=on_event, owner=began.owner, durable=True)
+    hooks = Hooks(on_event=on_event, owner=began.owner, durable=True, tools=tuple(tools))
     if definition is None or with_changes:
         return hooks
     found = Found(
@@ -134,7 +172,7 @@ def _hooks(began: Began, root: Root, on_event: Callable[[Event], None] | None, *
         root.config_dir,
         strict=request.strict,
         compat=request.compat,
-        functions=(),
+        functions=began.functions,
         registry=root.registry,
         variables=request.variables,
     )

@@ -44,11 +44,12 @@ async def keep(execution: Execution, request: RunRequest, hooks: Hooks) -> OfRun
     )
     kept = OfRun(journal.begin(execution.id, about), about, None, lambda: root.kernel.stopping)
     request = msgspec.structs.replace(request, id=execution.id, cwd=cwd)
-    kept.append("", Began(0, request, definition, FOLD, VERSION, time.time(), hooks.owner))
+    functions = tuple(tool.name for tool in hooks.tools)
+    kept.append("", Began(0, request, definition, FOLD, VERSION, time.time(), hooks.owner, functions))
     if hooks.on_history is not None:
         kept.spoil("it is a turn of a conversation")
-    if hooks.tools or (hooks.loaded is not None and definition is None and not isinstance(request.target, Agent)):
-        kept.spoil("it was begun with functions or agents of a Python program")
+    if hooks.loaded is not None and not isinstance(request.target, Agent):
+        kept.spoil("it was begun with an agent that a Python program had loaded")
     return kept
 
 

@@ -14,6 +14,8 @@ The envelope, and the kinds of the kernel, are in `protocol/kernel/events`. `dec
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from ..kernel.events import *  # noqa: F403 - the kinds of the kernel are kinds of runs as well
@@ -51,6 +53,19 @@ class RunResumed(EventData, frozen=True, kw_only=True):
     kind = "run.resumed"
     life: int
     rows: int
+
+
+class CallUnknown(EventData, frozen=True, kw_only=True):
+    """A call or a script was under way when an earlier process of the run was killed: its outcome is unknown.
+
+    Attributes:
+        what: the tool, or the script.
+        then: what comes of it: it is made `again`, the model is `told`, it is left out (`skipped`), or `failed`.
+    """
+
+    kind = "call.unknown"
+    what: str
+    then: Literal["again", "told", "skipped", "failed"]
 
 
 class RunFinished(EventData, frozen=True, kw_only=True):

@@ -305,6 +305,7 @@ class _Agent:
             timeout=agent.tool_timeout,
             result_limit=limit,
             meter=context.meter,
+            on_unknown=context.settles(agent.on_unknown),
         )
         request = ChatRequest(
             model=model,

@@ -16,8 +16,9 @@ from ....protocol.errors import ToolFailed, code_of
 from ....protocol.events import ToolFinished, ToolStarted
 from ....protocol.messages import ToolDone
 from ....protocol.permissions import Permissions as Rules
+from ....protocol.repeats import OnUnknown
 from ...io.handed_out import hide_in, without_secrets
-from ..journal.scope import here
+from ..journal.unknown import may_call
 from .permissions import Permissions
 from .tool import Json, Shown, Tool, shortened, text_of
 
@@ -49,6 +50,7 @@ class Player:
         timeout: seconds of a call, in place of the tools' own numbers.
         result_limit: characters of one result.
         meter: counts the calls.
+        on_unknown: what is to be done about one that was under way when the process of a durable run was killed.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Player:
         timeout: float | None = None,
         result_limit: int = RESULT_LIMIT,
         meter: Meter | None = None,
+        on_unknown: OnUnknown | None = None,
     ) -> None:
         self.tools = tools
         self._permissions = permissions
@@ -67,6 +70,7 @@ class Player:
         self._timeout = timeout
         self._limit = result_limit
         self._meter = meter
+        self._on_unknown = on_unknown
 
     async def play(self, me: Actor, work: CallTool) -> ToolDone:
         """Body of a call's actor; what goes wrong is raised."""
@@ -90,7 +94,7 @@ class Player:
             if tool.means is not None:
                 tool, arguments = await tool.means(me, arguments)
                 access = await self._permissions.admit(me, tool, arguments, self._own)
-            if await was_under_way(me, tool):
+            if changes(tool) and not await may_call(me, tool.name, self._on_unknown, repeatable=may_be_repeated(tool)):
                 error, code = "it is not known whether it was done", "unknown_outcome"
                 return UNKNOWN
             if heard:
@@ -123,25 +127,21 @@ class Player:
         raise ToolFailed(f"Tool call '{tool.name}' did not end within {seconds:g} s and was ended")
 
 
-async def was_under_way(me: Actor, tool: Tool) -> bool:
-    """In a durable run: whether this call was under way when an earlier process of the run was killed.
+def changes(tool: Tool) -> bool:
+    """Whether a call may change the world, as far as is known: what its author says, else what permissions go by.
 
-    One that may be played again never was. Before any other is played, it is on the disk that it will be.
+    What comes from elsewhere and says nothing of itself may do anything.
     """
-    scope = here(me)
-    if scope is None or may_be_repeated(tool):
-        return False
-    if scope.unknown:
+    if tool.repeats is not None:
+        return tool.repeats != "read"
+    if tool.origin in ("file", "function", "mcp"):
         return True
-    await scope.intend(tool.name)
-    return False
+    return tool.effect not in ("none", "read") and tool.decided is None
 
 
 def may_be_repeated(tool: Tool) -> bool:
-    """Whether nothing of the world is another after two calls than after one, as far as we know."""
-    if tool.origin in ("file", "function"):  # which say nothing of what they do
-        return False
-    return tool.effect in ("none", "read") or tool.decided is not None
+    """Whether the author of a tool that changes the world says that a call of it may be made twice."""
+    return tool.repeats in ("idempotent", "keyed")
 
 
 def shown(value: Json, limit: int) -> Content:

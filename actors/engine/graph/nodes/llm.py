@@ -137,7 +137,13 @@ async def _talk(
         node=node.id,
         looks_around=renewal is not None,
     )
-    player = Player({**unlisted, **listed}, context.permissions, own=job.plan.permissions, meter=context.meter)
+    player = Player(
+        {**unlisted, **listed},
+        context.permissions,
+        own=job.plan.permissions,
+        meter=context.meter,
+        on_unknown=context.settles(node.on_unknown),
+    )
     talk = Conversation(
         context, settled, player, request, job.record, attempts=node.max_attempts, need_text=True, renewal=renewal
     )
