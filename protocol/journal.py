@@ -8,6 +8,7 @@ find out anew (`Noted`).
     path    1        the work of key 1 of the run's first decider, and its first decider
             1/3.2    in that, the second work of key 3
             1:2      in the work of key 1, its second decider
+    1/agent_explore_1a2b3c4d   the child of this id that the agent in the work of key 1 has spawned
 
 A row is msgpack: an array, begun by its number. A message in it is one as well. That a no-op node was left takes some
 30 bytes, a reply with a call 190, a result of 2 kB 2,030; a whole history (`ConversationBegun`) or a large state takes
@@ -44,6 +45,7 @@ from .messages import (
     PersonSays,
     Replied,
     ResultsKept,
+    ServersAnew,
     Summarized,
     TimerFired,
     ToolDone,
@@ -75,6 +77,7 @@ Kept: TypeAlias = (
     | PersonSays
     | Replied
     | ResultsKept
+    | ServersAnew
     | Summarized
     | TimerFired
     | ToolDone
@@ -157,9 +160,11 @@ class Intends(Row, frozen=True, tag=5):
 
     Attributes:
         what: the tool or script, for people.
+        server: the MCP server whose tool it is, which remembers it perhaps; "" for none.
     """
 
     what: str
+    server: str = ""
 
 
 class Asked(Row, frozen=True, tag=6):
@@ -180,6 +185,24 @@ class Noted(Row, frozen=True, tag=8):
 
     name: str
     value: msgspec.Raw
+
+
+LETTER = "letter"
+"""What a `Posted` is noted as."""
+
+
+class Posted(msgspec.Struct, frozen=True, array_like=True):
+    """What has become of a letter that an agent wanted to send, noted where it did.
+
+    Attributes:
+        to: path of the decider that is to be told of it, or has been.
+        letter: it; None if it could not be sent.
+        problem: why.
+    """
+
+    to: str
+    letter: Letter | None
+    problem: str | None = None
 
 
 class Spoilt(Row, frozen=True, tag=9):

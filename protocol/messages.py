@@ -353,6 +353,12 @@ class LookedAround(WorkDone, frozen=True, kw_only=True, tag=17, array_like=True)
     offered: tuple[OfferedTool, ...] | None = None
 
 
+class ServersAnew(Message, frozen=True, kw_only=True, tag=39, array_like=True):
+    """These MCP servers, which the conversation has used, are other instances by now: they remember nothing of it."""
+
+    servers: tuple[str, ...]
+
+
 class TimerFired(Message, frozen=True, tag=37, array_like=True):
     """The time that a decider has set is over; `name` is what it calls it."""
 

@@ -18,9 +18,9 @@ import msgspec
 from callboard.actors.engine.driver import Decider, recorder
 from callboard.actors.engine.past import fold
 from callboard.actors.work.journal.scope import Player
-from callboard.protocol.effects import AnswerQuestion, CancelChild, Effect, Finish, InPlace, Spawn, Work
+from callboard.protocol.effects import CancelChild, Effect, Finish, InPlace, Spawn, Work
 from callboard.protocol.journal import CAN_BE_KEPT, Told, decode, encode
-from callboard.protocol.messages import Idle, Interrupted, WorkDone
+from callboard.protocol.messages import ChildEnded, EscalationClosed, EscalationNoted, Idle, Interrupted, WorkDone
 
 MOST = 2_000
 """Messages of one decider that are kept for the third."""
@@ -62,8 +62,6 @@ class Twin:
                 self._check_prefix(self._tape[:length])
 
     def _check_prefix(self, tape: list[tuple[Any, list[Effect]]]) -> None:
-        if any(isinstance(effect, Spawn | CancelChild | AnswerQuestion) for _, effects in tape for effect in effects):
-            return  # of children, which can't go on yet
         rows = _Rows()
         player = Player(rows, "", [])  # type: ignore[arg-type]
         for message, effects in tape:
@@ -79,6 +77,10 @@ class Twin:
         found = (list(left.work), None if left.in_place is None else left.in_place.key, left.finish is not None)
         if found != wanted:
             self._differences.append(f"its past leaves {found} open, and not {wanted}: {tape}")
+        begun, asked = left.family.children.values(), left.family.escalations
+        family = ([(each.spawned.id, each.cancelled) for each in begun if each is not None], list(asked))
+        if family != _family(tape):
+            self._differences.append(f"its past leaves children {family}, and not {_family(tape)}: {tape}")
         under_way = _open(
             [(message, [each for each in said if not isinstance(each, Finish)]) for message, said in tape]
         )
@@ -110,6 +112,9 @@ class _Rows:
     def spoil(self, _: str) -> None:
         self.spoilt = True
 
+    def refuse(self, _: Exception) -> None:
+        """It is raised as well."""
+
 
 def _open(tape: list[tuple[Any, list[Effect]]]) -> tuple[list[int], int | None, bool]:
     """Keys of the work that is open after this, the one in place, and whether it is over."""
@@ -126,6 +131,25 @@ def _open(tape: list[tuple[Any, list[Effect]]]) -> tuple[list[int], int | None, 
                 work[effect.key] = None
             over = over or isinstance(effect, Finish)
     return ([] if over else list(work)), in_place, over
+
+
+def _family(tape: list[tuple[Any, list[Effect]]]) -> tuple[list[tuple[str, bool]], list[str]]:
+    """The children that live after this, whether each is to be interrupted, and the questions that are open."""
+    children: dict[str, bool] = {}
+    asked: list[str] = []
+    for message, effects in tape:
+        if isinstance(message, ChildEnded):
+            del children[message.record.id]
+        elif isinstance(message, EscalationNoted):
+            asked.append(message.id)
+        elif isinstance(message, EscalationClosed):
+            asked.remove(message.id)
+        for effect in effects:
+            if isinstance(effect, Spawn):
+                children[effect.id] = False
+            elif isinstance(effect, CancelChild):
+                children[effect.id] = True
+    return list(children.items()), asked
 
 
 def plain(effects: list[Effect]) -> Any:

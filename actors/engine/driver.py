@@ -24,7 +24,9 @@ A decider that finishes, and a driver that is interrupted (by a cancel from abov
 interrupted and waited for, as long as there is time. The decider counts what that cost (`Interrupted`).
 
 What is told by what belongs to the decider's own actor (`tell`: the end of a child agent) always fits into the mailbox,
-does not wait for work in place, and reaches the decider even when that is over: then it only writes it down.
+waits neither for work in place nor for the driver's turn, and reaches the decider even when that is over: then it only
+writes it down. So it is told before anything follows from it elsewhere: a child that gets no answer to its question
+goes on after its parent has been told that it is closed.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from ...protocol.failure import Failure
 from ...protocol.kernel.messages import Message
 from ...protocol.messages import CallAnswered, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 from ...supervisors import Actor, End
+from ..work.journal.family import FamilyLeft
 from ..work.journal.scope import Player, here
 from .past import Left, fold
 
@@ -93,6 +96,20 @@ class _Look(Message, frozen=True):
 _LOOK = _Look()
 
 
+class Beside(Protocol):
+    """Who carries out effects that are no work: they take no time, and what comes of them is told by `Driver.tell`."""
+
+    @property
+    def at_once(self) -> Mapping[type[Effect], Callable[[Any], None]]:
+        """Carries them out, by kind."""
+
+    def go_on(self, player: Player, left: FamilyLeft, *, ends: bool) -> None:
+        """The decider was told its past, which has left this open; `ends`: nothing more is to be done about it."""
+
+    async def caught_up(self) -> None:
+        """Until all of that is where it was, and the decider can be told what had become of it."""
+
+
 class Driver:
     """See the module.
 
@@ -102,8 +119,11 @@ class Driver:
         performers: who does which kind of work.
         at_once: how much of it is under way together; the rest waits in its order.
         afresh: makes another decider like this one, for the `recorder`.
-        instantly: who carries out effects that are no work, and take no time.
+        beside: who carries out effects that are no work.
         tapes: what else writes down what is decided.
+
+    Attributes:
+        player: keeps it, in a durable run.
     """
 
     def __init__(
@@ -114,7 +134,7 @@ class Driver:
         *,
         at_once: int,
         afresh: Callable[[], Decider],
-        instantly: Mapping[type[Effect], Callable[[Any], None]] | None = None,
+        beside: Beside | None = None,
         tapes: Sequence[Tape] = (),
     ) -> None:
         self._me = me
@@ -122,8 +142,8 @@ class Driver:
         self._performers = performers
         self._at_once = max(1, at_once)
         records, scope = recorder.get(), here(me)
-        self._player = None if scope is None else scope.player()
-        kept = () if self._player is None else (self._player,)
+        self.player = None if scope is None else scope.player()
+        kept = () if self.player is None else (self.player,)
         self._tapes = (*tapes, *kept) if records is None else (*tapes, *kept, records(decider, afresh))
         self._left: Left | None = None  # of an earlier life
         self._ready: deque[Work] | None = None  # made when there is work: an empty one takes 760 bytes
@@ -132,8 +152,9 @@ class Driver:
         self._failed: dict[int, Actor] = {}  # of each failure that the decider has not been told yet
         self._in_place: InPlace | None = None
         self._is_in_place = False
-        self._instantly = instantly or {}
-        self._is_instant = False
+        self._beside = beside
+        self._instantly = {} if beside is None else beside.at_once
+        self._is_stepping = False
         self._idle: str | None = None
         self._finish: Finish | None = None
         self._error: Exception | None = None
@@ -153,8 +174,8 @@ class Driver:
         decider.heard = me.stream.heard
         me.keeps = decider
         try:
-            if self._player is not None and self._player.past:
-                self._go_on(self._player, request)
+            if self.player is not None and self.player.past:
+                await self._go_on(self.player, request)
             else:
                 effects = decider.begin(request)
                 for tape in self._tapes:
@@ -173,7 +194,7 @@ class Driver:
         finally:
             self._ending = True
             me.keeps = None
-            if self._instantly:
+            if self._beside is not None:
                 self._take_what_is_left()
             if self._running:
                 await self._interrupt_all()
@@ -181,7 +202,7 @@ class Driver:
             raise self._finish.failure.restore()
         return self._finish.result
 
-    def _go_on(self, player: Player, request: Any) -> None:
+    async def _go_on(self, player: Player, request: Any) -> None:
         """Where the decider was when the process was killed that played it before."""
         others = [tape for tape in self._tapes if tape is not player]
         left = self._left = fold(self._decider, player, request, others)
@@ -191,12 +212,27 @@ class Driver:
             self._me.tell_later(max(0.0, (at - player.now) / 1000), TimerFired(name))
         for work in left.work.values():
             self._line_up_in_its_lane(work)
+        ends = self._finish is not None or player.ends
+        if self._beside is not None:
+            self._is_stepping = True  # what is told meanwhile waits
+            self._beside.go_on(player, left.family, ends=ends)
+            if ends:
+                await self._beside.caught_up()
+            self._is_stepping = False
+        player.there(over=self._finish is not None)
+        if self._finish is None and player.ends:
+            self._is_stepping = True
+            await trio.sleep_forever()  # who wanted that ends us now
         if self._ready:
             self._begin_work()
 
     def _step(self, message: Message) -> None:
         self._decider.heard = self._me.stream.heard
-        self._carry_out(self._hand_over(message))
+        self._is_stepping = True
+        try:
+            self._carry_out(self._hand_over(message))
+        finally:
+            self._is_stepping = False
         if type(message) is WorkFailed:
             self._failed.pop(message.key, None)
 
@@ -206,16 +242,16 @@ class Driver:
         Waking it for that would be one more turn of trio's loop per piece of work, which costs as much as the step.
         """
         box = self._me.mailbox
-        if box.reader is None:  # it is at something else: there may be older mail
+        if box.reader is None or self._is_stepping:  # it is at something else: there may be older mail
             box.put_own(message)
-            if self._is_in_place and not self._is_instant:
+            if self._is_in_place and not self._is_stepping:
                 self._take_mail()
             return
         try:
             self._step(message)
         except Exception as error:  # noqa: BLE001 - it is raised again, in the driver's own task
             self._error = error
-        if self._finish or self._in_place or self._idle is not None or self._error:
+        if self._has_to_look:
             box.put_own(_LOOK)
         else:
             box.earlier += 1  # it has received one more
@@ -226,15 +262,23 @@ class Driver:
             message = msgspec.structs.replace(message, late=True)
         if self._ending:
             self._hand_over(message)
-        elif self._is_instant:  # the effects of a step are being carried out
-            self._me.mailbox.put_own(message)
-        else:
-            self._tell(message)
+            return
+        wakes = self._me.mailbox.reader is None and not (self._is_in_place or self._is_stepping or self._finish)
+        self._tell(message)
+        if wakes:  # others might go on before it comes to its mail
+            self._take_mail()
+            if self._has_to_look:
+                self._me.mailbox.put_own(_LOOK)
+
+    @property
+    def _has_to_look(self) -> bool:
+        """Whether there is something for the driver's own task to do."""
+        return bool(self._finish or self._in_place or self._idle is not None or self._error)
 
     def _take_mail(self) -> None:
-        """While the driver waits for work in place: steps for all mail there is."""
+        """While the driver is at something else: steps for all mail there is."""
         try:
-            while self._error is None and self._me.has_mail:
+            while self._error is None and self._finish is None and self._me.has_mail:
                 message = self._me.take_mail()
                 if message is not _LOOK:
                     self._step(message)
@@ -273,13 +317,7 @@ class Driver:
             elif type(effect) is SetTimer:
                 self._me.tell_later(effect.seconds, TimerFired(effect.name))
             else:
-                if self._player is not None:
-                    self._player.spoil(effect)
-                self._is_instant = True
-                try:
-                    self._instantly[type(effect)](effect)
-                finally:
-                    self._is_instant = False
+                self._instantly[type(effect)](effect)
         if self._ready:
             self._begin_work()
 
@@ -303,8 +341,8 @@ class Driver:
         if isinstance(work, InPlace):
             self._in_place = work
             return
-        if self._player is not None:
-            self._player.count(work)
+        if self.player is not None:
+            self.player.count(work)
         self._line_up_in_its_lane(work)
 
     def _line_up_in_its_lane(self, work: Work) -> None:
@@ -328,8 +366,8 @@ class Driver:
             child = self._me.adopt(self._perform, (work,), name=work.name, bond="watched")
             running[work.key] = (child, now)
             child.on_end(partial(self._ended, work))
-            if self._player is not None:
-                self._keep(self._player, child, work)
+            if self.player is not None:
+                self._keep(self.player, child, work)
             child.launch_soon(self._context)
             if self._left is not None and work.key in self._left.answers:
                 self._answer(self._left.answers.pop(work.key))
@@ -365,8 +403,8 @@ class Driver:
     def _ended(self, work: Work, end: End) -> None:
         """Called in the task that ends: its result is mail, like everything else that the decider gets."""
         child, began = self._running.pop(work.key)
-        if self._player is not None:
-            self._player.scopes.ended(child)
+        if self.player is not None:
+            self.player.scopes.ended(child)
         if work.lane is not None:
             self._pass_on(work.lane)
         if self._ending:

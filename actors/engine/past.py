@@ -1,7 +1,8 @@
 """A decider is told its past: what it had been told in earlier lives of a durable run.
 
 Nothing of what it says is done again. What is left at the end is what was still open when the process was killed: work
-whose end it has not been told, timers, answers that work waits for. The driver goes on with that.
+whose end it has not been told, timers, answers that work waits for, children and what they ask. The driver goes on with
+that.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import msgspec
 from ...protocol.effects import Answer, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from ...protocol.journal import Told
 from ...protocol.kernel.messages import Message
-from ...protocol.messages import FamilyCalled, Idle, Interrupted, TimerFired, WorkDone
+from ...protocol.messages import FamilyCalled, FromBelow, Idle, Interrupted, TimerFired, WorkDone
+from ..work.journal.family import FamilyLeft
 from ..work.journal.of_run import CannotGoOn
 from ..work.journal.scope import FOLLOWS, Player
 
@@ -40,6 +42,7 @@ class Left(msgspec.Struct):
         timers: by name, milliseconds of the run at which they fire.
         idle: what the decider calls it that no mail waits.
         asked: keys of work that has asked the decider; `answers`, what it has said to some of them.
+        family: of a conversation, what is open between it and its children.
         finish: how it has ended.
     """
 
@@ -49,6 +52,7 @@ class Left(msgspec.Struct):
     idle: str | None = None
     asked: set[int] = set()
     answers: dict[int, Answer] = {}
+    family: FamilyLeft = msgspec.field(default_factory=FamilyLeft)
     finish: Finish | None = None
 
 
@@ -67,8 +71,16 @@ def fold(decider: Folded, player: Player, request: Any, tapes: Sequence[Hears] =
         tapes: hear of the past as well.
 
     Raises:
-        CannotGoOn: it is the past of another.
+        CannotGoOn: it is the past of another. Then the whole run can't go on.
     """
+    try:
+        return _folded(decider, player, request, tapes)
+    except CannotGoOn as error:
+        player.refuse(error)
+        raise
+
+
+def _folded(decider: Folded, player: Player, request: Any, tapes: Sequence[Hears]) -> Left:
     left, past = Left(), player.past
     decider.heard = False
 
@@ -110,6 +122,8 @@ def _fold(left: Left, each: Told, told: Callable[[Any, int], None]) -> None:
         left.timers.pop(message.name, None)
     elif isinstance(message, Idle):
         left.idle = None
+    elif isinstance(message, FromBelow):
+        left.family.told(message)
     told(message, each.at)
 
 
@@ -138,5 +152,5 @@ def _take_up(left: Left, player: Player, effects: Sequence[Effect], at: int) -> 
             left.idle = effect.name
         elif isinstance(effect, Finish):
             left.finish = effect
-        elif not isinstance(effect, Emit | Reject):
+        elif not isinstance(effect, Emit | Reject) and not left.family.wants(effect, at):
             raise CannotGoOn(f"it wants what can't be taken up again: {type(effect).__name__}")

@@ -120,6 +120,8 @@ class Execution:
                     actor.emit(self.resumed)
                 for problem in self.problems:
                     actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
+                if self.kept is not None:
+                    self.kept.on_refusal = actor.crash
                 actor.launch(None if self.kept is None else Scopes(self.kept, actor).inside(contextvars.copy_context()))
                 try:
                     end = await actor.wait_over()

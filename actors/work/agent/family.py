@@ -21,7 +21,7 @@ import msgspec
 from ....protocol.errors import ToolFailed
 from ....protocol.messages import CallAnswered, FamilyCalled
 from ....supervisors import Actor
-from ..journal.scope import here
+from ..journal.scope import was_answered
 from ..tools.tool import TIMEOUT, Arguments, Decided, Json, Tool, ToolSpec
 
 Schema = dict[str, Json]
@@ -81,8 +81,7 @@ async def ask_decider(me: Actor, called: FamilyCalled) -> Json:
         ToolFailed: that something is wrong with the call.
     """
     assert me.parent is not None
-    scope = here(me)
-    if scope is None or not scope.answered:  # else it was told in an earlier life of the run
+    if not was_answered(me):
         await me.parent.ref.tell(called)
     answered = await me.receive()
     assert isinstance(answered, CallAnswered)

@@ -32,6 +32,7 @@ from ....protocol.journal import (
     encode,
 )
 from ....protocol.messages import Replied, ToolDone
+from .crossing import Crossing
 
 if TYPE_CHECKING:
     from ....supervisors.journal.journal import RunJournal
@@ -70,6 +71,7 @@ class RunPast(msgspec.Struct, kw_only=True):
         replies: of models, in all lives.
         tool_calls: calls that have ended.
         prepared: nodes whose questions were answered by answers that were prepared before the run, "" for no node.
+        crossing: what went on between its deciders.
         spoilt: why it can't go on, or "".
     """
 
@@ -80,6 +82,7 @@ class RunPast(msgspec.Struct, kw_only=True):
     replies: list[ChatReply] = []
     tool_calls: int = 0
     prepared: list[str] = []
+    crossing: Crossing = msgspec.field(default_factory=Crossing)
     spoilt: str = ""
 
 
@@ -112,6 +115,7 @@ def past_of(rows: Iterable[Row]) -> RunPast:
                 before.told.append(row)
             else:
                 before.others.append(row)
+            past.crossing.see(each.actor, row)
             _count(past, row, nodes)
     if past is None:
         raise CannotGoOn("nothing of it is on disk")
@@ -144,11 +148,16 @@ class OfRun:
 
     Attributes:
         paths: what is left of the past, by path; who takes up a path takes it out.
+        crossing: what went on between its deciders.
+        on_refusal: called when the rows turn out not to be those of what the run would go on with.
     """
+
+    on_refusal: Callable[[CannotGoOn], None] | None = None
 
     def __init__(self, rows: RunJournal, about: bytes, past: RunPast | None, stopping: Callable[[], bool]) -> None:
         self.rows = rows
         self.paths: dict[str, Before] = {} if past is None else past.paths
+        self.crossing = Crossing() if past is None else past.crossing
         self._about = about
         self._stopping = stopping
         self._questions = 0 if past is None else past.questions
@@ -182,6 +191,12 @@ class OfRun:
             self._spoilt = True
             log.warning("%s could not go on if this process was killed: %s", self.rows.run, why)
             self.append("", Spoilt(self.now, why))
+
+    def refuse(self, error: CannotGoOn) -> None:
+        """It can't go on: it stays what it was before, whatever becomes of the actors that are at work in it."""
+        self.rows.stop()
+        if self.on_refusal is not None:
+            self.on_refusal(error)
 
     def new_question(self) -> str:
         """The id of a question: the same whenever the run goes on."""

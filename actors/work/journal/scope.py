@@ -31,8 +31,9 @@ from ....protocol.journal import (
     encode_value,
 )
 from ....protocol.kernel.questions import Answer, Question
-from ....protocol.messages import Idle, Interrupted, MapBegun, WorkDone
+from ....protocol.messages import Idle, Interrupted, Letter, MapBegun, WorkDone
 from ....supervisors.escalation import remembers
+from .crossing import Crossing
 from .of_run import Before, CannotGoOn, OfRun
 
 if TYPE_CHECKING:
@@ -53,15 +54,21 @@ class Scope:
         scopes: those of the run.
         path: below it; see `protocol/journal`.
         answered: work of this path has asked its decider in an earlier life, and only waits for the answer.
+        ends: it is only to come to where it was, so that it can be told what had become of it, and does nothing more.
+
+    Attributes:
+        on_there: called when its first decider was told its past, with whether that had come to its end.
     """
 
-    __slots__ = ("_before", "_drivers", "_scopes", "answered", "path", "run")
+    __slots__ = ("_before", "_drivers", "answered", "ends", "on_there", "path", "run", "scopes")
 
-    def __init__(self, scopes: Scopes, path: str, *, answered: bool = False) -> None:
+    def __init__(self, scopes: Scopes, path: str, *, answered: bool = False, ends: bool = False) -> None:
         self.run = run = scopes.run
-        self._scopes = scopes
+        self.scopes = scopes
         self.path = path
         self.answered = answered
+        self.ends = ends
+        self.on_there: Callable[[bool], None] | None = None
         self._drivers = 0
         self._before = run.paths.pop(path, Before())
 
@@ -69,9 +76,14 @@ class Scope:
         """For a decider that is to be played by this actor: the next one."""
         self._drivers += 1
         if self._drivers == 1:
-            return Player(self._scopes, self.path, self._before.told)
+            return Player(self, self.path, self._before.told)
         path = f"{self.path}:{self._drivers}"
-        return Player(self._scopes, path, self.run.paths.pop(path, Before()).told)
+        return Player(self, path, self.run.paths.pop(path, Before()).told)
+
+    @property
+    def has_past(self) -> bool:
+        """Whether its first decider was told something in an earlier life."""
+        return bool(self._before.told)
 
     async def noted(self, name: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
         """What this comes to, which is found out once in all lives of the run."""
@@ -159,6 +171,11 @@ class Scopes:
         if answered:
             self._answered.add(actor)
 
+    def child(self, actor: Actor, path: str, *, ends: bool) -> Scope:
+        """This actor is a child that an agent has spawned; see `Scope`."""
+        scope = self._made[actor] = Scope(self, path, ends=ends)
+        return scope
+
     def ended(self, actor: Actor) -> None:
         """It has ended."""
         self._works.pop(actor, None)
@@ -179,6 +196,12 @@ def here(me: Actor) -> Scope | None:
     return scopes.of(me) if isinstance(scopes, Scopes) else None
 
 
+def was_answered(me: Actor) -> bool:
+    """Whether work of this actor has asked its decider in an earlier life, and only waits for the answer."""
+    scope = here(me)
+    return scope is not None and scope.answered
+
+
 async def noted(me: Actor, name: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
     """As `Scope.noted`; where nothing is kept, it is found out each time."""
     scope = here(me)
@@ -191,28 +214,66 @@ class Player:
     That no mail waits (`Idle`) is left out where it shows in what comes next: the end of what was begun then.
     """
 
-    __slots__ = ("_highest", "_idle", "_in_place", "_path", "_run", "_uses", "past", "scopes")
+    __slots__ = ("_highest", "_idle", "_in_place", "_run", "_scope", "_uses", "past", "path")
 
-    def __init__(self, scopes: Scopes, path: str, past: list[Told]) -> None:
+    def __init__(self, scope: Scope, path: str, past: list[Told]) -> None:
         self.past = past
-        self.scopes = scopes
-        self._run = scopes.run
-        self._path = path
+        self.path = path
+        self._scope = scope
+        self._run = scope.run
         self._idle: Idle | None = None
         self._in_place: int | None = None
         self._highest = -1
         self._uses: dict[int, int] = {}
 
     @property
+    def scopes(self) -> Scopes:
+        """Those of the run."""
+        return self._scope.scopes
+
+    @property
+    def crossing(self) -> Crossing:
+        """What went on between the deciders of the run in earlier lives."""
+        return self._run.crossing
+
+    @property
     def now(self) -> int:
         """Milliseconds that the run has been played."""
         return self._run.now
+
+    @property
+    def ends(self) -> bool:
+        """See `Scope`."""
+        return self._scope.ends
+
+    def there(self, *, over: bool) -> None:
+        """The decider is where it was in an earlier life; `over`: it had come to its end."""
+        scope = self._scope
+        if self.path == scope.path and scope.on_there is not None:
+            on_there, scope.on_there = scope.on_there, None
+            on_there(over)
+
+    def refuse(self, error: CannotGoOn) -> None:
+        """What was kept does not fit what is played; see `OfRun`."""
+        self._run.refuse(error)
+
+    def child(self, actor: Actor, id: str, *, ends: bool = False) -> Scope:
+        """That of the child of this id, whose actor this is."""
+        return self.scopes.child(actor, self.path_of_child(id), ends=ends)
+
+    def path_of_child(self, id: str) -> str:
+        """The path of the child of this id."""
+        return f"{self.path}/{id}" if self.path else id
+
+    def letters(self) -> list[Letter]:
+        """Those that were sent to the decider and that it was not told of in an earlier life; once."""
+        return self._run.crossing.letters.pop(self.path, [])
 
     def wrote(self, message: Any, effects: list[Effect]) -> None:
         """The decider was told this, and said that."""
         kind = type(message)
         if self._idle is None and kind in _PLAIN:  # most of them
-            self._run.told(self._path, message)
+            self._run.told(self.path, message)
             return
         if kind is Interrupted:
             return
@@ -230,13 +291,9 @@ class Player:
     def _append(self, message: Any) -> None:
         run = self._run
         if type(message) in CAN_BE_KEPT:
-            run.told(self._path, message)
+            run.told(self.path, message)
         else:
             run.spoil(f"{type(message).__name__} is of a kind of run that can't go on yet")
-
-    def spoil(self, effect: Effect) -> None:
-        """This is done by what can't go on yet."""
-        self._run.spoil(f"{type(effect).__name__} is of a kind of run that can't go on yet")
 
     def count(self, work: Work) -> None:
         """The decider wants this done. Most give each work a key of its own, higher than those before."""
@@ -249,4 +306,4 @@ class Player:
         """That of work that is under way."""
         uses = self._uses.get(work.key, 1)
         name = f"{work.key}.{uses}" if uses > 1 else str(work.key)
-        return f"{self._path}/{name}" if self._path else name
+        return f"{self.path}/{name}" if self.path else name

@@ -120,7 +120,11 @@ class House:
         self._state = home / "state"
         self._models = models
         self._config = models.config_dir(home / "config")
-        agent = self._config / "agents" / "g"
+        self.write(self._config)
+
+    def write(self, config: Path) -> None:
+        """The agents, and their model."""
+        models, agent = self._models, config / "agents" / "g"
         agent.mkdir(parents=True)
         (agent / "graph.yaml").write_text(GRAPH)
         do = {name: DO.format(name=name, world=self.world) for name in ("first", "item-$n", "loop-$r")}
@@ -134,7 +138,7 @@ class House:
             f"c=$({key % 'chosen'})\n"
             'if [ $c = yes ]; then echo "{\\"_next\\": \\"loop\\"}"; else echo "{\\"_next\\": \\"done\\"}"; fi\n'
         )
-        helper = self._config / "agents" / "helper"
+        helper = config / "agents" / "helper"
         helper.mkdir(parents=True)
         (helper / "config.yaml").write_text(HELPER)
         models.answer_with(answer(self.world))
