@@ -50,6 +50,7 @@ from .messages import (
     WorkFailed,
 )
 from .requests import RunRequest
+from .workflow_messages import Fired, NodeSaid, UnitsBegun, WorkflowBegun
 
 FOLD = 1
 
@@ -65,12 +66,14 @@ Kept: TypeAlias = (
     | EscalationClosed
     | EscalationNoted
     | FamilyCalled
+    | Fired
     | GraphBegun
     | Idle
     | Letter
     | LookedAround
     | MapBegun
     | NodeLeft
+    | NodeSaid
     | Partial
     | PersonSays
     | Replied
@@ -78,7 +81,9 @@ Kept: TypeAlias = (
     | Summarized
     | TimerFired
     | ToolDone
+    | UnitsBegun
     | WorkFailed
+    | WorkflowBegun
 )
 """The messages that can be kept. A run whose deciders are told another can't go on after a kill, and says so."""
 

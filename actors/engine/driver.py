@@ -46,7 +46,7 @@ from ...protocol.kernel.messages import Message
 from ...protocol.messages import CallAnswered, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 from ...supervisors import Actor, End
 from ..work.journal.scope import Player, here
-from .past import Left, fold
+from .past import Gone, Left, fold
 
 
 class Decider(Protocol):
@@ -104,6 +104,7 @@ class Driver:
         afresh: makes another decider like this one, for the `recorder`.
         instantly: who carries out effects that are no work, and take no time.
         tapes: what else writes down what is decided.
+        recalls: told, in a later life of a durable run, which work had ended in earlier ones.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class Driver:
         afresh: Callable[[], Decider],
         instantly: Mapping[type[Effect], Callable[[Any], None]] | None = None,
         tapes: Sequence[Tape] = (),
+        recalls: Callable[[Player, list[Gone]], Awaitable[None]] | None = None,
     ) -> None:
         self._me = me
         self._decider = decider
@@ -125,6 +127,7 @@ class Driver:
         self._player = None if scope is None else scope.player()
         kept = () if self._player is None else (self._player,)
         self._tapes = (*tapes, *kept) if records is None else (*tapes, *kept, records(decider, afresh))
+        self._recalls = recalls
         self._left: Left | None = None  # of an earlier life
         self._ready: deque[Work] | None = None  # made when there is work: an empty one takes 760 bytes
         self._lanes: dict[str, deque[Work]] = {}  # of each lane that is taken, what waits for it
@@ -154,7 +157,9 @@ class Driver:
         me.keeps = decider
         try:
             if self._player is not None and self._player.past:
-                self._go_on(self._player, request)
+                gone = self._go_on(self._player, request)
+                if self._recalls is not None:
+                    await self._recalls(self._player, gone)
             else:
                 effects = decider.begin(request)
                 for tape in self._tapes:
@@ -181,9 +186,10 @@ class Driver:
             raise self._finish.failure.restore()
         return self._finish.result
 
-    def _go_on(self, player: Player, request: Any) -> None:
-        """Where the decider was when the process was killed that played it before."""
-        left = self._left = fold(self._decider, player, request)
+    def _go_on(self, player: Player, request: Any) -> list[Gone]:
+        """Where the decider was when the process was killed that played it before; work that had ended then."""
+        gone: list[Gone] = []
+        left = self._left = fold(self._decider, player, request, None if self._recalls is None else gone)
         self._decider.heard = self._me.stream.heard
         self._in_place, self._idle, self._finish = left.in_place, left.idle, left.finish
         for name, at in left.timers.items():
@@ -192,6 +198,7 @@ class Driver:
             self._line_up_in_its_lane(work)
         if self._ready:
             self._begin_work()
+        return gone
 
     def _step(self, message: Message) -> None:
         self._decider.heard = self._me.stream.heard

@@ -14,9 +14,9 @@ import msgspec
 from ...protocol.effects import Answer, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from ...protocol.journal import Told
 from ...protocol.kernel.messages import Message
-from ...protocol.messages import FamilyCalled, Idle, Interrupted, TimerFired, WorkDone
+from ...protocol.messages import FamilyCalled, Follows, Idle, Interrupted, TimerFired, WorkDone
 from ..work.journal.of_run import CannotGoOn
-from ..work.journal.scope import FOLLOWS, Player
+from ..work.journal.scope import Player
 
 
 class Folded(Protocol):
@@ -31,6 +31,14 @@ class Folded(Protocol):
         """See there."""
 
 
+class Gone(msgspec.Struct, frozen=True):
+    """Work that had begun, with what the decider was told of its end, if it was, and its path."""
+
+    work: Work
+    end: WorkDone | None
+    path: str
+
+
 class Left(msgspec.Struct):
     """What is open.
 
@@ -41,6 +49,7 @@ class Left(msgspec.Struct):
         idle: what the decider calls it that no mail waits.
         asked: keys of work that has asked the decider; `answers`, what it has said to some of them.
         finish: how it has ended.
+        gone: work that had ended, in that order, if anybody wants to know.
     """
 
     work: dict[int, Work] = {}
@@ -50,22 +59,28 @@ class Left(msgspec.Struct):
     asked: set[int] = set()
     answers: dict[int, Answer] = {}
     finish: Finish | None = None
+    gone: list[Gone] | None = None
+
+    def under_way(self, player: Player) -> list[Gone]:
+        """What is still to be done of the work."""
+        return [Gone(work, None, player.path_of(work)) for work in self.work.values()]
 
 
-def fold(decider: Folded, player: Player, request: Any) -> Left:
+def fold(decider: Folded, player: Player, request: Any, gone: list[Gone] | None = None) -> Left:
     """Tell a new decider its past, which is not empty.
 
     Args:
         request: what it would begin with now, where it is not kept as it follows from the past of those above.
+        gone: see `Left`.
 
     Raises:
         CannotGoOn: it is the past of another.
     """
-    left, past = Left(), player.past
+    left, past = Left(gone=gone), player.past
     decider.heard = False
     try:
         begun = past[0].message
-        _take_up(left, player, decider.begin(request if type(begun) in FOLLOWS else begun), past[0].at)
+        _take_up(left, player, decider.begin(request if isinstance(begun, Follows) else begun), past[0].at)
         for told in past[1:]:
             _fold(left, player, decider, told)
     except CannotGoOn:
@@ -86,7 +101,9 @@ def _fold(left: Left, player: Player, decider: Folded, told: Told) -> None:
             left.in_place = None
         elif message.key not in left.work:
             _be_idle(left, player, decider, told, message)
-        left.work.pop(message.key, None)
+        work = left.work.pop(message.key, None)
+        if left.gone is not None and work is not None:
+            left.gone.append(Gone(work, message, player.path_of(work)))
         left.asked.discard(message.key)
         left.answers.pop(message.key, None)
     elif isinstance(message, FamilyCalled):

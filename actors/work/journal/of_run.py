@@ -30,8 +30,10 @@ from ....protocol.journal import (
     decode,
     decode_value,
     encode,
+    encode_value,
 )
 from ....protocol.messages import Replied, ToolDone
+from .no_data import what_is_no_data
 
 if TYPE_CHECKING:
     from ....supervisors.journal.journal import RunJournal
@@ -168,9 +170,18 @@ class OfRun:
         try:
             data = encode(row)
         except (TypeError, ValueError, RecursionError, CallboardError) as error:
-            self.spoil(f"{type(row).__name__.lower()} can't be kept: {error}")
+            self.spoil(what_is_no_data(row, error))
             return
         self.rows.append(path, data)
+
+    def note(self, path: str, name: str, value: object) -> None:
+        """Keep what a node's own code has found out, or what an effect has come to."""
+        try:
+            data = encode_value(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            self.spoil(f"{name}: {what_is_no_data(value, error)}")
+            return
+        self.append(path, Noted(self.now, name, data))
 
     def told(self, path: str, message: Kept) -> None:
         """Keep what a decider was told; as `append`, but this is done for each message of a run."""

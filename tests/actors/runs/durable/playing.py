@@ -38,14 +38,16 @@ class Person:
 
     name = "person"
 
-    def __init__(self, root: callboard.Root, log: str) -> None:
+    def __init__(self, root: callboard.Root, log: str, answers: dict[str, str]) -> None:
         self._root = root
         self._log = log
+        self._answers = answers
 
     def asked(self, question: Question) -> None:
         with Path(self._log).open("a") as log:
             log.write(f"{question.id} {question.node}\n")
         answers = {"name": "Annabel" if question.problem else "Al", "ok": "yes" if "1" in question.text else "no"}
+        answers |= self._answers
         answer = "again" if question.permission else answers.get(question.node or "")
         if answer is not None:
             self._root.kernel.questions.answer(question.id, answer, by="person")
@@ -59,7 +61,7 @@ async def main(order: dict[str, Any]) -> None:
     if order.get("kill"):
         kill_after_row(order["kill"])
     async with callboard.Root(config_dir=order["config"]) as root:
-        person = Person(root, order["log"])
+        person = Person(root, order["log"], order.get("answers", {}))
         with root.kernel.questions.attach(person):
             try:
                 if order.get("resume"):
