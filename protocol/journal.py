@@ -127,12 +127,14 @@ class Definition(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         dialect: `graph`, `agent` or `workflow`.
         file: as it was named; directory: where it stands.
+        parts: the texts of the files of its subgraphs, by absolute path.
     """
 
     dialect: Literal["graph", "agent", "workflow"]
     file: str
     directory: str
     text: str
+    parts: dict[str, str] = {}
 
 
 class Lived(Row, frozen=True, tag=2):

@@ -123,11 +123,15 @@ async def resume(
 
 def _hooks(began: Began, root: Root, on_event: Callable[[Event], None] | None, *, with_changes: bool) -> Hooks:
     request, definition = began.request, began.definition
-    hooks = Hooks(on_event=on_event, owner=began.owner, durable=True)
+    hooks = Hooks(on_event=on_event, owner=began.owner, durable=True, resumed=True)
     if definition is None or with_changes:
         return hooks
     found = Found(
-        dialect=definition.dialect, file=definition.file, directory=Path(definition.directory), text=definition.text
+        dialect=definition.dialect,
+        file=definition.file,
+        directory=Path(definition.directory),
+        text=definition.text,
+        parts=definition.parts,
     )
     loaded = read(
         found,

@@ -187,6 +187,7 @@ class GraphRun:
 
                 resources = GraphResources(self._shared, structure.graph, place_of(me, "memory"))
                 self._resources = stack.enter_context(contextlib.closing(resources))
+                await resources.memories.settle(me)
             afresh = partial(WorkflowDecider, structure, warns=self._warns)
             recalls = partial(recall, structure, self._ran)
             driver = Driver(me, decider, {FireNode: self._fire}, at_once=AT_ONCE, afresh=afresh, recalls=recalls)

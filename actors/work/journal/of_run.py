@@ -146,6 +146,7 @@ class OfRun:
 
     Attributes:
         paths: what is left of the past, by path; who takes up a path takes it out.
+        is_over: it will not go on in another process.
     """
 
     def __init__(self, rows: RunJournal, about: bytes, past: RunPast | None, stopping: Callable[[], bool]) -> None:
@@ -155,6 +156,7 @@ class OfRun:
         self._stopping = stopping
         self._questions = 0 if past is None else past.questions
         self._spoilt = False
+        self.is_over = False
         self._clock = trio.lowlevel.current_clock().current_time
         self._zero = self._clock() - (0 if past is None else past.at / 1000)
 
@@ -209,6 +211,7 @@ class OfRun:
         """It is over, unless the root stops, and it may go on in the next process."""
         self.append("", Over(self.now, status))
         self.rows.tell(self._about, over=True)
+        self.is_over = not self._stopping()
 
     def lives(self, life: int, version: str) -> None:
         """Say that another process goes on with it: this one."""

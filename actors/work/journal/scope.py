@@ -116,6 +116,10 @@ class Scope:
         """How often this may have been done to the world, without that its end is known."""
         return sum(isinstance(row, Intends) and row.what == what for row in self._before.others)
 
+    def questions(self) -> list[Question]:
+        """What this work had asked in earlier lives, and has not asked again."""
+        return [row.question for row in self._before.others if isinstance(row, Asked)]
+
     def asked(self, question: Question) -> Question | Answer:
         """The answer that was given to this question; else the question under the id that it had, or with a new one."""
         row = self._take(lambda row: isinstance(row, Asked) and row.question.text == question.text)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias, assert_never, final
@@ -65,8 +65,20 @@ class Memories:
         self._run = run
         self._graph = graph
         self._of_run = home
+        self._homes: dict[str, str] = {}
         self._described = {store.name: store for store in graph.memory}
         self._open: dict[str, Store | None] = {}
+
+    async def settle(self, me: Actor) -> None:
+        """Choose where stores without a path are: a durable run stays with that, whatever its file is called later."""
+        named = {name: self._home(name, ending) for name, ending in self._without_path()}
+        if not named:
+            return
+
+        async def chosen() -> dict[str, str]:
+            return {name: str(home) for name, home in named.items()}
+
+        self._homes = await noted(me, "homes of memories", dict[str, str], chosen)
 
     def close(self) -> None:
         """Close every store."""
@@ -182,7 +194,7 @@ class Memories:
             case SimpleStore() as config:
                 path = self._path(config.memory_path)
                 if path is None and rules.stores_persist:
-                    path = self._home(name, ".memory")
+                    path = Path(self._homes[name])
                 notes = Notebook(path or self._passing(name), most=MOST, name=name)
                 return Simple(notes, self._vectors(name, config.embedding), whole=rules.memories_are_whole)
             case FileStore() as config:
@@ -191,7 +203,7 @@ class Memories:
                     name=name,
                     context=run.context,
                     sources=config.file_sources,
-                    directory=self._path(config.index_path or config.memory_path) or self._home(name, ".kb"),
+                    directory=self._path(config.index_path or config.memory_path) or Path(self._homes[name]),
                     base=run.plan.file.parent,
                     model=None if embedding is None else partial(self._model, embedding=embedding),
                     words=self._vectors(name, embedding),
@@ -204,6 +216,17 @@ class Memories:
         if not given or given == AUTO:
             return None
         return self._run.plan.file.parent / Path(given).expanduser()
+
+    def _without_path(self) -> Iterator[tuple[str, str]]:
+        """Stores that are kept in the configuration directory, and how their files end."""
+        for store in self._graph.memory:
+            match store.config:
+                case SimpleStore() as config:
+                    if self._run.plan.rules.stores_persist and self._path(config.memory_path) is None:
+                        yield store.name, ".memory"
+                case FileStore() as config:
+                    if self._path(config.index_path or config.memory_path) is None:
+                        yield store.name, ".kb"
 
     def _passing(self, name: str) -> Path | None:
         """Where a store is that ends with the run; None for in memory."""

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-SHARED: dict[str, Any] = {}
-OURS: dict[str, Any] = {}
+SHARED: dict[Any, Any] = {}
+OURS: dict[Any, Any] = {}
 """What was in it at first."""
 VARS: dict[str, Any] = {}
 """The workflow's, as they were at first: a function may change them in place."""

@@ -232,3 +232,13 @@ class FlowHouse(House):
     async def play(self, **order: Any) -> dict[str, Any] | None:
         options = {"attach": [str(self.note)]}
         return await super().play(**{"target": str(self.flow), "options": options, "answers": ANSWERS, **order})
+
+    def directories(self) -> list[Path]:
+        """What runs have beside their rows."""
+        place = self._state / "callboard" / "durable"
+        return list(place.iterdir()) if place.exists() else []
+
+    @staticmethod
+    def what(effect: str) -> str:
+        """What the row says of a call that is about to be made."""
+        return "execute_command" if effect == "helper" else effect
