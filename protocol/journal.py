@@ -52,6 +52,7 @@ from .messages import (
     WorkFailed,
 )
 from .requests import RunRequest
+from .workflow_messages import Fired, NodeSaid, UnitsBegun, WorkflowBegun
 
 FOLD = 1
 
@@ -67,12 +68,14 @@ Kept: TypeAlias = (
     | EscalationClosed
     | EscalationNoted
     | FamilyCalled
+    | Fired
     | GraphBegun
     | Idle
     | Letter
     | LookedAround
     | MapBegun
     | NodeLeft
+    | NodeSaid
     | Partial
     | PersonSays
     | Replied
@@ -81,7 +84,9 @@ Kept: TypeAlias = (
     | Summarized
     | TimerFired
     | ToolDone
+    | UnitsBegun
     | WorkFailed
+    | WorkflowBegun
 )
 """The messages that can be kept. A run whose deciders are told another can't go on after a kill, and says so."""
 
@@ -127,12 +132,14 @@ class Definition(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         dialect: `graph`, `agent` or `workflow`.
         file: as it was named; directory: where it stands.
+        parts: the texts of the files of its subgraphs, by absolute path.
     """
 
     dialect: Literal["graph", "agent", "workflow"]
     file: str
     directory: str
     text: str
+    parts: dict[str, str] = {}
 
 
 class Lived(Row, frozen=True, tag=2):

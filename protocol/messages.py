@@ -73,11 +73,23 @@ class GraphBegun(Message, frozen=True, kw_only=True, tag=1, array_like=True):
     state: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class MapBegun(Message, frozen=True, kw_only=True, tag=2, array_like=True):
+class Follows(Message, frozen=True):
+    """Base of what a decider begins with that is kept empty: it is large, and known when the decider begins again."""
+
+    def emptied(self) -> Message:
+        """It without what it holds."""
+        raise NotImplementedError
+
+
+class MapBegun(Follows, frozen=True, kw_only=True, tag=2, array_like=True):
     """A map is to run over these items, on this state."""
 
     items: list[Any]
     state: Mapping[str, Any]
+
+    def emptied(self) -> Message:
+        """See `Follows`."""
+        return MapBegun(items=[], state={})
 
 
 class MapEnded(Message, frozen=True, kw_only=True):

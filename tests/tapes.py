@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.actors.engine.driver import Decider, recorder
+from callboard.actors.engine.deciding import Decider, recorder
 from callboard.actors.engine.past import fold
 from callboard.actors.work.journal.scope import Player
 from callboard.protocol.effects import CancelChild, Effect, Finish, InPlace, Spawn, Work

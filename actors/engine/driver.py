@@ -33,8 +33,7 @@ from __future__ import annotations
 
 import contextvars
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -49,44 +48,11 @@ from ...protocol.messages import CallAnswered, FromBelow, Idle, Interrupted, Tim
 from ...supervisors import Actor, End
 from ..work.journal.family import FamilyLeft
 from ..work.journal.scope import Player, here
-from .past import Left, fold
-
-
-class Decider(Protocol):
-    """See the module.
-
-    Attributes:
-        heard: whether events are listened to; if not, `Emit` may be left out.
-    """
-
-    heard: bool
-
-    def begin(self, request: Any) -> list[Effect]:
-        """What is to be done first."""
-
-    def on(self, message: Message) -> list[Effect]:
-        """What is to be done now that this has happened."""
-
-    def remembers(self) -> Iterable[object]:
-        """What it has taken in so far, for who measures the memory of its actor."""
-
+from .deciding import Decider, Tape, recorder
+from .past import Gone, Left, fold
 
 Performer: TypeAlias = Callable[["Actor", Any], Awaitable[WorkDone]]
 """Body of the actor that does a piece of work, which it is given."""
-
-
-class Tape(Protocol):
-    """Writes down what one decider was told and what it said."""
-
-    def wrote(self, message: Any, effects: list[Effect]) -> None:
-        """It was told `message` (the request, for `begin`), and said this."""
-
-
-Recorder: TypeAlias = Callable[[Decider, Callable[[], Decider]], Tape]
-"""Makes a tape for a decider, and for what makes another one like it."""
-
-recorder: ContextVar[Recorder | None] = ContextVar("callboard_recorder", default=None)
-"""Writes down all that is decided by actors of this context and by those below them: of a run, or of a test."""
 
 
 class _Look(Message, frozen=True):
@@ -121,6 +87,7 @@ class Driver:
         afresh: makes another decider like this one, for the `recorder`.
         beside: who carries out effects that are no work.
         tapes: what else writes down what is decided.
+        recalls: told, in a later life of a durable run, which work had ended in earlier ones.
 
     Attributes:
         player: keeps it, in a durable run.
@@ -136,6 +103,7 @@ class Driver:
         afresh: Callable[[], Decider],
         beside: Beside | None = None,
         tapes: Sequence[Tape] = (),
+        recalls: Callable[[Player, list[Gone]], Awaitable[None]] | None = None,
     ) -> None:
         self._me = me
         self._decider = decider
@@ -145,6 +113,7 @@ class Driver:
         self.player = None if scope is None else scope.player()
         kept = () if self.player is None else (self.player,)
         self._tapes = (*tapes, *kept) if records is None else (*tapes, *kept, records(decider, afresh))
+        self._recalls = recalls
         self._left: Left | None = None  # of an earlier life
         self._ready: deque[Work] | None = None  # made when there is work: an empty one takes 760 bytes
         self._lanes: dict[str, deque[Work]] = {}  # of each lane that is taken, what waits for it
@@ -175,7 +144,9 @@ class Driver:
         me.keeps = decider
         try:
             if self.player is not None and self.player.past:
-                await self._go_on(self.player, request)
+                gone = await self._go_on(self.player, request)
+                if self._recalls is not None:
+                    await self._recalls(self.player, gone)
             else:
                 effects = decider.begin(request)
                 for tape in self._tapes:
@@ -202,10 +173,11 @@ class Driver:
             raise self._finish.failure.restore()
         return self._finish.result
 
-    async def _go_on(self, player: Player, request: Any) -> None:
-        """Where the decider was when the process was killed that played it before."""
+    async def _go_on(self, player: Player, request: Any) -> list[Gone]:
+        """Where the decider was when the process was killed that played it before; work that had ended then."""
+        gone: list[Gone] = []
         others = [tape for tape in self._tapes if tape is not player]
-        left = self._left = fold(self._decider, player, request, others)
+        left = self._left = fold(self._decider, player, request, others, None if self._recalls is None else gone)
         self._decider.heard = self._me.stream.heard
         self._in_place, self._idle, self._finish = left.in_place, left.idle, left.finish
         for name, at in left.timers.items():
@@ -225,6 +197,7 @@ class Driver:
             await trio.sleep_forever()  # who wanted that ends us now
         if self._ready:
             self._begin_work()
+        return gone
 
     def _step(self, message: Message) -> None:
         self._decider.heard = self._me.stream.heard

@@ -8,29 +8,25 @@ that.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from ...protocol.effects import Answer, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from ...protocol.journal import Told
-from ...protocol.kernel.messages import Message
-from ...protocol.messages import FamilyCalled, FromBelow, Idle, Interrupted, TimerFired, WorkDone
+from ...protocol.messages import FamilyCalled, Follows, FromBelow, Idle, Interrupted, TimerFired, WorkDone
 from ..work.journal.family import FamilyLeft
 from ..work.journal.of_run import CannotGoOn
-from ..work.journal.scope import FOLLOWS, Player
+from ..work.journal.scope import Player
+from .deciding import Decider, Tape
 
 
-class Folded(Protocol):
-    """A decider; see `driver`."""
+class Gone(msgspec.Struct, frozen=True):
+    """Work that had begun, with what the decider was told of its end, if it was, and its path."""
 
-    heard: bool
-
-    def begin(self, request: Any) -> list[Effect]:
-        """See there."""
-
-    def on(self, message: Message) -> list[Effect]:
-        """See there."""
+    work: Work
+    end: WorkDone | None
+    path: str
 
 
 class Left(msgspec.Struct):
@@ -44,6 +40,7 @@ class Left(msgspec.Struct):
         asked: keys of work that has asked the decider; `answers`, what it has said to some of them.
         family: of a conversation, what is open between it and its children.
         finish: how it has ended.
+        gone: work that had ended, in that order, if anybody wants to know.
     """
 
     work: dict[int, Work] = {}
@@ -54,34 +51,37 @@ class Left(msgspec.Struct):
     answers: dict[int, Answer] = {}
     family: FamilyLeft = msgspec.field(default_factory=FamilyLeft)
     finish: Finish | None = None
+    gone: list[Gone] | None = None
+
+    def under_way(self, player: Player) -> list[Gone]:
+        """What is still to be done of the work."""
+        return [Gone(work, None, player.path_of(work)) for work in self.work.values()]
 
 
-class Hears(Protocol):
-    """A tape; see `driver`."""
-
-    def wrote(self, message: Any, effects: list[Effect]) -> None:
-        """See there."""
-
-
-def fold(decider: Folded, player: Player, request: Any, tapes: Sequence[Hears] = ()) -> Left:
+def fold(
+    decider: Decider, player: Player, request: Any, tapes: Sequence[Tape] = (), gone: list[Gone] | None = None
+) -> Left:
     """Tell a new decider its past, which is not empty.
 
     Args:
         request: what it would begin with now, where it is not kept as it follows from the past of those above.
         tapes: hear of the past as well.
+        gone: see `Left`.
 
     Raises:
         CannotGoOn: it is the past of another. Then the whole run can't go on.
     """
+    left = Left(gone=gone)
     try:
-        return _folded(decider, player, request, tapes)
+        _tell(decider, player, request, tapes, left)
     except CannotGoOn as error:
         player.refuse(error)
         raise
+    return left
 
 
-def _folded(decider: Folded, player: Player, request: Any, tapes: Sequence[Hears]) -> Left:
-    left, past = Left(), player.past
+def _tell(decider: Decider, player: Player, request: Any, tapes: Sequence[Tape], left: Left) -> None:
+    past = player.past
     decider.heard = False
 
     def told(message: Any, at: int, begins: bool = False) -> None:
@@ -92,9 +92,9 @@ def _folded(decider: Folded, player: Player, request: Any, tapes: Sequence[Hears
 
     try:
         begun = past[0].message
-        told(request if type(begun) in FOLLOWS else begun, past[0].at, begins=True)
+        told(request if isinstance(begun, Follows) else begun, past[0].at, begins=True)
         for each in past[1:]:
-            _fold(left, each, told)
+            _fold(left, player, each, told)
     except CannotGoOn:
         raise
     except Exception as error:  # whatever it is: messages that do not fit must not become another run
@@ -103,17 +103,18 @@ def _folded(decider: Folded, player: Player, request: Any, tapes: Sequence[Hears
         for key in left.work:
             decider.on(Interrupted(key, seconds=0.0))
         left.work = {}
-    return left
 
 
-def _fold(left: Left, each: Told, told: Callable[[Any, int], None]) -> None:
+def _fold(left: Left, player: Player, each: Told, told: Callable[[Any, int], None]) -> None:
     message = each.message
     if isinstance(message, WorkDone):
         if left.in_place is not None and message.key == left.in_place.key:
             left.in_place = None
         elif message.key not in left.work:
             _be_idle(left, each, message, told)
-        left.work.pop(message.key, None)
+        work = left.work.pop(message.key, None)
+        if left.gone is not None and work is not None:
+            left.gone.append(Gone(work, message, player.path_of(work)))
         left.asked.discard(message.key)
         left.answers.pop(message.key, None)
     elif isinstance(message, FamilyCalled):

@@ -108,7 +108,7 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         if context.account is not None and context.account.asks_for_prices:
             root.gateway.check_price(name, context.account)
     input = _input(request, root, hooks.settings)
-    saved = None if request.save is None else Saved(Path(request.save) / id)
+    saved = None if request.save is None else Saved(Path(request.save) / id, again=hooks.resumed)
     return Execution(
         id,
         root,

@@ -161,11 +161,15 @@ def _hooks(
     with_changes: bool,
 ) -> Hooks:
     request, definition = began.request, began.definition
-    hooks = Hooks(on_event=on_event, owner=began.owner, durable=True, tools=tuple(tools))
+    hooks = Hooks(on_event=on_event, owner=began.owner, durable=True, resumed=True, tools=tuple(tools))
     if definition is None or with_changes:
         return hooks
     found = Found(
-        dialect=definition.dialect, file=definition.file, directory=Path(definition.directory), text=definition.text
+        dialect=definition.dialect,
+        file=definition.file,
+        directory=Path(definition.directory),
+        text=definition.text,
+        parts=definition.parts,
     )
     loaded = read(
         found,

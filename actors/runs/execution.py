@@ -22,6 +22,7 @@ from ..engine.graph.failures import ended_with
 from ..io.handed_out import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext
+from ..work.journal.directory import directory_of, remove
 from ..work.journal.of_run import PREPARED, OfRun
 from ..work.journal.scope import Scopes
 from ..work.record import Record
@@ -138,9 +139,17 @@ class Execution:
             if self.context.recorder is not None:
                 self.context.recorder.end()
             bus.close(stream)
-            for results in self.context.kept:
-                with self.root.kernel.shield(REMOVE_WITHIN):
-                    await trio.to_thread.run_sync(results.remove)
+            if self.kept is None or self.kept.is_over:  # else it goes on with them in another process
+                await self._remove()
+
+    async def _remove(self) -> None:
+        """What the run had for itself alone."""
+        for results in self.context.kept:
+            with self.root.kernel.shield(REMOVE_WITHIN):
+                await trio.to_thread.run_sync(results.remove)
+        if self.kept is not None and directory_of(self.id).exists():
+            with self.root.kernel.shield(REMOVE_WITHIN):
+                await trio.to_thread.run_sync(remove, self.id)
 
     async def _play(self, me: Actor) -> None:
         readable.set(self.context.results)  # for all that works below

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 
 import msgspec
+import trio
 
 from ...protocol.agent import Agent
+from ...protocol.errors import JournalError
 from ...protocol.journal import FOLD, About, Began, Definition, encode_about
 from ...protocol.requests import RunRequest
 from ...protocol.version import VERSION
+from ..work.journal.directory import directory_of, make
 from ..work.journal.of_run import OfRun
 from .execution import Execution
 from .finding import find
 from .loading import Hooks
-from .root import Root
 
 PROMPT = 200
 """Characters of a prompt that lists of runs have."""
@@ -30,7 +35,11 @@ async def keep(execution: Execution, request: RunRequest, hooks: Hooks) -> OfRun
     """
     root = execution.root
     journal = await root.journal()
-    definition = await root.loader.threaded(partial(_definition, request, hooks, root))
+    definition = await root.loader.threaded(partial(_definition, request, hooks, execution))
+    if execution.input.attachments:
+        copies = await trio.to_thread.run_sync(_copied, execution.id, execution.input.attachments)
+        execution.input = msgspec.structs.replace(execution.input, attachments=copies)
+        request = msgspec.structs.replace(request, attach=tuple(map(str, copies)))
     cwd = request.cwd or os.getcwd()  # noqa: PTH109 - a text is wanted
     about = encode_about(
         About(
@@ -53,8 +62,20 @@ async def keep(execution: Execution, request: RunRequest, hooks: Hooks) -> OfRun
     return kept
 
 
-def _definition(request: RunRequest, hooks: Hooks, root: Root) -> Definition | None:
+def _definition(request: RunRequest, hooks: Hooks, execution: Execution) -> Definition | None:
     if isinstance(request.target, Agent) or request.in_role or hooks.loaded is not None:
         return None
-    found = find(request.target, config_dir=root.config_dir)
-    return Definition(found.dialect, os.path.abspath(found.file), str(found.directory.absolute()), found.text)  # noqa: PTH100
+    found = find(request.target, config_dir=execution.root.config_dir)
+    file = os.path.abspath(found.file)  # noqa: PTH100 - no link is followed
+    parts = execution.prepared.parts
+    return Definition(found.dialect, file, str(found.directory.absolute()), found.text, parts)
+
+
+def _copied(run: str, files: Iterable[Path]) -> tuple[Path, ...]:
+    """The files that a run comes with, where they stay as they are until it is over."""
+    place = directory_of(run) / "attached"
+    try:
+        make(place)
+        return tuple(Path(shutil.copy(file, place)) for file in files)
+    except OSError as error:
+        raise JournalError(f"the files that the run comes with can't be kept: {error}") from error

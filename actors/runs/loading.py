@@ -57,6 +57,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         recorder: makes what keeps the requests of the run of this id and their replies; None to keep none.
         settings: what goes in the place of the root's settings for this run alone; None for those.
         durable: the run goes on after its process was killed, by `durable.resume`.
+        resumed: it goes on, and is not new.
         check_model: raises `Denied` if the caller may not have this model, which a role names; None: all are allowed.
     """
 
@@ -71,6 +72,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     check_model: Callable[[str], None] | None = None
     settings: Settings | None = None
     durable: bool = False
+    resumed: bool = False
 
 
 NO_HOOKS = Hooks()

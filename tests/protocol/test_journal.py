@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from callboard.protocol import messages
-from callboard.protocol.chat import ChatReply, TextPart, TokenUsage, ToolCall, UserTurn
+from callboard.protocol import workflow_messages as workflows
+from callboard.protocol.chat import ChatReply, ImagePart, TextPart, TokenUsage, ToolCall, UserTurn
 from callboard.protocol.failure import Failure
 from callboard.protocol.journal import (
     CAN_BE_KEPT,
@@ -72,6 +73,40 @@ MESSAGES: list[Any] = [
 ]
 LATER: list[Any] = [messages.ServersAnew(servers=("notes", "time"))]
 """Messages that came after the first version."""
+SAID = workflows.Message(
+    role="assistant",
+    content=(TextPart("x"), ImagePart(data=b"\x89PNG")),
+    source="a",
+    keep=True,
+    preserve_role=True,
+    dynamic=True,
+    metadata={"n": 1},
+)
+TEXT = workflows.Message(role="user", content="y")
+FAILED = Failure(("NodeFailed",), "no", {"exit_code": 3})
+OF_WORKFLOWS: list[Any] = [
+    workflows.WorkflowBegun(task=()),
+    workflows.UnitsBegun(units=()),
+    workflows.Fired(
+        1,
+        node="a",
+        outputs=(SAID,),
+        trace=(TEXT,),
+        failure=FAILED,
+        unaccepted=(FAILED,),
+        crossings=(
+            workflows.Crossing(0, 0, fires=True),
+            workflows.Crossing(1, TEXT, fires=True),
+            workflows.Crossing(2, None, fires=False),
+        ),
+        tolerated=FAILED,
+        warnings=("w",),
+        gate=workflows.Gate(2, 1.5, spoken=True),
+        seconds=0.25,
+    ),
+    workflows.NodeSaid(2, outputs=(TEXT,), trace=(TEXT,), failure=FAILED, unaccepted=(FAILED,)),
+]
+CALLED = workflows.Called(met=False, messages=(TEXT,), failure=FAILED, whose="1/2", number=3, shared={"count": 4})
 DEFINITION = Definition("graph", "/a/graph.yaml", "/a", "name: g")
 REQUEST = RunRequest(target="g", prompt="hello", limits=Limits(max_turns=3), answers={"ok": ["yes"]}, id="run-1")
 ROWS: list[AnyRow] = [
@@ -88,15 +123,18 @@ ROWS: list[AnyRow] = [
 GOLDEN = Path(__file__).with_name("journal_rows") / "fold-1.hex"
 """These rows as the first version has written them. The file stays as it is; a later fold gets one beside it."""
 
+WORKFLOWS = GOLDEN.with_name("fold-1-workflows.hex")
+"""The same of workflows, which could be kept a little later."""
 
-@pytest.mark.parametrize("message", MESSAGES + LATER, ids=lambda message: type(message).__name__)
+
+@pytest.mark.parametrize("message", [*MESSAGES, *LATER, *OF_WORKFLOWS], ids=lambda message: type(message).__name__)
 def test_what_deciders_are_told_comes_back_as_it_was(message: Any) -> None:
     row = Told(12, message)
     assert decode(encode(row)) == row
 
 
 def test_each_message_that_can_be_kept_is_among_these() -> None:
-    assert {type(message) for message in MESSAGES + LATER} == CAN_BE_KEPT
+    assert {type(message) for message in [*MESSAGES, *LATER, *OF_WORKFLOWS]} == CAN_BE_KEPT
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: type(row).__name__)
@@ -126,6 +164,23 @@ def test_rows_of_the_first_version_are_read_for_ever() -> None:
 def test_rows_of_later_messages_are_read_for_ever() -> None:
     rows = [decode(bytes.fromhex(line)) for line in GOLDEN.with_name("fold-1-later.hex").read_text().splitlines()]
     assert rows == [Told(12, message) for message in LATER]
+
+
+def test_rows_of_the_first_workflows_are_read_for_ever() -> None:
+    rows = [decode(bytes.fromhex(line)) for line in WORKFLOWS.read_text().splitlines()]
+    *told, noted, began = rows
+    assert told == [Told(12, message) for message in OF_WORKFLOWS]
+    assert isinstance(noted, Noted)
+    assert decode_value(noted.value, workflows.Called) == CALLED
+    parts = Definition("workflow", "/a/flow.yaml", "/a", "graph:", {"/a/part.yaml": "nodes:"})
+    assert began == Began(0, REQUEST, parts, 1, "0.1.0", 1764000000.5, "local")
+
+
+def test_what_a_no_op_node_of_a_workflow_has_come_to_takes_little_more_than_its_words() -> None:
+    said = workflows.Message(role="assistant", content="x" * 2_000, source="Writer")
+    crossings = tuple(workflows.Crossing(way, 0, fires=True) for way in range(3))
+    fired = workflows.Fired(7, node="Writer", outputs=(said,), crossings=crossings, seconds=0.001)
+    assert len(encode(Told(12345, fired))) <= 2_080
 
 
 def test_a_later_version_may_add_fields_at_the_end() -> None:

@@ -30,9 +30,11 @@ from ....protocol.journal import (
     decode,
     decode_value,
     encode,
+    encode_value,
 )
 from ....protocol.messages import Replied, ToolDone
 from .crossing import Crossing
+from .no_data import what_is_no_data
 
 if TYPE_CHECKING:
     from ....supervisors.journal.journal import RunJournal
@@ -150,6 +152,7 @@ class OfRun:
         paths: what is left of the past, by path; who takes up a path takes it out.
         crossing: what went on between its deciders.
         on_refusal: called when the rows turn out not to be those of what the run would go on with.
+        is_over: it will not go on in another process.
     """
 
     on_refusal: Callable[[CannotGoOn], None] | None = None
@@ -162,6 +165,7 @@ class OfRun:
         self._stopping = stopping
         self._questions = 0 if past is None else past.questions
         self._spoilt = False
+        self.is_over = False
         self._clock = trio.lowlevel.current_clock().current_time
         self._zero = self._clock() - (0 if past is None else past.at / 1000)
 
@@ -177,9 +181,18 @@ class OfRun:
         try:
             data = encode(row)
         except (TypeError, ValueError, RecursionError, CallboardError) as error:
-            self.spoil(f"{type(row).__name__.lower()} can't be kept: {error}")
+            self.spoil(what_is_no_data(row, error))
             return
         self.rows.append(path, data)
+
+    def note(self, path: str, name: str, value: object) -> None:
+        """Keep what a node's own code has found out, or what an effect has come to."""
+        try:
+            data = encode_value(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            self.spoil(f"{name}: {what_is_no_data(value, error)}")
+            return
+        self.append(path, Noted(self.now, name, data))
 
     def told(self, path: str, message: Kept) -> None:
         """Keep what a decider was told; as `append`, but this is done for each message of a run."""
@@ -213,6 +226,7 @@ class OfRun:
         """It is over, unless the root stops, and it may go on in the next process."""
         self.append("", Over(self.now, status))
         self.rows.tell(self._about, over=True)
+        self.is_over = not self._stopping()
 
     def lives(self, life: int, version: str) -> None:
         """Say that another process goes on with it: this one."""

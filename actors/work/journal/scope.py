@@ -12,11 +12,12 @@ may have been done (`unknown`).
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+import trio
 
 from ....protocol.effects import Effect, InPlace, Work
 from ....protocol.journal import (
@@ -28,10 +29,9 @@ from ....protocol.journal import (
     Noted,
     Told,
     decode_value,
-    encode_value,
 )
 from ....protocol.kernel.questions import Answer, Question
-from ....protocol.messages import Idle, Interrupted, Letter, MapBegun, WorkDone
+from ....protocol.messages import Follows, Idle, Interrupted, Letter, WorkDone
 from ....supervisors.escalation import remembers
 from .crossing import Crossing
 from .of_run import Before, CannotGoOn, OfRun
@@ -41,10 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PLAIN = CAN_BE_KEPT - {Idle, MapBegun}
-
-FOLLOWS = (MapBegun,)
-"""What deciders begin with that is kept empty, since it is known when they begin again, and large."""
+_PLAIN = frozenset(kind for kind in CAN_BE_KEPT if kind is not Idle and not issubclass(kind, Follows))
 
 
 class Scope:
@@ -91,18 +88,44 @@ class Scope:
         if isinstance(known, Noted):
             return decode_value(known.value, kind)
         value = await work()
-        self.run.append(self.path, Noted(self.run.now, name, encode_value(value)))
+        self.note(name, value)
         return value
+
+    def note(self, name: str, value: object) -> None:
+        """Keep what has been found out."""
+        self.run.note(self.path, name, value)
+
+    def ended(self, name: str) -> msgspec.Raw | None:
+        """What an effect of this name had come to; None if that is not known.
+
+        What was written before its end is settled by it: that it was about to begin, what was asked about it.
+        """
+        others = self._before.others
+        for place, row in enumerate(others):
+            if isinstance(row, Noted) and row.name == name:
+                del others[: place + 1]
+                return row.value
+        return None
+
+    def noted_below(self, name: str) -> Iterator[msgspec.Raw]:
+        """What earlier lives have noted under this name, here and in all below that has not begun again yet."""
+        below = f"{self.path}/" if self.path else ""
+        paths = self.run.paths
+        found = [self._before, *(paths[path] for path in paths if path.startswith((below, f"{self.path}:")))]
+        return (row.value for each in found for row in each.others if isinstance(row, Noted) and row.name == name)
 
     async def intend(self, what: str) -> None:
         """The world is about to be changed: wait until that is on the disk. Raises as `RunJournal.barrier` does."""
         self.run.append(self.path, Intends(self.run.now, what))
         await self.run.barrier()
 
-    @property
-    def unknown(self) -> int:
-        """How often the world may have been changed by this work, without that its end is known."""
-        return sum(isinstance(row, Intends) for row in self._before.others)
+    def intended(self, what: str) -> int:
+        """How often this may have been done to the world, without that its end is known."""
+        return sum(isinstance(row, Intends) and row.what == what for row in self._before.others)
+
+    def questions(self) -> list[Question]:
+        """What this work had asked in earlier lives, and has not asked again."""
+        return [row.question for row in self._before.others if isinstance(row, Asked)]
 
     def asked(self, question: Question) -> Question | Answer:
         """The answer that was given to this question; else the question under the id that it had, or with a new one."""
@@ -202,6 +225,12 @@ def was_answered(me: Actor) -> bool:
     return scope is not None and scope.answered
 
 
+def played(me: Actor) -> float:
+    """A clock for what an actor waits for: of a durable run the seconds that it was played, in all its lives."""
+    scope = here(me)
+    return trio.current_time() if scope is None else scope.run.now / 1000
+
+
 async def noted(me: Actor, name: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
     """As `Scope.noted`; where nothing is kept, it is found out each time."""
     scope = here(me)
@@ -269,6 +298,10 @@ class Player:
         """Those that were sent to the decider and that it was not told of in an earlier life; once."""
         return self._run.crossing.letters.pop(self.path, [])
 
+    def of(self, path: str) -> Player:
+        """For a decider of this path that was played in earlier lives alone."""
+        return Player(self._scope, path, self._run.paths.pop(path, Before()).told)
+
     def wrote(self, message: Any, effects: list[Effect]) -> None:
         """The decider was told this, and said that."""
         kind = type(message)
@@ -286,7 +319,7 @@ class Player:
             idle, self._idle = self._idle, None
             if not (isinstance(message, WorkDone) and message.key == self._in_place):
                 self._append(idle)
-        self._append(MapBegun(items=[], state={}) if type(message) is MapBegun else message)
+        self._append(message.emptied() if isinstance(message, Follows) else message)
 
     def _append(self, message: Any) -> None:
         run = self._run

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from ....protocol.errors import NobodyToAsk, UnknownOutcome
 from ....protocol.events import CallUnknown
+from ....protocol.journal import decode_value
 from ....protocol.json_values import NotJson, decode
 from ....protocol.kernel.questions import Question
 from ....protocol.repeats import OnUnknown
@@ -23,6 +25,8 @@ from .scope import Scope, here
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
+
+T = TypeVar("T")
 
 Verdict: TypeAlias = Literal["again", "told", "skipped"]
 
@@ -38,8 +42,13 @@ class Skipped:
         self.output = output
 
 
-async def may_run(me: Actor, node: str, what: str, wanted: OnUnknown | None) -> Skipped | None:
+async def may_run(
+    me: Actor, node: str, what: str, wanted: OnUnknown | None, *, has_output: bool = True
+) -> Skipped | None:
     """Settle whether a script may run; in a durable run that it will is on the disk then.
+
+    Args:
+        has_output: a person may say what it would have printed.
 
     Returns:
         None: it may. Otherwise it was under way when an earlier process was killed, and a person wants it left out.
@@ -52,12 +61,13 @@ async def may_run(me: Actor, node: str, what: str, wanted: OnUnknown | None) -> 
     if scope is None:
         return None
     verdict: str | Skipped = AGAIN
-    for _ in range(scope.unknown):  # each time it was killed it was settled; the last time counts
+    unknown = scope.intended(what)
+    for _ in range(unknown):  # each time it was killed it was settled; the last time counts
         if wanted in (AGAIN, FAIL):
             verdict = wanted
         else:
-            verdict = await _asked_about_script(me, node, what)
-    if scope.unknown:
+            verdict = await _asked_about_script(me, node, what, has_output=has_output)
+    if unknown:
         _emit(me, what, SKIP if isinstance(verdict, Skipped) else verdict)
     if isinstance(verdict, Skipped):
         return verdict
@@ -84,10 +94,11 @@ async def may_call(me: Actor, what: str, wanted: OnUnknown | None, *, repeatable
     if scope is None:
         return True
     verdict = AGAIN
-    for _ in range(scope.unknown):
+    unknown = scope.intended(what)
+    for _ in range(unknown):
         if not repeatable:
             verdict = await _asked_about_call(me, what) if wanted == "ask" else wanted or TELL
-    if scope.unknown:
+    if unknown:
         _emit(me, what, verdict)
     if verdict == FAIL:
         raise _failed(what)
@@ -95,6 +106,44 @@ async def may_call(me: Actor, what: str, wanted: OnUnknown | None, *, repeatable
         return False
     await scope.intend(what)
     return True
+
+
+async def once(
+    me: Actor,
+    node: str,
+    what: str,
+    kind: type[T],
+    work: Callable[[], Awaitable[T]],
+    *,
+    wanted: OnUnknown | None,
+    skipped: T,
+    name: str = "",
+    noted: bool = True,
+) -> T:
+    """What this comes to, which may change the world: done once in all lives of a durable run, as far as is known.
+
+    Args:
+        node: the id of the node whose work it is a part of.
+        what: it, for people; of two in one firing the first has ended before the second begins.
+        kind: of what it comes to, which is data.
+        skipped: what it comes to if a person wants it left out.
+        name: what its end is noted as; "" for `what`.
+        noted: whether that is noted; not where the end of its node's work is told at once.
+
+    Raises:
+        UnknownOutcome, JournalError: see `may_run`.
+    """
+    scope = here(me)
+    if scope is None:
+        return await work()
+    ended = scope.ended(name or what)
+    if ended is not None:
+        return decode_value(ended, kind)
+    left_out = await may_run(me, node, what, wanted, has_output=False)
+    result = await work() if left_out is None else skipped
+    if noted:
+        scope.note(name or what, result)
+    return result
 
 
 def call_key(me: Actor) -> str:
@@ -117,10 +166,11 @@ def _emit(me: Actor, what: str, verdict: str) -> None:
         me.emit(CallUnknown(what=what, then="failed" if verdict == FAIL else _TOLD[verdict]))
 
 
-async def _asked_about_script(me: Actor, node: str, what: str) -> str | Skipped:
+async def _asked_about_script(me: Actor, node: str, what: str, *, has_output: bool) -> str | Skipped:
     problem = None
     while True:
-        text = await _asked(me, node, what, (AGAIN, SKIP, FAIL), _RULE, problem)
+        rule = _RULE if has_output else None
+        text = await _asked(me, node, what, (AGAIN, SKIP, FAIL), rule, problem, free=has_output)
         if text in (AGAIN, FAIL):
             return text
         if text == SKIP:
@@ -139,7 +189,14 @@ async def _asked_about_call(me: Actor, what: str) -> str:
 
 
 async def _asked(
-    me: Actor, node: str | None, what: str, options: tuple[str, ...], rule: str, problem: str | None = None
+    me: Actor,
+    node: str | None,
+    what: str,
+    options: tuple[str, ...],
+    rule: str | None,
+    problem: str | None = None,
+    *,
+    free: bool = False,
 ) -> str:
     question = Question(
         id="",
@@ -148,7 +205,7 @@ async def _asked(
         kind="choice",
         text=f"{what} was under way when the program ended. It may have done its work, a part of it, or nothing.",
         options=options,
-        free=SKIP in options,
+        free=free,
         rule=rule,
         problem=problem,
         permission=what,

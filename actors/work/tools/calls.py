@@ -5,6 +5,7 @@ What decides which calls are played, and in which order, is the conversation (`e
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,13 @@ import trio
 
 from ....protocol.chat import Content, TextPart
 from ....protocol.effects import CallTool
-from ....protocol.errors import ToolFailed, code_of
+from ....protocol.errors import NobodyToAsk, TimedOut, ToolFailed, code_of
 from ....protocol.events import ToolFinished, ToolStarted
 from ....protocol.messages import ToolDone
 from ....protocol.permissions import Permissions as Rules
 from ....protocol.repeats import OnUnknown
 from ...io.handed_out import hide_in, without_secrets
+from ..journal.scope import here
 from ..journal.unknown import may_call
 from .permissions import Permissions
 from .tool import Json, Shown, Tool, shortened, text_of
@@ -96,7 +98,7 @@ class Player:
                 access = await self._permissions.admit(me, tool, arguments, self._own)
             if changes(tool) and not await may_call(me, tool.name, self._on_unknown, repeatable=may_be_repeated(tool)):
                 error, code = "it is not known whether it was done", "unknown_outcome"
-                return UNKNOWN
+                return await _unknown(me)
             if heard:
                 began = trio.current_time()  # what a person took to allow it does not count
             if tool.decided is not None:
@@ -137,6 +139,17 @@ def changes(tool: Tool) -> bool:
     if tool.origin in ("file", "function", "mcp"):
         return True
     return tool.effect not in ("none", "read") and tool.decided is None
+
+
+async def _unknown(me: Actor) -> Json:
+    """What the model reads of it; what it has asked a person is still to be answered, and what was answered counts."""
+    scope = here(me)
+    asked: list[Json] = []
+    for question in () if scope is None else scope.questions():
+        with contextlib.suppress(NobodyToAsk, TimedOut):
+            answer = await me.ask_person(question)
+            asked.append({"question": question.text, "answer": answer.value})
+    return {**UNKNOWN, "asked": asked} if asked else UNKNOWN
 
 
 def may_be_repeated(tool: Tool) -> bool:

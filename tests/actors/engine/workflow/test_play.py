@@ -28,6 +28,10 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+async def _settle(_: Any) -> None:
+    """The stage has its memories itself."""
+
+
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Agents are played by the stage's stub provider."""
@@ -39,7 +43,8 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stage:
         return stage._agent(machine, job.firing, job.node.config, job.unit)
 
     monkeypatch.setitem(play.CODE, AgentConfig, run_stub)
-    monkeypatch.setattr(resources, "GraphResources", lambda *_: SimpleNamespace(close=lambda: None))
+    memories = SimpleNamespace(settle=_settle)
+    monkeypatch.setattr(resources, "GraphResources", lambda *_: SimpleNamespace(close=lambda: None, memories=memories))
     return stage
 
 

@@ -46,9 +46,10 @@ class Person:
 
     name = "person"
 
-    def __init__(self, root: callboard.Root, log: str, together: int = 0) -> None:
+    def __init__(self, root: callboard.Root, log: str, answers: dict[str, str], together: int = 0) -> None:
         self._root = root
         self._log = log
+        self._answers = answers
         self._together = together
         self._open: dict[str, Question] = {}
 
@@ -62,6 +63,7 @@ class Person:
                     self._root.kernel.questions.answer(id, f"yes {each.text.split()[-1]}", by="person")
             return
         answers = {"name": "Annabel" if question.problem else "Al", "ok": "yes" if "1" in question.text else "no"}
+        answers |= self._answers
         answer = "again" if question.permission else answers.get(question.node or "")
         if answer is not None:
             self._root.kernel.questions.answer(question.id, answer, by="person")
@@ -86,7 +88,7 @@ async def main(order: dict[str, Any]) -> None:
     if together and order.get("resume"):
         together -= answered()
     async with callboard.Root(config_dir=order["config"]) as root:
-        person = Person(root, order["log"], together)
+        person = Person(root, order["log"], order.get("answers", {}), together)
         with root.kernel.questions.attach(person):
             try:
                 if order.get("resume"):
