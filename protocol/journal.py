@@ -44,6 +44,7 @@ from .messages import (
     PersonSays,
     Replied,
     ResultsKept,
+    StateSet,
     Summarized,
     TimerFired,
     ToolDone,
@@ -75,6 +76,7 @@ Kept: TypeAlias = (
     | PersonSays
     | Replied
     | ResultsKept
+    | StateSet
     | Summarized
     | TimerFired
     | ToolDone
@@ -106,6 +108,7 @@ class Began(Row, frozen=True, tag=1):
         version: of callboard.
         wall: when, in seconds since 1970.
         owner: the subject whose run it is.
+        forked_from, forked_at: the run whose rows up to that number it has begun with; "" for one that has none.
     """
 
     request: RunRequest
@@ -114,6 +117,8 @@ class Began(Row, frozen=True, tag=1):
     version: str
     wall: float
     owner: str = ""
+    forked_from: str = ""
+    forked_at: int = 0
 
 
 class Definition(msgspec.Struct, frozen=True, array_like=True):

@@ -73,6 +73,12 @@ class GraphBegun(Message, frozen=True, kw_only=True, tag=1, array_like=True):
     state: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class StateSet(Message, frozen=True, kw_only=True, tag=6, array_like=True):
+    """Of a fork: a person has set these keys of a graph's state, and nodes that were under way begin again."""
+
+    state: dict[str, Any]
+
+
 class MapBegun(Message, frozen=True, kw_only=True, tag=2, array_like=True):
     """A map is to run over these items, on this state."""
 

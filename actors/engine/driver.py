@@ -124,7 +124,8 @@ class Driver:
         records, scope = recorder.get(), here(me)
         self._player = None if scope is None else scope.player()
         kept = () if self._player is None else (self._player,)
-        self._tapes = (*tapes, *kept) if records is None else (*tapes, *kept, records(decider, afresh))
+        goes_on = self._player is not None and self._player.past  # what it was told before is on no tape
+        self._tapes = (*tapes, *kept) if records is None or goes_on else (*tapes, *kept, records(decider, afresh))
         self._left: Left | None = None  # of an earlier life
         self._ready: deque[Work] | None = None  # made when there is work: an empty one takes 760 bytes
         self._lanes: dict[str, deque[Work]] = {}  # of each lane that is taken, what waits for it

@@ -30,7 +30,7 @@ async def keep(execution: Execution, request: RunRequest, hooks: Hooks) -> OfRun
     """
     root = execution.root
     journal = await root.journal()
-    definition = await root.loader.threaded(partial(_definition, request, hooks, root))
+    definition = await root.loader.threaded(partial(definition_of, request, hooks, root))
     cwd = request.cwd or os.getcwd()  # noqa: PTH109 - a text is wanted
     about = encode_about(
         About(
@@ -52,7 +52,8 @@ async def keep(execution: Execution, request: RunRequest, hooks: Hooks) -> OfRun
     return kept
 
 
-def _definition(request: RunRequest, hooks: Hooks, root: Root) -> Definition | None:
+def definition_of(request: RunRequest, hooks: Hooks, root: Root) -> Definition | None:
+    """The file of a run's target, as it is now; None for an agent that was made by a program."""
     if isinstance(request.target, Agent) or request.in_role or hooks.loaded is not None:
         return None
     found = find(request.target, config_dir=root.config_dir)

@@ -119,8 +119,8 @@ class House:
         self.log = home / "asked"
         self._state = home / "state"
         self._models = models
-        self._config = models.config_dir(home / "config")
-        agent = self._config / "agents" / "g"
+        self.config = models.config_dir(home / "config")
+        agent = self.config / "agents" / "g"
         agent.mkdir(parents=True)
         (agent / "graph.yaml").write_text(GRAPH)
         do = {name: DO.format(name=name, world=self.world) for name in ("first", "item-$n", "loop-$r")}
@@ -134,7 +134,7 @@ class House:
             f"c=$({key % 'chosen'})\n"
             'if [ $c = yes ]; then echo "{\\"_next\\": \\"loop\\"}"; else echo "{\\"_next\\": \\"done\\"}"; fi\n'
         )
-        helper = self._config / "agents" / "helper"
+        helper = self.config / "agents" / "helper"
         helper.mkdir(parents=True)
         (helper / "config.yaml").write_text(HELPER)
         models.answer_with(answer(self.world))
@@ -146,7 +146,7 @@ class House:
 
     async def play(self, **order: Any) -> dict[str, Any] | None:
         """Have a program play it, or go on with it: what it said at its end, None if it was killed."""
-        told = {"config": str(self._config), "log": str(self.log), "target": "g", "prompt": "hello", **order}
+        told = {"config": str(self.config), "log": str(self.log), "target": "g", "prompt": "hello", **order}
         program = await trio.run_process(
             [sys.executable, PLAYING, json.dumps(told)],
             env={**os.environ, "XDG_STATE_HOME": str(self._state)},
