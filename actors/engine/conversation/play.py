@@ -138,7 +138,8 @@ class Conversation:
         if self.address is not None:
             self.address.open(me.ref)
         todos = self.todos
-        begun = messages.ConversationBegun(tuple(self.messages), None if todos is None else todos.told())
+        now = None if todos is None else todos.told()
+        begun = messages.ConversationBegun(tuple(self.messages), now, talk.shortening)
         try:
             ended: messages.ConversationEnded = await driver.play(begun)
         finally:

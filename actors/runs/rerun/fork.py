@@ -10,6 +10,7 @@ them under an id of its own, as one whose process was killed goes on. What is to
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,7 +22,7 @@ import trio
 
 from ....protocol.errors import CallboardError, NotFound
 from ....protocol.events import Event, RunResumed
-from ....protocol.journal import FOLD, Asked, decode_about, encode, encode_about
+from ....protocol.journal import FOLD, About, Asked, decode_about, encode, encode_about
 from ....protocol.outcome import Outcome
 from ....protocol.requests import AnswerText
 from ....supervisors.journal.row import Row
@@ -141,24 +142,43 @@ async def fork(
 
 
 async def read_fork(root: Root, run: str, at: At) -> Fork:
-    """A fork of this run at this place, which is not begun.
+    """A fork of this run at this place, which is not begun. Raises as `find_fork` does."""
+    if root.journal_in_use is not None:  # it may be a run of this very process
+        await root.journal_in_use.barrier()
+    await imported(".supervisors.journal.reading")
+    return await root.loader.threaded(partial(find_fork, journal_dir(os.environ), run, at, root.config_dir))
+
+
+def find_fork(journals: Path, run: str, at: At, config_dir: Path) -> Fork:
+    """As `read_fork`, without a root. Blocking.
 
     Raises:
         NotFound: no such run is kept, or there is no such place in it.
         Damaged, CannotGoOn: it can't be read.
     """
-    if root.journal_in_use is not None:  # it may be a run of this very process
-        await root.journal_in_use.barrier()
-    rows, about = await trio.to_thread.run_sync(kept_rows, journal_dir(os.environ), run)
-    nodes = await root.loader.threaded(partial(nodes_of, rows, root.config_dir))
+    rows, about = kept_rows(journals, run)
+    nodes = nodes_of(rows, config_dir)
     place = cut(rows, at, nodes)
     return Fork(run=run, rows=rows, at=place, about=about, again=_again(rows, place, nodes))
+
+
+def durable_runs(environ: Mapping[str, str]) -> dict[str, About | None]:
+    """All durable runs that are kept, the oldest first, with what is said of them if it can be read. Blocking."""
+    from ....supervisors.journal.reading import kept_runs
+
+    found: dict[str, About | None] = {}
+    for kept in kept_runs(journal_dir(environ)):
+        if not kept.damage:
+            found[kept.run] = None
+            with contextlib.suppress(msgspec.MsgspecError):  # it is of another version
+                found[kept.run] = decode_about(kept.about)
+    return found
 
 
 def kept_rows(journals: Path, run: str) -> tuple[list[Placed], bytes]:
     """The rows of a run, and what is said of it. Blocking; the run may go on in another process.
 
-    Raises: as `read_fork`.
+    Raises: as `find_fork`.
     """
     from ....supervisors.journal.reading import read_run
 
@@ -186,7 +206,7 @@ def nodes_of(rows: list[Placed], config_dir: Path) -> list[Entered]:
 
 
 def steps_of(journals: Path, run: str, config_dir: Path) -> list[Step]:
-    """The rows of a run as steps. Blocking. Raises as `read_fork`."""
+    """The rows of a run as steps. Blocking. Raises as `find_fork`."""
     rows, _ = kept_rows(journals, run)
     return steps(rows, nodes_of(rows, config_dir))
 

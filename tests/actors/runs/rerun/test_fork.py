@@ -21,7 +21,7 @@ from callboard.actors.work.journal.prefix import Placed, began, done_again, pref
 from callboard.actors.work.journal.scope import Player
 from callboard.protocol.errors import NotFound, UsageError
 from callboard.protocol.journal import Answered, AnyRow, Asked, Intends, Noted, Told, encode
-from callboard.protocol.messages import NodeLeft, Replied, ToolDone
+from callboard.protocol.messages import NodeLeft, Replied, Summarized, ToolDone
 from callboard.supervisors.journal.row import Row
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -282,6 +282,40 @@ class TestAgents:
         assert [turn["content"] for turn in asked if turn["role"] == "user"] == ["old words", "more words"]
         with pytest.raises(UsageError, match="only a graph has a state"):
             await town.fork(after_tool, state={"x": 1})
+
+    async def test_a_conversation_that_was_shortened_for_one_model_goes_on_with_another(
+        self, town: Town, fake_model: FakeModels
+    ) -> None:
+        (town.config / "agents" / "a").mkdir()
+        config = (
+            AGENT.replace("get_current_time", "execute_command") + "compression_threshold: 400\ncan_ask_user: false\n"
+        )
+        (town.config / "agents" / "a" / "config.yaml").write_text(config)
+
+        left = list(range(8))
+
+        def say(request: Request) -> Reply:
+            size = len(request.body) // 4
+            if "You shorten the record" in request.system:
+                return Reply(text="SUMMARY", input_tokens=size)
+            if left:
+                command = {"command": f"echo {left.pop()}; printf '%0600d' 0"}
+                return Reply(calls=[("execute_command", command)], input_tokens=size)
+            return Reply(text="done", input_tokens=size)
+
+        fake_model.answer_with(say)
+        async with callboard.Root(config_dir=town.config):
+            await callboard.run("a", "go", durable=True, id="run-1", yes=True)
+        rows = town.read()
+        summed = next(
+            n for n, (_, row) in enumerate(rows, 1) if isinstance(row, Told) and isinstance(row.message, Summarized)
+        )
+        changed = (
+            (town.config / "agents" / "a" / "config.yaml").read_text().replace("threshold: 400", "threshold: 90000")
+        )
+        (town.config / "agents" / "a" / "config.yaml").write_text(changed)
+        forked = await town.fork(summed, with_changes=True, model="fake:other")
+        assert (forked.status, forked.error) == ("done", None)
 
 
 async def test_steps_are_named_as_people_know_them(town: Town) -> None:
