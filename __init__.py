@@ -18,6 +18,7 @@ from .protocol.version import VERSION
 
 if TYPE_CHECKING:
     from .actors.front.telemetry.attach import telemetry
+    from .actors.runs.rerun.fork import fork
     from .actors.runs.root import Root
     from .actors.runs.run import resume, run, run_sync
     from .actors.runs.target import GraphAgent, LoopAgent, WorkflowAgent, load, validate
@@ -46,6 +47,7 @@ _HOMES = {
     "Question": ".protocol.kernel.questions",
     "Root": ".actors.runs.root",
     "WorkflowAgent": ".actors.runs.target",
+    "fork": ".actors.runs.rerun.fork",
     "function_tool": ".actors.work.tools.functions",
     "load": ".actors.runs.target",
     "resume": ".actors.runs.run",
@@ -60,6 +62,7 @@ __all__ = [  # noqa: RUF022 - in the order of docs/python-api.md
     "run",
     "run_sync",
     "resume",
+    "fork",
     "load",
     "validate",
     "Agent",

@@ -60,6 +60,11 @@ def variables(pairs: Iterable[str]) -> dict[str, str]:
     return dict(_split(pair, "--var", "NAME=VALUE") for pair in pairs)
 
 
+def pairs(given: Iterable[str], flag: str, form: str) -> dict[str, str]:
+    """Strings such as `NAME=VALUE` as a dict; of two with one name the later wins."""
+    return dict(_split(pair, flag, form) for pair in given)
+
+
 def state(pairs: Iterable[str]) -> dict[str, Any]:
     """`KEY=JSON` strings as a dict of JSON values."""
     found: dict[str, Any] = {}

@@ -369,6 +369,13 @@ def complete_interrupted(_ctx: click.Context, _param: click.Parameter, incomplet
     return [each.run for each in interrupted(os.environ) if each.run.startswith(incomplete)]
 
 
+def complete_durable(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The ids of all durable runs that are kept."""
+    from ..actors.runs.rerun.fork import durable_runs
+
+    return [run for run in durable_runs(os.environ) if run.startswith(incomplete)]
+
+
 def complete_run(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Runs that have left records."""
     names = [path.name for path in _entries(state_dir(os.environ) / "runs") if not path.name.startswith(".")]

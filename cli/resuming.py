@@ -1,53 +1,36 @@
-"""What `callboard resume` and `callboard runs --interrupted` do.
-
-A run goes on in the directories that it began in: of work, and of configuration unless another is named.
-"""
+"""What `callboard resume` and `callboard runs --interrupted` do."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from .. import Root
-from ..actors.io.lines import from_any_thread
 from ..actors.runs.durable import Interrupted, interrupted, resume
-from ..protocol.errors import Conflict, NotFound, UsageError
+from ..protocol.errors import NotFound, UsageError
 from ..protocol.events import Event
 from ..protocol.outcome import Outcome
 from ..protocol.repeats import OnUnknown
-from . import logging
 from .control.client import meant
 from .control.figures import age
-from .frame import person_at_terminal, play
-from .render.answer import Answer, AnswerResult, look_of
-from .render.plain import choose
-from .render.progress import Progress
-from .render.result import Result, for_format
-from .render.text import json_object, one_line, safe, table, with_node
+from .kept_playing import KeptFlags, play_kept
+from .render.text import json_object, one_line, safe, table
 
 _HEAD = ("RUN", "TARGET", "BEGAN", "ROWS", "LIVES", "PROMPT")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResumeFlags:
+class ResumeFlags(KeptFlags):
     """The flags of `callboard resume`, as click read them."""
 
     all_runs: bool
     with_changes: bool
     on_unknown: OnUnknown | None
-    no_input: bool
-    output: str
-    quiet: bool
-    verbose: bool
-    config_dir: str | None
 
 
 def list_interrupted(*, limit: int, as_json: bool) -> str:
@@ -93,48 +76,13 @@ def _id_of(word: str, there: dict[str, Interrupted]) -> str:
 
 
 def _play(run: Interrupted, flags: ResumeFlags) -> int:
-    logging.configure()
-    person = person_at_terminal(no_input=flags.no_input)
-    shared = flags.output == "stream-json" and sys.stdout.isatty()
-    progress = choose(sys.stderr, quiet=flags.quiet, verbose=flags.verbose, prompting=person, shared=shared)
-    if flags.output == "text" and sys.stdout.isatty():
-        progress = answer = Answer(progress, sys.stdout, streams=True)
-        result: Result = AnswerResult(sys.stdout, answer)
-    else:
-        result = for_format(flags.output, sys.stdout)
-    config_dir = flags.config_dir or (None if run.about is None else run.about.config_dir)
-    _go_where(run)
-    driver = partial(_drive, run, flags, progress, result)
-    outcome = play(driver, progress, config_dir=config_dir, person=person)
-    result.finish(outcome)
-    if outcome.status == "failed" and outcome.error is not None:
-        sys.stderr.write(f"callboard: {safe(with_node(outcome.error.message, outcome.error.node))}\n")
-    return outcome.exit_code
+    async def drive(root: Root, on_event: Callable[[Event], None], note: Callable[[str], None]) -> Outcome:
+        note(f"{run.run} goes on ({run.rows} rows are on disk)")
+        return await resume(
+            root, run.run, on_event=on_event, with_changes=flags.with_changes, on_unknown=flags.on_unknown
+        )
 
-
-def _go_where(run: Interrupted) -> None:
-    """Paths that the run was given are seen from where it began."""
-    if run.about is None:
-        return
-    try:
-        os.chdir(run.about.cwd)
-    except OSError as error:
-        raise Conflict(
-            f"{run.run} can't go on: the directory {run.about.cwd} that it works in can't be entered ({error.strerror})"
-        ) from error
-
-
-async def _drive(run: Interrupted, flags: ResumeFlags, progress: Progress, result: Result, root: Root) -> Outcome:
-    if isinstance(progress, Answer):
-        progress.begin(look_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
-    result.when_gone(from_any_thread(root.begin_stop))
-
-    def on_event(event: Event) -> None:
-        progress.on_event(event)
-        result.on_event(event)
-
-    progress.note(f"{run.run} goes on ({run.rows} rows are on disk)")
-    return await resume(root, run.run, on_event=on_event, with_changes=flags.with_changes, on_unknown=flags.on_unknown)
+    return play_kept(run.run, run.about, flags, drive)
 
 
 def _wire(run: Interrupted) -> dict[str, Any]:

@@ -40,9 +40,14 @@ def list_all(status: str | None, interrupted: bool, limit: int, as_json: bool) -
 
 @command.command("show", short_help="Show one run: its figures, its end, its output.")
 @click.argument("run", shell_complete=options.complete_run)
+@click.option("--rows", is_flag=True, help="The steps of a durable run, by the numbers that callboard fork takes.")
 @options.text_or_json
-def show(run: str, as_json: bool) -> str:
+def show(run: str, rows: bool, as_json: bool) -> str:
     """Shows RUN (its id, or the beginning of it). What has happened in it: callboard logs RUN."""
+    if rows:
+        from .forking import show_rows
+
+        return show_rows(run, as_json=as_json)
     from .control.commands.kept import show_kept
 
     return show_kept(run, as_json=as_json)

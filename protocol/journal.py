@@ -46,6 +46,7 @@ from .messages import (
     Replied,
     ResultsKept,
     ServersAnew,
+    StateSet,
     Summarized,
     TimerFired,
     ToolDone,
@@ -81,6 +82,7 @@ Kept: TypeAlias = (
     | Replied
     | ResultsKept
     | ServersAnew
+    | StateSet
     | Summarized
     | TimerFired
     | ToolDone
@@ -115,6 +117,7 @@ class Began(Row, frozen=True, tag=1):
         wall: when, in seconds since 1970.
         owner: the subject whose run it is.
         functions: names of Python functions that its agents may call: who goes on with it brings them along.
+        forked_from, forked_at: the run whose rows up to that number it has begun with; "" for one that has none.
     """
 
     request: RunRequest
@@ -124,6 +127,8 @@ class Began(Row, frozen=True, tag=1):
     wall: float
     owner: str = ""
     functions: tuple[str, ...] = ()
+    forked_from: str = ""
+    forked_at: int = 0
 
 
 class Definition(msgspec.Struct, frozen=True, array_like=True):

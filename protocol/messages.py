@@ -73,6 +73,12 @@ class GraphBegun(Message, frozen=True, kw_only=True, tag=1, array_like=True):
     state: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class StateSet(Message, frozen=True, kw_only=True, tag=6, array_like=True):
+    """Of a fork: a person has set these keys of a graph's state, and nodes that were under way begin again."""
+
+    state: dict[str, Any]
+
+
 class Follows(Message, frozen=True):
     """Base of what a decider begins with that is kept empty: it is large, and known when the decider begins again."""
 
@@ -159,11 +165,35 @@ class Todos(msgspec.Struct, kw_only=True):
     items: list[Todo] = []
 
 
+class Shortening(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """When the history of a conversation is shortened.
+
+    Attributes:
+        threshold: tokens from which on; None for never.
+        keep_last: turns that stay then.
+        window: tokens that its model takes in; None if that is not known.
+        fixed: tokens, roughly, of what each request has beside the history.
+        model: the one it is held with.
+    """
+
+    threshold: int | None = None
+    keep_last: int | None = None
+    window: int | None = None
+    fixed: int = 0
+    model: str = ""
+
+
 class ConversationBegun(Message, frozen=True, tag=3, array_like=True):
-    """A model is to reply to these turns; `todos` is what is on its todo list."""
+    """A model is to reply to these turns.
+
+    Attributes:
+        todos: what is on its todo list.
+        shortening: as it was settled then: a run that goes on, perhaps with another model, was shortened by that.
+    """
 
     turns: tuple[Turn, ...]
     todos: Todos | None = None
+    shortening: Shortening | None = None
 
 
 class CallsBegun(Message, frozen=True, tag=4, array_like=True):

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -23,13 +24,17 @@ from ...protocol.version import VERSION
 from ..io.directories import journal_dir
 from ..io.imports import imported
 from ..work.journal.of_run import CannotGoOn, OfRun, RunPast, past_of
+from ..work.tools.registry import ToolRegistry
 from ..work.tools.tool import Tool
 from .begin import begin
 from .execution import Execution
 from .finding import Found
 from .loading import Hooks
 from .root import Root
-from .target import read
+from .target import Loaded, read
+
+if TYPE_CHECKING:
+    from ...supervisors.journal.journal import RunJournal
 
 
 class Interrupted(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,20 +118,59 @@ async def resume(
     ((rows, now),) = claimed
     if now.kept.rows != found.kept.rows:
         past = await trio.to_thread.run_sync(past_of, now.rows)
+    life = now.kept.life + 1
+    resumed = RunResumed(life=life, rows=len(now.rows))
+
+    def say_so(kept: OfRun) -> None:
+        kept.lives(life, VERSION)
+
+    return await go_on(
+        root,
+        rows,
+        found.kept.about,
+        past,
+        resumed,
+        say_so,
+        on_event=on_event,
+        with_changes=with_changes,
+        tools=tools,
+        on_unknown=on_unknown,
+    )
+
+
+async def go_on(
+    root: Root,
+    rows: RunJournal,
+    about: bytes,
+    past: RunPast,
+    resumed: RunResumed,
+    begins: Callable[[OfRun], None],
+    *,
+    on_event: Callable[[Event], None] | None = None,
+    with_changes: bool = False,
+    tools: Sequence[Tool] = (),
+    on_unknown: OnUnknown | None = None,
+) -> Outcome:
+    """Play a run from its past to its end.
+
+    Args:
+        rows: where what it does is kept; about: what is said of it.
+        begins: writes the first rows of this life, once nothing stands in the way of the run.
+    """
     began = past.began
     hooks = await root.loader.threaded(partial(_hooks, began, root, on_event, tools, with_changes=with_changes))
     request = began.request
     if on_unknown is not None:
         request = msgspec.structs.replace(request, on_unknown=on_unknown)
-    kept = OfRun(rows, found.kept.about, past, lambda: root.kernel.stopping)
+    kept = OfRun(rows, about, past, lambda: root.kernel.stopping)
     try:
         execution = await root.loader.threaded(partial(begin, request, hooks, root))
     except BaseException:  # it stays what it was: interrupted, since this process does not go on with it
         rows.stop()
         raise
-    kept.lives(now.kept.life + 1, VERSION)
+    begins(kept)
     execution.kept = kept
-    execution.resumed = RunResumed(life=now.kept.life + 1, rows=len(now.rows))
+    execution.resumed = resumed
     _count_on(execution, past)
     return await execution.run(on_event)
 
@@ -160,27 +204,36 @@ def _hooks(
     *,
     with_changes: bool,
 ) -> Hooks:
-    request, definition = began.request, began.definition
     hooks = Hooks(on_event=on_event, owner=began.owner, durable=True, resumed=True, tools=tuple(tools))
-    if definition is None or with_changes:
+    if began.definition is None or with_changes:
         return hooks
-    found = Found(
-        dialect=definition.dialect,
-        file=definition.file,
-        directory=Path(definition.directory),
-        text=definition.text,
-        parts=definition.parts,
-    )
-    loaded = read(
-        found,
-        root.config_dir,
+    return msgspec.structs.replace(hooks, loaded=loaded_of(began, root.config_dir, root.registry))
+
+
+def loaded_of(began: Began, config_dir: Path, registry: ToolRegistry | None = None) -> Loaded | None:
+    """The agent that a run began with; None if its file is not kept.
+
+    Raises:
+        InvalidFile: it has errors, seen from here.
+    """
+    request, definition = began.request, began.definition
+    if definition is None:
+        return None
+    return read(
+        Found(
+            dialect=definition.dialect,
+            file=definition.file,
+            directory=Path(definition.directory),
+            text=definition.text,
+            parts=definition.parts,
+        ),
+        config_dir,
         strict=request.strict,
         compat=request.compat,
         functions=began.functions,
-        registry=root.registry,
+        registry=registry,
         variables=request.variables,
     )
-    return msgspec.structs.replace(hooks, loaded=loaded)
 
 
-__all__ = ["CannotGoOn", "Interrupted", "interrupted", "resume"]
+__all__ = ["CannotGoOn", "Interrupted", "go_on", "interrupted", "loaded_of", "resume"]

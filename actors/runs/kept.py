@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from ..work.journal.of_run import OfRun
 from .execution import Execution
 from .finding import find
 from .loading import Hooks
+from .root import Root
 
 PROMPT = 200
 """Characters of a prompt that lists of runs have."""
@@ -35,7 +36,7 @@ async def keep(execution: Execution, request: RunRequest, hooks: Hooks) -> OfRun
     """
     root = execution.root
     journal = await root.journal()
-    definition = await root.loader.threaded(partial(_definition, request, hooks, execution))
+    definition = await root.loader.threaded(partial(definition_of, request, hooks, root, execution.prepared.parts))
     if execution.input.attachments:
         copies = await trio.to_thread.run_sync(_copied, execution.id, execution.input.attachments)
         execution.input = msgspec.structs.replace(execution.input, attachments=copies)
@@ -62,13 +63,19 @@ async def keep(execution: Execution, request: RunRequest, hooks: Hooks) -> OfRun
     return kept
 
 
-def _definition(request: RunRequest, hooks: Hooks, execution: Execution) -> Definition | None:
+def definition_of(
+    request: RunRequest, hooks: Hooks, root: Root, parts: Mapping[str, str] | None = None
+) -> Definition | None:
+    """The file of a run's target, as it is now; None for an agent that was made by a program.
+
+    Args:
+        parts: of a workflow, the files of its subgraphs.
+    """
     if isinstance(request.target, Agent) or request.in_role or hooks.loaded is not None:
         return None
-    found = find(request.target, config_dir=execution.root.config_dir)
+    found = find(request.target, config_dir=root.config_dir)
     file = os.path.abspath(found.file)  # noqa: PTH100 - no link is followed
-    parts = execution.prepared.parts
-    return Definition(found.dialect, file, str(found.directory.absolute()), found.text, parts)
+    return Definition(found.dialect, file, str(found.directory.absolute()), found.text, dict(parts or {}))
 
 
 def _copied(run: str, files: Iterable[Path]) -> tuple[Path, ...]:

@@ -256,6 +256,11 @@ class Root:
             return self._journal
 
     @property
+    def journal_in_use(self) -> Journal | None:
+        """The journal, once it was asked for."""
+        return self._journal
+
+    @property
     def usage_file(self) -> Path:
         """Where it is kept what is spent on models."""
         return state_dir(os.environ) / "usage.db"

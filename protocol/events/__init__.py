@@ -43,16 +43,19 @@ class RunStarted(EventData, frozen=True, kw_only=True):
 
 
 class RunResumed(EventData, frozen=True, kw_only=True):
-    """Follows `run.started` where the run goes on that an earlier process was killed in.
+    """Follows `run.started` where the run goes on that an earlier process was killed in, or is a fork of another.
 
     Attributes:
         life: how many processes have played it, this one included.
         rows: what is on disk of it.
+        forked_from: the run that it has its first rows from, of a fork; forked_at: how many of them.
     """
 
     kind = "run.resumed"
     life: int
     rows: int
+    forked_from: str = ""
+    forked_at: int = 0
 
 
 class CallUnknown(EventData, frozen=True, kw_only=True):

@@ -87,6 +87,9 @@ def read_run(directory: Path, run: str) -> Past | None:
     for sign in databases(directory):
         try:
             with reading(directory, sign) as db:
+                db.execute(
+                    "begin"
+                )  # its process may write meanwhile: what is said of it and its rows are of one moment
                 for entry in own_entries(directory, sign, db):
                     if entry.run == run:
                         return past_of(directory, sign, db, entry)[0]

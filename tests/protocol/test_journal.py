@@ -71,7 +71,7 @@ MESSAGES: list[Any] = [
     messages.TimerFired("graph"),
     messages.Idle("turn"),
 ]
-LATER: list[Any] = [messages.ServersAnew(servers=("notes", "time"))]
+LATER: list[Any] = [messages.ServersAnew(servers=("notes", "time")), messages.StateSet(state={"n": 2})]
 """Messages that came after the first version."""
 SAID = workflows.Message(
     role="assistant",

@@ -82,11 +82,7 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
         looks_around: there are tools that may change.
         team: what the files say of its team; None if it may have none.
         mail: it may get letters.
-        threshold: tokens from which on its history is shortened; None for never.
-        keep_last: turns that stay then.
-        model: the one it is held with.
-        window: tokens that this model takes in; None if that is not known.
-        fixed: tokens, roughly, of what each request has beside the history.
+        shortening: when its history is shortened.
         auto_continue: it goes on while its todo list has open items, so many times; 0 for never.
         continuation: the user's message that makes it go on.
     """
@@ -103,11 +99,7 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     looks_around: bool = False
     team: TeamRules | None = None
     mail: bool = False
-    threshold: int | None = None
-    keep_last: int | None = None
-    model: str = ""
-    window: int | None = None
-    fixed: int = 0
+    shortening: messages.Shortening = messages.Shortening()
     auto_continue: bool = False
     max_auto_continues: int = 0
     continuation: str = CONTINUE
@@ -140,9 +132,8 @@ class ConversationDecider:
 
             self.team = Team(talk.team, self.record, self.inbox or Inbox())
         self._rounds = Rounds(talk.tools, talk.unlisted, RepeatGuard(*talk.repeats), talk.result_limit)
-        self._compaction = None
-        if talk.threshold is not None:
-            self._compaction = Compaction(talk.threshold, talk.keep_last, window=talk.window, fixed=talk.fixed)
+        self._shortening = talk.shortening
+        self._compaction: Compaction | None = None
         self._cut: SumUp | CutResults | None = None  # how the history is being shortened
         self._written: list[messages.PersonSays] = []  # what people have written that is not in the history yet
         self._left = talk.max_turns
@@ -156,6 +147,9 @@ class ConversationDecider:
     def begin(self, request: messages.ConversationBegun) -> list[Effect]:
         """The first turn."""
         self.messages = list(request.turns)
+        how = self._shortening = request.shortening or self._shortening
+        if how.threshold is not None:
+            self._compaction = Compaction(how.threshold, how.keep_last, window=how.window, fixed=how.fixed)
         if request.todos is not None or self._talk.auto_continue:
             self.todos = TodoList(request.todos)
         return self._turn()
@@ -232,8 +226,8 @@ class ConversationDecider:
                     self._cut = found
                     return [*effects, KeepResults(key=self._next_key(), results=self._whole(found.places))]
                 case DoesNotFit() as found:
-                    talk = self._talk
-                    error = too_large(talk.agent or talk.name, talk.model, talk.window or 0, found)
+                    talk, how = self._talk, self._shortening
+                    error = too_large(talk.agent or talk.name, how.model, how.window or 0, found)
                     return [*effects, *self._fail(Failure.of(error))]
         effects.append(CallModel(key=self._next_key(), messages=tuple(self.messages)))
         return effects

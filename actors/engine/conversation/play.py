@@ -141,7 +141,8 @@ class Conversation:
             player = driver.player
             self.address.open(me.ref, () if player is None else player.letters())
         todos = self.todos
-        begun = messages.ConversationBegun(tuple(self.messages), None if todos is None else todos.told())
+        now = None if todos is None else todos.told()
+        begun = messages.ConversationBegun(tuple(self.messages), now, talk.shortening)
         try:
             ended: messages.ConversationEnded = await driver.play(begun)
         finally:

@@ -140,6 +140,11 @@ def _count(past: RunPast, row: AnyRow, nodes: dict[str, str]) -> None:
         past.prepared.append(nodes.get(row.answer.question, ""))
 
 
+def question_id(run: str, number: int) -> str:
+    """The id of the question that a run has asked as its first, second, ..."""
+    return f"q-{run.removeprefix('run-')}-{number}"
+
+
 class OfRun:
     """See the module.
 
@@ -214,7 +219,7 @@ class OfRun:
     def new_question(self) -> str:
         """The id of a question: the same whenever the run goes on."""
         self._questions += 1
-        return f"q-{self.rows.run.removeprefix('run-')}-{self._questions}"
+        return question_id(self.rows.run, self._questions)
 
     async def barrier(self) -> None:
         """Wait until all that was written so far is on the disk. Raises as `RunJournal.barrier` does."""

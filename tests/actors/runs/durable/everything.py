@@ -119,8 +119,8 @@ class House:
         self.log = home / "asked"
         self._state = home / "state"
         self._models = models
-        self._config = models.config_dir(home / "config")
-        self.write(self._config)
+        self.config = models.config_dir(home / "config")
+        self.write(self.config)
 
     def write(self, config: Path) -> None:
         """The agents, and their model."""
@@ -150,7 +150,7 @@ class House:
 
     async def play(self, **order: Any) -> dict[str, Any] | None:
         """Have a program play it, or go on with it: what it said at its end, None if it was killed."""
-        told = {"config": str(self._config), "log": str(self.log), "target": "g", "prompt": "hello", **order}
+        told = {"config": str(self.config), "log": str(self.log), "target": "g", "prompt": "hello", **order}
         program = await trio.run_process(
             [sys.executable, PLAYING, json.dumps(told)],
             env={**os.environ, "XDG_STATE_HOME": str(self._state)},
