@@ -25,6 +25,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
+from .agent import Agent
 from .decoding import msgpack_decoder
 from .kernel.questions import Answer, Question
 from .messages import (
@@ -106,6 +107,9 @@ class Began(Row, frozen=True, tag=1):
         version: of callboard.
         wall: when, in seconds since 1970.
         owner: the subject whose run it is.
+        agent: its agent, where that may not be what its file says: a session or a program has changed it.
+        settings: what its own settings say otherwise than those of the process.
+        session: the session that it is a turn of.
     """
 
     request: RunRequest
@@ -114,6 +118,20 @@ class Began(Row, frozen=True, tag=1):
     version: str
     wall: float
     owner: str = ""
+    agent: Agent | None = None
+    settings: dict[str, Any] = {}
+    session: InSession | None = None
+
+
+class InSession(msgspec.Struct, frozen=True, array_like=True):
+    """The session that a run is a turn of, by its id and its agent; and how many turns were said there before.
+
+    These are not in the request of the run: the session's file has them, and its conversation as it began.
+    """
+
+    id: str
+    agent: str | None
+    before: int
 
 
 class Definition(msgspec.Struct, frozen=True, array_like=True):
@@ -197,6 +215,12 @@ class About(msgspec.Struct, frozen=True, array_like=True):
         prompt: the first words.
         cwd, config_dir: the directories that it works in and has its agents from.
         owner: the subject whose run it is.
+        by: what plays it: `run`, `ask`, `batch`, `chat`, `serve`; "" for a program.
+        session: id of the session that it is a turn of, or "".
+        spoilt: why it can't go on, or "".
+        idle: how many processes have gone on with it without writing a row beyond `rows`, the present one included.
+        rows: how many it had when the present one began.
+        left: its process has ended in order, and left it to the next.
     """
 
     target: str
@@ -205,6 +229,16 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     cwd: str
     config_dir: str
     owner: str
+    by: str = ""
+    session: str = ""
+    spoilt: str = ""
+    idle: int = 0
+    rows: int = 0
+    left: bool = False
+
+
+STUCK = 3
+"""Processes that have died without a new row of a run, after which only a person goes on with it."""
 
 
 def encode_about(about: About) -> bytes:
