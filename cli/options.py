@@ -155,6 +155,12 @@ keep_requests = click.option(
     help="Keeps what models see and say, for callboard show, or not [default: keep_requests of config.yaml, or where"
     " stderr is a terminal].",
 )
+durable = click.option(
+    "--durable/--ephemeral",
+    default=None,
+    help="Keeps what the run does as it goes, so that callboard resume goes on with it after a kill, or not [default:"
+    " durable.by_default of config.yaml].",
+)
 result_form = click.option(
     "-o",
     "--output",

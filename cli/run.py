@@ -33,11 +33,7 @@ from . import options
 @options.dry_run
 @options.no_stream
 @options.keep_requests
-@click.option(
-    "--durable/--ephemeral",
-    help="Keeps what the run does as it goes, so that callboard resume goes on with it after a kill, or not [default:"
-    " not].",
-)
+@options.durable
 @options.on_unknown
 @options.result_form
 @options.compat
@@ -85,6 +81,7 @@ def run(**given: Any) -> int:
 @options.dry_run
 @options.no_stream
 @options.keep_requests
+@options.durable
 @options.result_form
 @options.limits
 @options.loudness
@@ -138,6 +135,7 @@ def ask(tools: tuple[str, ...], system: str, role: str | None, role_prompt: str 
 @options.prepared_answers
 @options.permissions
 @click.option("--save", metavar="DIR", help="Keeps every run as files in DIR/<run id>/, as `callboard run` does.")
+@options.durable
 @options.text_or_json
 @options.compat
 @options.limits

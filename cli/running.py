@@ -24,7 +24,7 @@ from ..actors.io.lines import from_any_thread
 from ..actors.runs.begin import perform
 from ..actors.runs.execution import INTERRUPTED
 from ..actors.runs.file_checks import KnownServers
-from ..actors.runs.loading import Hooks
+from ..actors.runs.loading import Hooks, durable_by
 from ..actors.runs.sessions.names import TEMP
 from ..protocol.chat import Turn
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, ShuttingDown, UsageError
@@ -149,7 +149,7 @@ class RunFlags:
     dry_run: bool = False
     no_stream: bool = False
     keep_requests: bool | None = None
-    durable: bool = False
+    durable: bool | None = None
     session: str | None = None
     save_session: bool | None = None
     preludes: bool = True
@@ -227,7 +227,12 @@ async def _drive(
         result.on_event(event)
 
     def hooks(recorder: Callable[[str], Recorder] | None) -> Hooks:
-        return Hooks(on_event=on_event, recorder=recorder, durable=flags.durable)
+        return Hooks(
+            on_event=on_event,
+            recorder=recorder,
+            durable=durable_by(flags.durable, root.settings),
+            by="run" if flags.adhoc is None else "ask",
+        )
 
     if isinstance(progress, Answer):
         progress.begin(look_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
@@ -237,7 +242,7 @@ async def _drive(
         from .serving import serve_beside, tell_page
     with ExitStack() as here:
         try:
-            async with serve_beside(root) if flags.ui else nullcontext() as beside:
+            async with serve_beside(root, by="run", durable=flags.durable) if flags.ui else nullcontext() as beside:
                 if flags.adhoc is not None:
                     request = flags.adhoc.request(request, root)
                 choice = SessionChoice(
@@ -303,6 +308,8 @@ async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, choice: 
         if not request.in_role:
             request = msgspec.structs.replace(request, role=begins.role)
         if name is None:
+            if hooks.by == "ask" and hooks.durable is None:  # a question that is asked again soon enough
+                hooks = msgspec.structs.replace(hooks, durable=False)
             return await perform(request, hooks, root)
     from ..actors.runs.in_session import agent_of, say
 

@@ -26,6 +26,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
+from .agent import Agent
 from .decoding import msgpack_decoder
 from .kernel.questions import Answer, Question
 from .messages import (
@@ -118,6 +119,9 @@ class Began(Row, frozen=True, tag=1):
         owner: the subject whose run it is.
         functions: names of Python functions that its agents may call: who goes on with it brings them along.
         forked_from, forked_at: the run whose rows up to that number it has begun with; "" for one that has none.
+        agent: its agent, where that may not be what its file says: a session or a program has changed it.
+        settings: what its own settings say otherwise than those of the process.
+        session: the session that it is a turn of.
     """
 
     request: RunRequest
@@ -129,6 +133,20 @@ class Began(Row, frozen=True, tag=1):
     functions: tuple[str, ...] = ()
     forked_from: str = ""
     forked_at: int = 0
+    agent: Agent | None = None
+    settings: dict[str, Any] = {}
+    session: InSession | None = None
+
+
+class InSession(msgspec.Struct, frozen=True, array_like=True):
+    """The session that a run is a turn of, by its id and its agent; and how many turns were said there before.
+
+    These are not in the request of the run: the session's file has them, and its conversation as it began.
+    """
+
+    id: str
+    agent: str | None
+    before: int
 
 
 class Definition(msgspec.Struct, frozen=True, array_like=True):
@@ -234,6 +252,12 @@ class About(msgspec.Struct, frozen=True, array_like=True):
         prompt: the first words.
         cwd, config_dir: the directories that it works in and has its agents from.
         owner: the subject whose run it is.
+        by: what plays it: `run`, `ask`, `batch`, `chat`, `serve`; "" for a program.
+        session: id of the session that it is a turn of, or "".
+        spoilt: why it can't go on, or "".
+        idle: how many processes have gone on with it without writing a row beyond `rows`, the present one included.
+        rows: how many it had when the present one began.
+        left: its process has ended in order, and left it to the next.
     """
 
     target: str
@@ -242,6 +266,16 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     cwd: str
     config_dir: str
     owner: str
+    by: str = ""
+    session: str = ""
+    spoilt: str = ""
+    idle: int = 0
+    rows: int = 0
+    left: bool = False
+
+
+STUCK = 3
+"""Processes that have died without a new row of a run, after which only a person goes on with it."""
 
 
 def encode_about(about: About) -> bytes:

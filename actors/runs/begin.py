@@ -61,11 +61,11 @@ async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
         execution = begin(request, hooks, root)
     else:
         execution = await root.loader.threaded(partial(begin, request, hooks, root))
-    if hooks.durable:
+    if hooks.durable is not False and not (hooks.settings or root.settings).dry_run:
         await imported(*_KEEPING)
         from .kept import keep
 
-        execution.kept = await keep(execution, request, hooks)
+        await keep(execution, request, hooks)
     return await execution.run(hooks.on_event)
 
 

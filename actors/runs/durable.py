@@ -1,23 +1,25 @@
-"""Going on with durable runs whose process was killed; `kept` is how they are kept.
+"""Going on with durable runs whose process was killed; `kept` is how they are kept, `interrupted` lists them.
 
 A run goes on with the definition that it began with: its file is in its first row. What else was read for it (agents
-that it calls, scripts, tool files) is read as it is today.
+that it calls, scripts, tool files) is read as it is today. A turn of a session goes on in its session (`in_session`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
-from ...protocol.errors import Conflict, NotFound
+from ...protocol.errors import CallboardError, Conflict, NotFound
 from ...protocol.events import Event, RunResumed
 from ...protocol.journal import FOLD, About, Began, decode_about
+from ...protocol.messages import ConversationBegun
 from ...protocol.outcome import Outcome
 from ...protocol.repeats import OnUnknown
 from ...protocol.version import VERSION
@@ -25,77 +27,76 @@ from ..io.directories import journal_dir
 from ..io.imports import imported
 from ..work.journal.of_run import CannotGoOn, OfRun, RunPast, past_of
 from ..work.tools.registry import ToolRegistry
-from ..work.tools.tool import Tool
 from .begin import begin
 from .execution import Execution
 from .finding import Found
-from .loading import Hooks
+from .in_session import Act, heard_in, round_off
+from .interrupted import Interrupted, interrupted
+from .kept import leaves
+from .loading import NO_HOOKS, Hooks
 from .root import Root
-from .target import Loaded, read
+from .target import Loaded, LoopAgent, read
+from .trace_context import conversation
 
 if TYPE_CHECKING:
+    from ...protocol.chat import Turn
+    from ...protocol.settings import Settings
     from ...supervisors.journal.journal import RunJournal
+    from ...supervisors.journal.reading import Past
+    from ..work.tools.tool import Tool
+    from .sessions.turn import Turn as SessionTurn
 
 
-class Interrupted(msgspec.Struct, frozen=True, kw_only=True):
-    """A run whose process was killed, and that may go on.
+class Taken(msgspec.Struct, frozen=True, eq=False):
+    """A run that was interrupted, and is ours from now on.
 
     Attributes:
-        life: how many processes have played it.
-        damage: why it can't be read, or "".
+        rows: where its further rows go.
+        past: what it has done so far.
+        about: what is said of it.
+        life: how many processes have played it, this one included.
+        count: how many rows it has.
     """
 
-    run: str
-    began: float
+    rows: RunJournal
+    past: RunPast
+    about: About
     life: int
-    rows: int
-    about: About | None
-    damage: str = ""
+    count: int
+
+    @property
+    def id(self) -> str:
+        """Of the run."""
+        return self.rows.run
+
+    @property
+    def began(self) -> Began:
+        """Its first row."""
+        return self.past.began
+
+    @property
+    def said_before(self) -> tuple[Turn, ...] | None:
+        """Of a turn of a session: what was said there when it began; None if it was killed before its agent read it."""
+        session, top = self.began.session, self.past.paths.get("")
+        first = top.told[0].message if top is not None and top.told else None
+        if session is None or not isinstance(first, ConversationBegun):
+            return None
+        return tuple(first.turns[: session.before])
 
 
-def interrupted(environ: Mapping[str, str]) -> list[Interrupted]:
-    """The runs that may go on, the oldest first. Blocking; needs no root."""
-    from ...supervisors.journal.reading import kept_runs
-    from ...supervisors.journal.row import State
-
-    found = []
-    for kept in kept_runs(journal_dir(environ)):
-        if kept.state is not State.INTERRUPTED:
-            continue
-        about = None
-        damage = kept.damage
-        try:
-            about = decode_about(kept.about) if kept.about else None
-        except msgspec.MsgspecError as error:
-            damage = damage or f"it is of another version of callboard: {error}"
-        found.append(
-            Interrupted(run=kept.run, began=kept.began, life=kept.life, rows=kept.rows, about=about, damage=damage)
-        )
-    return found
+BY_BATCH = "batch"
+"""What plays runs that are tasks of a batch, which alone goes on with them: it keeps what comes of them."""
 
 
-async def resume(
-    root: Root,
-    run: str,
-    *,
-    on_event: Callable[[Event], None] | None = None,
-    with_changes: bool = False,
-    tools: Sequence[Tool] = (),
-    on_unknown: OnUnknown | None = None,
-) -> Outcome:
-    """Go on with a run whose process was killed, to its end.
+async def take(root: Root, run: str, *, by: str = "") -> Taken:
+    """Have a run that was interrupted, so that this process alone may go on with it; `by` a batch, if it is a task.
 
-    Args:
-        with_changes: with its file as it is today.
-        tools: the Python functions that it was begun with, as tools.
-        on_unknown: what is to be done about calls that were under way, in place of what was said when it began.
-
-    Returns and raises as `callboard.run` does, and:
+    Raises:
         NotFound: there is none.
         Conflict: it is over, or goes on elsewhere.
         CannotGoOn, Damaged: it can't go on; it stays as it is.
     """
-    await imported(".supervisors.journal.claiming", ".supervisors.journal.journal")
+    await _imported()
     from ...supervisors.journal.claiming import claim
     from ...supervisors.journal.reading import read_run
     from ...supervisors.journal.row import State
@@ -105,74 +106,198 @@ async def resume(
         raise NotFound(f"no durable run '{run}' is kept; `callboard runs --interrupted` lists those that may go on")
     if found.kept.state is not State.INTERRUPTED:
         raise Conflict(f"{run} {'is over' if found.kept.state is State.OVER else 'goes on in another process'}")
-    past = await trio.to_thread.run_sync(past_of, found.rows)
+    if by != BY_BATCH and decode_about(found.kept.about).by == BY_BATCH:
+        raise Conflict(f"{run} is a task of a batch: the same `callboard batch` goes on with it")
+    _check(run, await trio.to_thread.run_sync(past_of, found.rows))
+    claimed = await claim(await root.journal(), found.kept.sign, [run])
+    if not claimed:
+        raise Conflict(f"{run} goes on in another process")
+    return await trio.to_thread.run_sync(_taken, *claimed[0])
+
+
+async def take_several(root: Root, runs: Collection[Interrupted]) -> tuple[list[Taken], dict[str, Exception]]:
+    """As `take`, of several whose process was the same: those that go on, and why others don't."""
+    await _imported()
+    from ...supervisors.journal.claiming import claim_several
+
+    wanted = {run.run for run in runs}
+    (sign,) = {run.sign for run in runs}
+    claimed, refused = await claim_several(await root.journal(), sign, wanted)
+    taken: list[Taken] = []
+    failed: dict[str, Exception] = dict(refused)
+    for rows, past in claimed:
+        try:
+            each = await trio.to_thread.run_sync(_taken, rows, past)
+            _check(rows.run, each.past)
+        except CannotGoOn as error:
+            failed[rows.run] = error
+        else:
+            taken.append(each)
+    return taken, failed
+
+
+async def _imported() -> None:
+    await imported(".supervisors.journal.claiming", ".supervisors.journal.journal")
+
+
+def _taken(rows: RunJournal, past: Past) -> Taken:
+    return Taken(rows, past_of(past.rows), decode_about(past.kept.about), past.kept.life + 1, len(past.rows))
+
+
+def _check(run: str, past: RunPast) -> None:
     if past.spoilt:
         raise CannotGoOn(f"{run} can't go on: {past.spoilt}")
     if past.began.fold != FOLD:
         raise CannotGoOn(f"{run} can't go on: callboard {past.began.version} played it by other rules")
-    _check_functions(run, past.began, tools)
-    journal = await root.journal()
-    claimed = await claim(journal, found.kept.sign, [run])
-    if not claimed:
-        raise Conflict(f"{run} goes on in another process")
-    ((rows, now),) = claimed
-    if now.kept.rows != found.kept.rows:
-        past = await trio.to_thread.run_sync(past_of, now.rows)
-    life = now.kept.life + 1
-    resumed = RunResumed(life=life, rows=len(now.rows))
 
-    def say_so(kept: OfRun) -> None:
-        kept.lives(life, VERSION)
 
-    return await go_on(
-        root,
-        rows,
-        found.kept.about,
-        past,
-        resumed,
-        say_so,
-        on_event=on_event,
-        with_changes=with_changes,
-        tools=tools,
-        on_unknown=on_unknown,
-    )
+async def resume(
+    root: Root,
+    run: str,
+    hooks: Hooks = NO_HOOKS,
+    *,
+    on_event: Callable[[Event], None] | None = None,
+    with_changes: bool = False,
+    wait: float = 0.0,
+    on_wait: Callable[[CallboardError], None] | None = None,
+    tools: Sequence[Tool] = (),
+    on_unknown: OnUnknown | None = None,
+) -> Outcome:
+    """Go on with a run that was interrupted, to its end; a turn of a session in that session.
+
+    Args:
+        hooks, with_changes, on_unknown: see `play`.
+        tools: the Python functions that it began with, as tools.
+        wait, on_wait: see `Sessions.turn`.
+
+    Returns and raises as `take` and `play` do.
+    """
+    if on_event is not None:
+        hooks = msgspec.structs.replace(hooks, on_event=on_event)
+    if tools:
+        hooks = msgspec.structs.replace(hooks, tools=tuple(tools))
+    taken = await take(root, run)
+    if taken.began.session is None:
+        return await play(root, taken, hooks, with_changes=with_changes, on_unknown=on_unknown)
+    outcome: Outcome | None = None
+    turn: SessionTurn | None = None
+    try:
+        async with on_stage_again(root, taken, hooks, wait=wait, on_wait=on_wait) as act:
+            turn = act.turn
+            history = act.turn.history
+            outcome = await play(
+                root, taken, act.hooks, with_changes=with_changes, history=history, on_unknown=on_unknown
+            )
+            await round_off(root, act, compress=False)
+    except CallboardError as error:
+        if outcome is None or turn is None or turn.unkept is not error:
+            raise
+        outcome.unsaved = f"the answer was not kept in session '{turn.stored.label}': {error}"
+        outcome.exit_code = outcome.exit_code or 1
+    return outcome
+
+
+@asynccontextmanager
+async def on_stage_again(
+    root: Root,
+    taken: Taken,
+    hooks: Hooks = NO_HOOKS,
+    *,
+    wait: float = 0.0,
+    on_wait: Callable[[CallboardError], None] | None = None,
+) -> AsyncIterator[Act]:
+    """As `in_session.on_stage`, for a turn that an earlier process has begun.
+
+    Raises:
+        CannotGoOn: its session was deleted.
+        Conflict: another process works with the session.
+    """
+    session, before, begun = taken.began.session, conversation.get(), False
+    assert session is not None
+    try:
+        async with root.sessions.turn(None, session.id, agent=session.agent, wait=wait, on_wait=on_wait) as turn:
+            begun = True
+            turn.goes_on(taken.id, taken.said_before)
+            conversation.set(session.id)
+            results = root.sessions.store.path(session.id, session.agent).parent / "results"
+            heard = msgspec.structs.replace(heard_in(turn, hooks), results=results)
+            request = msgspec.structs.replace(taken.began.request, history=turn.history)
+            yield Act(turn=turn, request=request, hooks=heard)
+    except BaseException as error:  # whatever it was: what has not begun here goes on elsewhere
+        if begun:
+            raise
+        taken.rows.stop()
+        if isinstance(error, NotFound):
+            raise CannotGoOn(f"{taken.id} can't go on: the session that it is a turn of was deleted") from error
+        raise
+    finally:
+        conversation.set(before)
+
+
+async def play(
+    root: Root,
+    taken: Taken,
+    hooks: Hooks = NO_HOOKS,
+    *,
+    with_changes: bool = False,
+    history: tuple[Turn, ...] = (),
+    on_unknown: OnUnknown | None = None,
+) -> Outcome:
+    """Go on with a run to its end.
+
+    Args:
+        history: of a turn of a session: what was said there before.
+        hooks: what listens to it and keeps things beside it in this process, and the functions that it began with.
+        with_changes: with its file as it is today.
+        on_unknown: what is to be done about calls that were under way, in place of what was said when it began.
+
+    Returns and raises as `callboard.run` does. A run that could not begin stays interrupted when this process ends.
+    """
+    request = taken.began.request
+    if history:
+        request = msgspec.structs.replace(request, history=history)
+    if on_unknown is not None:
+        request = msgspec.structs.replace(request, on_unknown=on_unknown)
+    resumed = RunResumed(life=taken.life, rows=taken.count)
+
+    def lives(kept: OfRun) -> None:
+        kept.lives(taken.life, VERSION)
+
+    past = msgspec.structs.replace(taken.past, began=msgspec.structs.replace(taken.began, request=request))
+    return await go_on(root, taken.rows, taken.about, past, resumed, lives, hooks, with_changes=with_changes)
 
 
 async def go_on(
     root: Root,
     rows: RunJournal,
-    about: bytes,
+    about: About,
     past: RunPast,
     resumed: RunResumed,
     begins: Callable[[OfRun], None],
+    hooks: Hooks,
     *,
-    on_event: Callable[[Event], None] | None = None,
     with_changes: bool = False,
-    tools: Sequence[Tool] = (),
-    on_unknown: OnUnknown | None = None,
 ) -> Outcome:
     """Play a run from its past to its end.
 
     Args:
         rows: where what it does is kept; about: what is said of it.
         begins: writes the first rows of this life, once nothing stands in the way of the run.
+        hooks, with_changes: see `play`.
     """
-    began = past.began
-    hooks = await root.loader.threaded(partial(_hooks, began, root, on_event, tools, with_changes=with_changes))
-    request = began.request
-    if on_unknown is not None:
-        request = msgspec.structs.replace(request, on_unknown=on_unknown)
-    kept = OfRun(rows, about, past, lambda: root.kernel.stopping)
+    kept = OfRun(rows, about, past, leaves(root, hooks))
     try:
-        execution = await root.loader.threaded(partial(begin, request, hooks, root))
+        _check_functions(rows.run, past.began, hooks)
+        hooks = await root.loader.threaded(partial(_hooks, past.began, root, hooks, with_changes=with_changes))
+        execution = await root.loader.threaded(partial(begin, past.began.request, hooks, root))
     except BaseException:  # it stays what it was: interrupted, since this process does not go on with it
         rows.stop()
         raise
     begins(kept)
-    execution.kept = kept
+    execution.keep(kept, hooks.holds)
     execution.resumed = resumed
     _count_on(execution, past)
-    return await execution.run(on_event)
+    return await execution.run(hooks.on_event)
 
 
 def _count_on(execution: Execution, past: RunPast) -> None:
@@ -186,8 +311,8 @@ def _count_on(execution: Execution, past: RunPast) -> None:
             execution.answers.drop(node)
 
 
-def _check_functions(run: str, began: Began, tools: Sequence[Tool]) -> None:
-    missing = set(began.functions) - {tool.name for tool in tools}
+def _check_functions(run: str, began: Began, hooks: Hooks) -> None:
+    missing = set(began.functions) - {tool.name for tool in hooks.tools}
     if missing:
         named = ", ".join(sorted(missing))
         raise CannotGoOn(
@@ -196,30 +321,24 @@ def _check_functions(run: str, began: Began, tools: Sequence[Tool]) -> None:
         )
 
 
-def _hooks(
-    began: Began,
-    root: Root,
-    on_event: Callable[[Event], None] | None,
-    tools: Sequence[Tool],
-    *,
-    with_changes: bool,
-) -> Hooks:
-    hooks = Hooks(on_event=on_event, owner=began.owner, durable=True, resumed=True, tools=tuple(tools))
-    if began.definition is None or with_changes:
+def _hooks(began: Began, root: Root, hooks: Hooks, *, with_changes: bool) -> Hooks:
+    settings = _with(root.settings, began.settings) if began.settings else hooks.settings
+    hooks = msgspec.structs.replace(hooks, owner=began.owner, durable=True, resumed=True, settings=settings)
+    if with_changes and began.definition is not None:
         return hooks
     return msgspec.structs.replace(hooks, loaded=loaded_of(began, root.config_dir, root.registry))
 
 
 def loaded_of(began: Began, config_dir: Path, registry: ToolRegistry | None = None) -> Loaded | None:
-    """The agent that a run began with; None if its file is not kept.
+    """The agent that a run began with; None if it is not kept.
 
     Raises:
-        InvalidFile: it has errors, seen from here.
+        InvalidFile: its file has errors, seen from here.
     """
     request, definition = began.request, began.definition
     if definition is None:
-        return None
-    return read(
+        return None if began.agent is None else LoopAgent.of(began.agent)
+    loaded = read(
         Found(
             dialect=definition.dialect,
             file=definition.file,
@@ -234,6 +353,31 @@ def loaded_of(began: Began, config_dir: Path, registry: ToolRegistry | None = No
         registry=registry,
         variables=request.variables,
     )
+    if began.agent is not None and isinstance(loaded, LoopAgent):
+        loaded = msgspec.structs.replace(loaded, agent=began.agent)
+    return loaded
 
 
-__all__ = ["CannotGoOn", "Interrupted", "go_on", "interrupted", "loaded_of", "resume"]
+def _with(settings: Settings, told: dict[str, Any]) -> Settings:
+    """The settings, with the values that a run had of its own, as far as this version knows them."""
+    from ...protocol.decoding import convert
+    from ...protocol.settings import Settings
+
+    kinds = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+    values = {name: convert(value, kinds[name]) for name, value in told.items() if name in kinds}
+    return msgspec.structs.replace(settings, **values)
+
+
+__all__ = [
+    "CannotGoOn",
+    "Interrupted",
+    "Taken",
+    "go_on",
+    "interrupted",
+    "loaded_of",
+    "on_stage_again",
+    "play",
+    "resume",
+    "take",
+    "take_several",
+]

@@ -6,6 +6,7 @@ import contextvars
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -105,6 +106,12 @@ class Execution:
     def __post_init__(self) -> None:
         self._result = self.prepared.new_result()
         self._record = Record()
+        self._holds: Callable[[str, Callable[[], None]], None] = _now
+
+    def keep(self, kept: OfRun, holds: Callable[[str, Callable[[], None]], None] | None) -> None:
+        """Keep what it does; `holds` as in `Hooks`. Before it begins."""
+        self.kept, self._holds = kept, holds or _now
+        self.history.is_left = lambda: kept.is_left
 
     async def run(self, on_event: Callable[[Event], None] | None) -> Outcome:
         """Start the run's actor, wait for its end, tell it once."""
@@ -139,7 +146,7 @@ class Execution:
             if self.context.recorder is not None:
                 self.context.recorder.end()
             bus.close(stream)
-            if self.kept is None or self.kept.is_over:  # else it goes on with them in another process
+            if self.kept is None or not self.kept.left:  # else it goes on with them in another process
                 await self._remove()
 
     async def _remove(self) -> None:
@@ -217,6 +224,7 @@ class Execution:
             leftover=leftover,
             failures=[ErrorReport.of(each) for each in self._record.failures],
             error=None if error is None else ErrorReport.of(error),
+            resumable=status == "cancelled" and self.kept is not None and self.kept.is_left,
             exit_code=code,
         )
         if self.root.vault.told:
@@ -224,14 +232,18 @@ class Execution:
         if self.saved is not None:
             self.saved.keep(outcome, outputs)
             _unsaved(outcome, self.saved)
-        if self.kept is not None:
-            self.kept.over(status)
+        if self.kept is not None and not self.kept.is_left:
+            self._holds(self.id, partial(self.kept.over, status))
         if actor.stream.heard:
             actor.emit(_ENDS[status](outcome=outcome.to_wire()))
         if self.saved is not None:
             self.saved.close()
             _unsaved(outcome, self.saved)
         return outcome
+
+
+def _now(_: str, over: Callable[[], None]) -> None:
+    over()
 
 
 _UNHEARD = nullcontext()

@@ -27,7 +27,7 @@ import msgspec
 import trio
 
 from ...protocol.control.caller import LOCAL
-from ...protocol.errors import ShuttingDown, UsageError
+from ...protocol.errors import JournalError, ShuttingDown, UsageError
 from ...protocol.requests import Limits
 from ...supervisors import Actor, Bus, Desk, End
 from ...supervisors import Root as Kernel
@@ -56,6 +56,9 @@ current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
 
 END_WITHIN = 2.0
 """Seconds for an actor to end in when the task that waits for it is cancelled."""
+
+PRUNE_WITHIN = 2.0
+"""Seconds for the removal of old durable runs, which the next process goes on with."""
 
 T = TypeVar("T")
 
@@ -236,6 +239,11 @@ class Root:
                 await self._knowledge.aclose()
 
     async def _close_journal(self, journal: Journal) -> None:
+        if self.kernel.signal is None and not self._serving:
+            from .keeping import prune_if_due
+
+            with self.kernel.shield(PRUNE_WITHIN):
+                await trio.to_thread.run_sync(prune_if_due, self.settings, journal.sign, abandon_on_cancel=True)
         with trio.CancelScope(shield=True):  # it has a bound of its own
             if not await journal.aclose():
                 log.warning("not all of what durable runs need to go on is on the disk: %s", journal.trouble)
@@ -251,7 +259,10 @@ class Root:
                 from ...supervisors.journal.journal import open_journal
 
                 directory = journal_dir(os.environ)
-                await trio.to_thread.run_sync(private_directory, directory)
+                try:
+                    await trio.to_thread.run_sync(private_directory, directory.parent)
+                except OSError as error:
+                    raise JournalError(f"no run can be kept in {directory}: {error.strerror or error}") from error
                 self._journal = await open_journal(directory, _tell_trouble)
             return self._journal
 

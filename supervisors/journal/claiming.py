@@ -56,13 +56,25 @@ async def claim(journal: Journal, sign: str, runs: Collection[str] | None = None
     return [(journal.go_on(record), past) for record, past in found.taken]
 
 
-def take(store: Store, sign: str, runs: Collection[str] | None) -> Claim:
-    """As `claim`, in the thread that writes."""
+async def claim_several(
+    journal: Journal, sign: str, runs: Collection[str]
+) -> tuple[list[tuple[RunJournal, Past]], dict[str, Damaged]]:
+    """As `claim`: those of them that are there and can be read, and why others can't."""
+    found = await journal.do(lambda store: take(store, sign, runs, all_or_none=False))
+    return [(journal.go_on(record), past) for record, past in found.taken], found.damaged
+
+
+def take(store: Store, sign: str, runs: Collection[str] | None, *, all_or_none: bool = True) -> Claim:
+    """As `claim`, in the thread that writes.
+
+    Args:
+        all_or_none: of `runs`; without them each that can be read is taken.
+    """
     if sign == store.sign or lives(store.directory, sign):
         raise StillPlayed(f"the process {sign} lives and goes on with its runs itself")
     try:
         with reading(store.directory, sign) as old:
-            claim = _take(store, sign, old, runs)
+            claim = _take(store, sign, old, runs, all_or_none=all_or_none and runs is not None)
             with contextlib.suppress(sqlite3.Error, Damaged):  # who prunes comes by later
                 remove_if_empty(store.directory, sign, old)
     except FileNotFoundError:
@@ -75,18 +87,32 @@ def take(store: Store, sign: str, runs: Collection[str] | None) -> Claim:
     return claim
 
 
-def remove_if_empty(directory: Path, sign: str, db: sqlite3.Connection) -> None:
-    """Remove the database of a process that has died, if it has no runs any more, and copies that do not count."""
+def remove_if_empty(directory: Path, sign: str, db: sqlite3.Connection, others: Collection[str] | None = None) -> None:
+    """Remove the database of a process that has died, if it has no runs any more, and copies that do not count.
+
+    Args:
+        others: those in which there may be copies; None for all there are.
+    """
     db.execute("begin immediate")  # nobody copies from it meanwhile
     if db.execute("select 1 from runs where owner=? limit 1", (sign,)).fetchone() is None:
         owners = dict(db.execute("select run, owner from runs"))
-        for other in databases(directory):
+        for other in databases(directory) if others is None else others:
             if other != sign:
                 _drop_copies(directory, other, sign, owners)
         remove(path_of(directory, sign))
         with contextlib.suppress(OSError):
             (directory / f"{sign}{SIGN}").unlink()
     db.execute("commit")
+
+
+def with_copies(directory: Path) -> list[str]:
+    """The signs of the processes whose databases have copies that may not count."""
+    found = []
+    for sign in databases(directory):
+        with contextlib.suppress(FileNotFoundError, Damaged, sqlite3.Error), reading(directory, sign) as db:
+            if db.execute("select 1 from runs where state=? limit 1", (CLAIMING,)).fetchone() is not None:
+                found.append(sign)
+    return found
 
 
 def _drop_copies(directory: Path, other: str, origin: str, owners: Mapping[str, str]) -> None:
@@ -99,7 +125,9 @@ def _drop_copies(directory: Path, other: str, origin: str, owners: Mapping[str, 
         db.execute("commit")
 
 
-def _take(store: Store, sign: str, old: sqlite3.Connection, runs: Collection[str] | None) -> Claim:
+def _take(
+    store: Store, sign: str, old: sqlite3.Connection, runs: Collection[str] | None, *, all_or_none: bool
+) -> Claim:
     taken: list[tuple[RunRecord, Past]] = []
     damaged: dict[str, Damaged] = {}
     old.execute("pragma synchronous=full")
@@ -113,7 +141,7 @@ def _take(store: Store, sign: str, old: sqlite3.Connection, runs: Collection[str
                 wanted.append((entry, *past_of(store.directory, sign, old, entry)))
             except Damaged as error:
                 damaged[entry.run] = error
-        if damaged and runs is not None:
+        if damaged and all_or_none:
             wanted = []
         with store.transaction(full=True) as db:
             for entry, past, blocks in wanted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,18 +63,24 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     letters: list[Letter] = []
 
 
-def kept_runs(directory: Path) -> list[Kept]:
-    """The runs in the journals of all processes, the oldest first. What can't be read says so in `damage`."""
+def kept_runs(directory: Path, state: State | None = None) -> list[Kept]:
+    """The runs in the journals of all processes, the oldest first. What can't be read says so in `damage`.
+
+    Args:
+        state: only those that stand so. Journals that can have none such are not opened.
+    """
     found: list[Kept] = []
-    for sign in databases(directory):
+    for sign in databases(directory, unsettled=state is State.INTERRUPTED):
+        if state is State.INTERRUPTED and lives(directory, sign):
+            continue
         try:
             with reading(directory, sign) as db:
-                found += [_kept(directory, sign, entry) for entry in own_entries(directory, sign, db)]
+                found += [_kept(directory, sign, entry) for entry in own_entries(directory, sign, db, state)]
         except Damaged as error:
             found.append(_unreadable(sign, str(error)))
         except FileNotFoundError:
             continue  # it was removed meanwhile
-    return sorted(found, key=lambda kept: kept.began)
+    return sorted((kept for kept in found if state in (None, kept.state)), key=lambda kept: kept.began)
 
 
 def read_run(directory: Path, run: str) -> Past | None:
@@ -155,17 +161,18 @@ def letters_of(db: sqlite3.Connection, run: str, where: str) -> list[Letter]:
     return found
 
 
-def own_entries(directory: Path, sign: str, db: sqlite3.Connection) -> Iterator[Entry]:
+def own_entries(directory: Path, sign: str, db: sqlite3.Connection, state: State | None = None) -> Iterator[Entry]:
     """The runs whose truth is in this database: neither given up by its process, nor a copy that does not count."""
-    for entry in entries(db, str(path_of(directory, sign))):
+    for entry in entries(db, str(path_of(directory, sign)), state):
         if entry.owner == sign and (entry.state != CLAIMING or counts(directory, entry)):
             yield entry
 
 
-def entries(db: sqlite3.Connection, where: str) -> Iterator[Entry]:
-    """All that a database says of runs. Raises `Damaged`."""
+def entries(db: sqlite3.Connection, where: str, state: State | None = None) -> Iterator[Entry]:
+    """All that a database says of runs that stand so, as far as it alone tells. Raises `Damaged`."""
+    wanted = "" if state is None else f"where state {'=' if state is State.OVER else '<>'} {OVER}"
     with told(where):
-        for row in db.execute(f"select {RUN_COLUMNS} from runs order by id"):  # noqa: S608 - of ours
+        for row in db.execute(f"select {RUN_COLUMNS} from runs {wanted} order by id"):  # noqa: S608 - of ours
             yield _entry(row, where)
 
 
@@ -178,13 +185,16 @@ def counts(directory: Path, copy: Entry) -> bool:
         return True  # it goes when it has given all up, and copies that don't count went before
 
 
-def leave(directory: Path, run: str, data: bytes) -> bool:
+def leave(directory: Path, run: str, data: bytes, check: Callable[[list[bytes]], None] | None = None) -> bool:
     """Leave something for a run that nobody plays, and who goes on with it finds; False if there is none such.
+
+    Args:
+        check: is given what was left before, and raises if this may not be left, too.
 
     Raises:
         Damaged, sqlite3.Error, OSError: it can't be kept.
     """
-    for sign in databases(directory):
+    for sign in databases(directory, unsettled=True):
         if lives(directory, sign):
             continue
         with contextlib.suppress(FileNotFoundError), reading(directory, sign) as db:
@@ -192,6 +202,8 @@ def leave(directory: Path, run: str, data: bytes) -> bool:
             db.execute("begin immediate")  # from here on nobody claims it
             there = any(each.run == run and each.state != OVER for each in own_entries(directory, sign, db))
             if there:
+                if check is not None:
+                    check([letter.data for letter in letters_of(db, run, str(path_of(directory, sign)))])
                 at = time.time()
                 values = (run, data, at, sum_of_letter(run, data, at))
                 db.execute("insert into inbox(run, data, at, sum) values (?, ?, ?, ?)", values)

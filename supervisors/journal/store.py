@@ -32,8 +32,11 @@ from ...protocol.kernel.errors import JournalBroken, RunClaimed
 from .row import OPEN, OVER, Block, Part, RunRecord, packed, sum_of_run
 
 ENDING = ".db"
-BESIDE = ("-wal", "-shm", "-journal")
-"""What SQLite has beside a database."""
+SETTLED = "-over"
+"""Beside a database whose process has ended, with all its runs: who looks for runs that may go on need not open it."""
+
+BESIDE = ("-wal", "-shm", "-journal", SETTLED)
+"""What lies beside a database; but for the last it is SQLite's."""
 
 LARGE = 16 * 1024
 """Bytes of data from which on it is a blob."""
@@ -170,13 +173,16 @@ class Store:
 
     def close(self) -> bool:
         """Let go of the file, and remove it if no run is in it; whether it is still there."""
-        empty = False
+        empty = settled = False
         with contextlib.suppress(sqlite3.Error, OSError, Unwritten, JournalBroken):
             if self._db is not None:
                 empty = self._db.execute("select 1 from runs where owner=? limit 1", (self.sign,)).fetchone() is None
+                settled = is_settled(self._db)
         self._let_go()
         if empty:
             remove(self.path)
+        elif settled:
+            settle(self.path)
         return not empty and self.path.exists()
 
     # --- one connection -----------------------------------------------------------------------------------
@@ -285,11 +291,17 @@ def path_of(directory: Path, sign: str) -> Path:
     return directory / f"{sign}{ENDING}"
 
 
-def databases(directory: Path) -> list[str]:
-    """The signs of the processes that have databases here; the oldest first, as far as files tell."""
+def databases(directory: Path, *, unsettled: bool = False) -> list[str]:
+    """The signs of the processes that have databases here; the oldest first, as far as files tell.
+
+    Args:
+        unsettled: only those in which there may be runs that go on.
+    """
     found = []
     with contextlib.suppress(FileNotFoundError):
         for path in directory.glob(f"*{ENDING}"):
+            if unsettled and path.with_name(path.name + SETTLED).exists():
+                continue
             with contextlib.suppress(OSError):
                 found.append((path.stat().st_mtime, path.name.removesuffix(ENDING)))
     return [sign for _, sign in sorted(found)]
@@ -336,7 +348,8 @@ def insert_run(db: sqlite3.Connection, values: Sequence[Any]) -> int:
 
 
 def forget(db: sqlite3.Connection, key: int) -> None:
-    """Delete a run and its rows; what they have of blobs is removed later (`retention`)."""
+    """Delete a run, its rows and what was left for it; what they have of blobs is removed later (`retention`)."""
+    db.execute("delete from inbox where run=(select run from runs where id=?)", (key,))
     db.execute("delete from rows where run=?", (key,))
     db.execute("delete from runs where id=?", (key,))
 
@@ -350,6 +363,17 @@ def blob_of(db: sqlite3.Connection, data: bytes) -> int:
     key = db.execute("insert into blobs(hash, data) values (?, ?)", (hash, data)).lastrowid
     assert key is not None
     return key
+
+
+def is_settled(db: sqlite3.Connection) -> bool:
+    """Whether all runs in it are over, or others have claimed them."""
+    return db.execute("select 1 from runs where state<>? limit 1", (OVER,)).fetchone() is None
+
+
+def settle(path: Path) -> None:
+    """Say of the database of a process that has ended that none of its runs may go on."""
+    with contextlib.suppress(OSError):
+        path.with_name(path.name + SETTLED).touch(mode=0o600)
 
 
 def hash_of(data: bytes) -> bytes:

@@ -24,10 +24,12 @@ import msgspec
 import trio
 
 from ....protocol.control.caller import LOCAL
-from ....protocol.errors import ConfigError, Conflict, NotFound
+from ....protocol.errors import ConfigError, Conflict, JournalError, NotFound
 from ....supervisors import Actor
 from ...io.directories import user_folder
 from ...io.redact import Redactor, secrets_of
+from ...runs.keeping import prune_regularly
+from ...runs.loading import durable_by
 from ...runs.root import Root, played
 from ...work.spending.days import Days
 from ..access.access_control import AccessControl
@@ -64,6 +66,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
         read: a person reads stderr, so the audit trail of a loopback address does not go there.
         keep_requests: as in `HubOptions`.
         grace: seconds for runs to end by themselves once the server is told to end; None for what the settings say.
+        durable: whether what its runs do is kept; None for what the settings say.
+        by: what it is, for lists of durable runs.
     """
 
     host: str | None = None
@@ -71,6 +75,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     read: bool = False
     keep_requests: bool = False
     grace: float | None = None
+    durable: bool | None = None
+    by: str = "serve"
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,7 +171,12 @@ class Server:
         settings = root.settings.api
         port: int = listener.socket.getsockname()[1]
         redactor = Redactor([self._token, *secrets_of(root.settings, os.environ)])
-        options = HubOptions(keep_runs=settings.keep_runs, keep_requests=self._options.keep_requests)
+        options = HubOptions(
+            keep_runs=settings.keep_runs,
+            keep_requests=self._options.keep_requests,
+            durable=durable_by(self._options.durable, root.settings),
+            by=self._options.by,
+        )
         async with open_hub(root, options=options, redact=redactor.data) as hub:
             self.chats = _chats(hub)
             self.under_way = lambda: hub.under_way
@@ -192,6 +203,8 @@ class Server:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._reload, access, root)
                     nursery.start_soon(self._end, root, hub, access, health)
+                    if options.durable is not False:
+                        nursery.start_soon(_prune, root)
                     notify("READY=1")
                     on_listening(served)
                     limiter = ConnectionLimiter(lambda: access.settings)
@@ -248,6 +261,15 @@ def _cancel_all(hub: Hub) -> None:
         if not info.over:
             with suppress(Conflict):  # another process's
                 hub.cancel(LOCAL, info.run)
+
+
+async def _prune(root: Root) -> None:
+    try:
+        journal = await root.journal()
+    except JournalError as error:  # each run tells that it can't be kept
+        log.warning("%s", error)
+        return
+    await prune_regularly(root.settings, journal.sign)
 
 
 async def _until(condition: Callable[[], bool]) -> None:

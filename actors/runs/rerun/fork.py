@@ -91,7 +91,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             for row in encoded:
                 kept.rows.append(row.actor, row.data)
 
-        return await go_on(root, journal.begin(run, told), told, past, resumed, copy, on_event=on_event)
+        return await go_on(root, journal.begin(run, told), about, past, resumed, copy, Hooks(on_event=on_event))
 
 
 async def fork(

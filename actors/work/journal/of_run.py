@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
@@ -17,6 +17,7 @@ import trio
 from ....protocol.chat import ChatReply
 from ....protocol.errors import CallboardError, JournalError
 from ....protocol.journal import (
+    About,
     Answered,
     AnyRow,
     Asked,
@@ -30,6 +31,7 @@ from ....protocol.journal import (
     decode,
     decode_value,
     encode,
+    encode_about,
     encode_value,
 )
 from ....protocol.messages import Replied, ToolDone
@@ -152,25 +154,36 @@ class OfRun:
         rows: where they go; about: what is said of it.
         past: of its earlier lives; None for a new run.
         stopping: whether the root is stopping.
+        insists: whether a person wants the run to be kept.
 
     Attributes:
+        about: what is said of it now.
         paths: what is left of the past, by path; who takes up a path takes it out.
         crossing: what went on between its deciders.
         on_refusal: called when the rows turn out not to be those of what the run would go on with.
-        is_over: it will not go on in another process.
+        left: whether this process has left it to the next, and keeps nothing more.
     """
 
     on_refusal: Callable[[CannotGoOn], None] | None = None
 
-    def __init__(self, rows: RunJournal, about: bytes, past: RunPast | None, stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        rows: RunJournal,
+        about: About,
+        past: RunPast | None,
+        stopping: Callable[[], bool],
+        *,
+        insists: bool = True,
+    ) -> None:
         self.rows = rows
+        self.about = about
         self.paths: dict[str, Before] = {} if past is None else past.paths
         self.crossing = Crossing() if past is None else past.crossing
-        self._about = about
+        self.left = False
         self._stopping = stopping
+        self._insists = insists
         self._questions = 0 if past is None else past.questions
-        self._spoilt = False
-        self.is_over = False
+        self._is_over = False
         self._clock = trio.lowlevel.current_clock().current_time
         self._zero = self._clock() - (0 if past is None else past.at / 1000)
 
@@ -182,7 +195,7 @@ class OfRun:
     def append(self, path: str, row: AnyRow) -> None:
         """Keep a row; never waits."""
         if self._stopping():
-            self.rows.stop()
+            self.leave()
         try:
             data = encode(row)
         except (TypeError, ValueError, RecursionError, CallboardError) as error:
@@ -205,16 +218,40 @@ class OfRun:
 
     def spoil(self, why: str) -> None:
         """Say that the run can't go on after a kill."""
-        if not self._spoilt:
-            self._spoilt = True
-            log.warning("%s could not go on if this process was killed: %s", self.rows.run, why)
+        if not self.about.spoilt:
+            level = logging.WARNING if self._insists else logging.INFO
+            log.log(level, "%s could not go on if this process was killed: %s", self.rows.run, why)
+            self.tell(spoilt=why)
             self.append("", Spoilt(self.now, why))
 
     def refuse(self, error: CannotGoOn) -> None:
         """It can't go on: it stays what it was before, whatever becomes of the actors that are at work in it."""
+        self.left = True
         self.rows.stop()
         if self.on_refusal is not None:
             self.on_refusal(error)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether this process has left it to the next, since it ends."""
+        if self._stopping():
+            self.leave()
+        return self.left
+
+    def tell(self, **changes: Any) -> None:
+        """Say this of it in lists from now on."""
+        self.about = msgspec.structs.replace(self.about, **changes)
+        self.rows.tell(encode_about(self.about))
+
+    def leave(self) -> None:
+        """This process ends before the run: leave it to the next, and keep nothing more of what becomes of it here.
+
+        One that can't go on stays what it is.
+        """
+        if not self.left and not self.about.spoilt and not self._is_over:
+            self.left = True
+            self.tell(left=True)
+            self.rows.stop()
 
     def new_question(self) -> str:
         """The id of a question: the same whenever the run goes on."""
@@ -224,15 +261,23 @@ class OfRun:
     async def barrier(self) -> None:
         """Wait until all that was written so far is on the disk. Raises as `RunJournal.barrier` does."""
         if self._stopping():
-            self.rows.stop()
+            self.leave()
         await self.rows.barrier()
 
     def over(self, status: str) -> None:
         """It is over, unless the root stops, and it may go on in the next process."""
         self.append("", Over(self.now, status))
-        self.rows.tell(self._about, over=True)
-        self.is_over = not self._stopping()
+        self._is_over = not self.left
+        self.rows.tell(encode_about(self.about), over=True)
 
     def lives(self, life: int, version: str) -> None:
         """Say that another process goes on with it: this one."""
+        about, rows = self.about, self.rows.rows
+        idle = 0 if about.left or about.rows != rows else about.idle
         self.append("", Lived(self.now, life, version, time.time()))
+        self.tell(idle=idle + 1, rows=rows + 1, left=False)
+
+    def is_well(self) -> None:
+        """The process has lived long enough to say that this run does not end it."""
+        if self.about.idle:
+            self.tell(idle=0)

@@ -37,6 +37,8 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
         keep_runs: how many runs that are over are kept on disk, the newest; 0 for all.
         keep_requests: what the models of its runs see and say is kept beside their logs, unless the settings say no; so
             it is at a terminal. Without it, it is kept if the settings say yes.
+        durable: whether its runs are kept so that another process can go on with them; see `Hooks`.
+        by: what plays them, for lists of those.
     """
 
     ring_events: int = 1024
@@ -45,6 +47,8 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     questions: int = 10_000
     keep_runs: int = 1000
     keep_requests: bool = False
+    durable: bool | None = False
+    by: str = ""
 
 
 @dataclass(eq=False, repr=False)

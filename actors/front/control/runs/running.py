@@ -110,9 +110,10 @@ class Running:
     ) -> None:
         self._starting[info.run] = info, task_status
         try:
-            hooks = msgspec.structs.replace(hooks, owner=info.owner)
+            options = self._options
+            hooks = msgspec.structs.replace(hooks, owner=info.owner, durable=options.durable, by=options.by)
             wanted = self._root.settings.keep_requests
-            if (self._options.keep_requests if wanted is None else wanted) and hooks.recorder is None:
+            if (options.keep_requests if wanted is None else wanted) and hooks.recorder is None:
                 hooks = msgspec.structs.replace(hooks, recorder=self.recorder)
             await perform(request, hooks, self._root)
             if info.run in self._starting:
