@@ -94,10 +94,14 @@ class Scope:
         self.run.append(self.path, Noted(self.run.now, name, encode_value(value)))
         return value
 
-    async def intend(self, what: str) -> None:
+    async def intend(self, what: str, server: str = "") -> None:
         """The world is about to be changed: wait until that is on the disk. Raises as `RunJournal.barrier` does."""
-        self.run.append(self.path, Intends(self.run.now, what))
+        self.uses(what, server)
         await self.run.barrier()
+
+    def uses(self, what: str, server: str) -> None:
+        """As `intend`, without the wait, of what may be done again: an MCP server is about to remember something."""
+        self.run.append(self.path, Intends(self.run.now, what, server))
 
     @property
     def unknown(self) -> int:
@@ -268,6 +272,10 @@ class Player:
     def letters(self) -> list[Letter]:
         """Those that were sent to the decider and that it was not told of in an earlier life; once."""
         return self._run.crossing.letters.pop(self.path, [])
+
+    def servers(self) -> tuple[str, ...]:
+        """The MCP servers that the conversation has used in an earlier life, and that are others by now; once."""
+        return tuple(self._run.crossing.servers.pop(self.path, ()))
 
     def wrote(self, message: Any, effects: list[Effect]) -> None:
         """The decider was told this, and said that."""

@@ -129,11 +129,15 @@ async def was_under_way(me: Actor, tool: Tool) -> bool:
     One that may be played again never was. Before any other is played, it is on the disk that it will be.
     """
     scope = here(me)
-    if scope is None or may_be_repeated(tool):
+    if scope is None:
+        return False
+    if may_be_repeated(tool):
+        if tool.remembers:
+            scope.uses(tool.name, tool.remembers)
         return False
     if scope.unknown:
         return True
-    await scope.intend(tool.name)
+    await scope.intend(tool.name, tool.remembers)
     return False
 
 
@@ -141,6 +145,8 @@ def may_be_repeated(tool: Tool) -> bool:
     """Whether nothing of the world is another after two calls than after one, as far as we know."""
     if tool.origin in ("file", "function"):  # which say nothing of what they do
         return False
+    if tool.origin == "mcp":  # whose effect says what permissions take it for
+        return tool.again
     return tool.effect in ("none", "read") or tool.decided is not None
 
 

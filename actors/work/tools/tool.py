@@ -82,6 +82,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
             on from its result. Only the agent that was named is offered it.
         decided: in place of `run`, for a tool over what a conversation itself remembers: asks its decider (the actor
             above `me`) what the result is, by the number that the decider gave to the call.
+        again: of a server's tool, whether a call whose outcome nobody knows may be made again: so the server says.
+        remembers: the MCP server that may remember a call as long as its process lives; "" if none does.
     """
 
     spec: ToolSpec
@@ -100,6 +102,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     preview: Preview | None = None
     elsewhere: bool = False
     decided: Decided | None = None
+    again: bool = False
+    remembers: str = ""
 
     @property
     def waits(self) -> bool:

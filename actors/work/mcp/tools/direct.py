@@ -46,6 +46,8 @@ def direct_tool(view: View, tool: ServerTool, name: str = "") -> Tool:
         effect=effect_of(view.server, tool),
         origin="mcp",
         alias=f"{view.server.name}__{tool.name}",
+        again=_is_hinted(view.server, tool, "read_only_hint", "idempotent_hint"),
+        remembers=_remembers(view.server, tool),
         timeout=None,  # the call has a clock of its own, which stands still while people think
     )
 
@@ -58,6 +60,17 @@ def effect_of(server: Server, tool: ServerTool) -> Effect:
         return "execute"
     hints = tool.annotations
     return "write" if hints is not None and hints.destructive_hint is True else "none"
+
+
+def _is_hinted(server: Server, tool: ServerTool, *hints: str) -> bool:
+    """Whether the server gives one of these hints, and its hints count."""
+    found = tool.annotations
+    return server.trust != "none" and found is not None and any(getattr(found, hint) is True for hint in hints)
+
+
+def _remembers(server: Server, tool: ServerTool) -> str:
+    """The server's name, if its process may be another one after a call: one of ours that does not only read."""
+    return server.name if server.type == "stdio" and not _is_hinted(server, tool, "read_only_hint") else ""
 
 
 def _parameters(tool: ServerTool) -> dict[str, Json]:

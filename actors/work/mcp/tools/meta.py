@@ -92,7 +92,7 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
         own = meta_name(verb, name)
         own = marked(f"mcp_{verb}_{name}") if own in taken else own
         spec = ToolSpec(name=own, description=description, parameters=parameters)
-        return Tool(spec=spec, run=run, alias=other_name(verb, name), origin="mcp")
+        return Tool(spec=spec, run=run, alias=other_name(verb, name), origin="mcp", again=verb != "invoke")
 
     invoke = one("invoke", run_invoke, f"Call a tool of the MCP server '{name}'.", tool=_TOOL, arguments=_GIVEN)
     return [

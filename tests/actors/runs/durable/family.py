@@ -7,6 +7,7 @@
     │  └─ two   a letter to its sibling, a question to its parent, one to a person, an effect
     ├─ slow     an effect, a question that nobody answers
     ├─ timed    an effect, and a model that never answers: its time is up
+    ├─ served   effects of an MCP server, which is another one when the run goes on
     └─ b        an effect; is not collected
 
 Three questions to a person are open at once, and answered then. What a model says depends on the request alone. Each
@@ -18,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +27,17 @@ import trio
 from everything import DO, House
 from fake_models import Reply, Request
 
-from callboard.protocol.journal import Told
+from callboard.protocol.journal import Intends, Told
 from callboard.protocol.messages import Replied
+
+NOTING = Path(__file__).with_name("noting.py")
 
 PERSONS = 3
 """Questions that a person answers."""
 
-EFFECTS = ["a", "b", "mid", "one", "two", "slow", "timed"]
+EFFECTS = ["a", "b", "mid", "one", "two", "slow", "timed", "n1", "n2"]
+
+ANEW = "The MCP server 'notes' runs anew"
 
 _AGENT = """
 name: {name}
@@ -39,6 +45,13 @@ instructions: {instructions}
 global_tools: [execute_command]
 can_spawn_agents: {spawns}
 max_concurrent_agents: 10
+"""
+
+_SERVED = """
+name: served
+instructions: SERVED
+mcp_servers: [notes]
+mcp_tools: direct
 """
 
 Call = tuple[str, dict[str, Any]]
@@ -100,9 +113,10 @@ def lead(said: Said, _: str) -> list[Call] | str:
             ("agent__task_create", {"subject": "b", "agent": "leaf", "prompt": "B", "blocked_by": ["task_1"]}),
             ("agent__spawn", {"agent": "mid", "prompt": "MID"}),
             ("agent__spawn", {"agent": "leaf", "prompt": "SLOW"}),
-            ("agent__spawn", {"agent": "leaf", "prompt": "TIMED", "timeout": 1.5}),
+            ("agent__spawn", {"agent": "leaf", "prompt": "TIMED", "timeout": 3}),
+            ("agent__spawn", {"agent": "served", "prompt": "SERVED"}),
         ]
-    mid, slow, timed = said.child("MID"), said.child("SLOW"), said.child("TIMED")
+    mid, slow, timed, served = (said.child(prompt) for prompt in ("MID", "SLOW", "TIMED", "SERVED"))
     a = said.of("agent__task_create", subject="a")[0]["agent_id"]
     if not said.of("agent__send_message"):
         return [("agent__send_message", {"id": mid, "message": "down"})]
@@ -110,7 +124,7 @@ def lead(said: Said, _: str) -> list[Call] | str:
         return answer
     if any("HOLD" in question for question in said.asked.values()) and not said.of("agent__cancel"):
         return [("agent__cancel", {"id": slow})]
-    for id in (a, mid, timed):
+    for id in (a, mid, served, timed):
         if said.collected(id) is None:
             return [("agent__collect", {"id": id})]
     lists = said.of("agent__task_list")
@@ -169,6 +183,16 @@ def leaf(said: Said, prompt: str) -> list[Call] | str:
     return f"{name} {answers} {_letters(said) if said.of('agent__check_inbox') else ''}"
 
 
+def served(said: Said, _: str) -> list[Call] | str:
+    steps: list[Call] = [
+        ("notes__note", {"text": "n1"}),
+        ("notes__notes", {}),
+        ("notes__note", {"text": "n2"}),
+        ("notes__notes", {}),
+    ]
+    return [steps[len(said.calls)]] if len(said.calls) < len(steps) else "SERVED"
+
+
 def _end(result: dict[str, Any]) -> str:
     return f"[{result.get('exit_status', result['status'])} {plain(result['output'])}]"
 
@@ -179,8 +203,9 @@ def _letters(said: Said) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """Without the marks of requests, and what was said with calls alone."""
-    return re.sub(r"\s*\n\s*", " / ", re.sub(r" ?#[0-9a-f]{12}", "", text)).strip(" /")
+    """Without the marks of requests, and what was said with calls alone; whose time is up has perhaps said nothing."""
+    text = re.sub(r"\s*\n\s*", " / ", re.sub(r" ?#[0-9a-f]{12}|timed begins", "", text)).strip(" /")
+    return text.replace(" ]", "]")
 
 
 def children(found: list[dict[str, Any]]) -> list[Any]:
@@ -196,7 +221,7 @@ def mark(request: Request) -> str:
 
 def answer(world: Path) -> Any:
     """The model of all of them."""
-    plays = {"LEAD": lead, "MIDDLE": mid, "LEAF": leaf}
+    plays = {"LEAD": lead, "MIDDLE": mid, "LEAF": leaf, "SERVED": served}
 
     def say(request: Request) -> Reply:
         who = next(name for name in plays if name in request.system)
@@ -228,6 +253,12 @@ class FamilyHouse(House):
             spawns_ = str(spawns).lower()
             text = _AGENT.format(name=name, instructions=instructions, spawns=spawns_)
             (agent / "config.yaml").write_text(text)
+        agent = config / "agents" / "served"
+        agent.mkdir()
+        (agent / "config.yaml").write_text(_SERVED)
+        env = {"DO": DO.format(name="NAME", world=self.world)}
+        entry = {"command": sys.executable, "args": ["-S", str(NOTING)], "env": env}
+        (config / "mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))
         self._models.answer_with(answer(self.world))
 
     async def play(self, **order: Any) -> dict[str, Any] | None:
@@ -237,6 +268,17 @@ class FamilyHouse(House):
     def marks(self) -> list[str]:
         """Of the requests so far."""
         return [mark(request) for request in self._models.requests]
+
+    def news(self) -> int:
+        """How often the agent that uses the MCP server was told that it is another one."""
+        last = [request for request in self._models.requests if request.system.startswith("SERVED")][-1]
+        return sum(ANEW in str(message["content"]) for message in last.json["messages"])
+
+    def has_used(self) -> bool:
+        """Whether that agent has used the server, and has not ended, as far as is on disk."""
+        rows = [row for path, row in self.rows() if path.startswith("agent_served_")]
+        ended = any(isinstance(row, Told) and "SERVED" in str(row.message) for row in rows[1:])
+        return not ended and any(isinstance(row, Intends) for row in rows)
 
     def answered(self) -> set[str]:
         """The marks of requests whose replies are on disk."""
