@@ -33,7 +33,7 @@ from ....protocol.journal import (
 from ....protocol.kernel.questions import Answer, Question
 from ....protocol.messages import Idle, Interrupted, Letter, MapBegun, WorkDone
 from ....supervisors.escalation import remembers
-from .crossing import Crossing
+from .crossing import Crossing, Spent
 from .of_run import Before, CannotGoOn, OfRun
 
 if TYPE_CHECKING:
@@ -79,6 +79,11 @@ class Scope:
             return Player(self, self.path, self._before.told)
         path = f"{self.path}:{self._drivers}"
         return Player(self, path, self.run.paths.pop(path, Before()).told)
+
+    def spent(self) -> list[Spent]:
+        """The replies of models that its next decider, and all that works below that, had in earlier lives."""
+        path = self.path if self._drivers == 0 else f"{self.path}:{self._drivers + 1}"
+        return self.run.crossing.below(path)
 
     @property
     def has_past(self) -> bool:

@@ -14,7 +14,8 @@ from callboard.protocol.journal import Answered, Asked, Intends
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from family import EFFECTS, FamilyHouse, children, plain
+from family import EFFECTS, FamilyHouse
+from played_agents import children, plain
 from test_kills import some
 
 ROWS = 190
