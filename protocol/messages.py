@@ -342,6 +342,16 @@ class EscalationClosed(FromBelow, frozen=True, kw_only=True, tag=36, array_like=
     answered: bool
 
 
+class ServersAnew(FromBelow, frozen=True, kw_only=True, tag=39, array_like=True):
+    """The run goes on in another process: these MCP servers, which it has used, are other instances by now.
+
+    Attributes:
+        servers: their names; what they remembered is gone.
+    """
+
+    servers: tuple[str, ...]
+
+
 class CallAnswered(Message, frozen=True):
     """Told to the actor of such a call: its result, or what is wrong with it if it has failed."""
 
@@ -393,12 +403,6 @@ class LookedAround(WorkDone, frozen=True, kw_only=True, tag=17, array_like=True)
     """
 
     offered: tuple[OfferedTool, ...] | None = None
-
-
-class ServersAnew(Message, frozen=True, kw_only=True, tag=39, array_like=True):
-    """These MCP servers, which the conversation has used, are other instances by now: they remember nothing of it."""
-
-    servers: tuple[str, ...]
 
 
 class TimerFired(Message, frozen=True, tag=37, array_like=True):

@@ -197,6 +197,7 @@ class Driver:
             await trio.sleep_forever()  # who wanted that ends us now
         if self._ready:
             self._begin_work()
+        self._take_mail()  # what it is told of how things are now comes before work in place
         return gone
 
     def _step(self, message: Message) -> None:

@@ -30,9 +30,9 @@ from ..io.imports import imported
 from ..work.agent.family import renamed
 from ..work.agent.history import History
 from ..work.agent.user import user_tools
-from ..work.journal.scope import noted
+from ..work.journal.scope import here, noted
 from ..work.record import Record
-from ..work.spending.accounts import as_failure
+from ..work.spending.accounts import Account, Amount, as_failure
 from ..work.tools.registry import tools_of_agent
 from ..work.tools.tool import Tool
 from ..work.variables import Values, overridden, resolve_variables
@@ -232,6 +232,8 @@ class Prepared:
         if self._limits is None:
             return self._play(me, input, context, depth, result, record, seat, escalation_timeout, history)
         own = context.limited(f"agent '{self.name}'", self._limits)
+        if own is not context and own.account is not None:
+            _restore(own.account, me)
         playing = self._play(me, input, own, depth, result, record, seat, escalation_timeout, history)
         return self._within(self._limits, playing, result, own, context)
 
@@ -378,6 +380,13 @@ def _recipes_of(
     from ..work.knowledge.recipe import recipes_of
 
     return recipes_of(agent, directory, context.config_dir, context.environ, compat=compat)
+
+
+def _restore(account: Account, me: Actor) -> None:
+    """In a durable run that goes on: what the agent has spent in earlier lives counts."""
+    scope = here(me)
+    for each in () if scope is None else scope.spent():
+        account.charge(Amount(each.tokens, each.cost), 1)
 
 
 async def _its_end(me: Actor, ref: Ref[Any]) -> End:

@@ -6,7 +6,8 @@
 
 A view holds what is under way and totals of what is over, so it grows with the living tree of actors and with the
 names that files have (nodes, models), and not with the number of events. Of an actor that has ended nothing is kept.
-One that begins in the middle of a run knows what it has seen.
+One that begins in the middle of a run knows what it has seen. Where a run goes on in another process
+(`run.resumed`), what was under way in the one before has come to no end; it begins again.
 
 The kernel's own stream (events whose `run` is "") can be seen by a view as well: it has actors and activities and never
 ends.
@@ -158,9 +159,18 @@ class RunView:
         self.started, self.began, self.at = data, event.ts, self._clock(event)
         return NOTHING
 
+    def _run_resumed(self, event: Event, _: object, __: object) -> Change:
+        change = self._cut_off()
+        self.actors[event.actor] = ActorView("run", events=1, last_event=event.kind)
+        self.home = self._end = self.ended = self.outcome = None
+        return change
+
     def _run_ended(self, event: Event, data: Any, _: object) -> Change:
         self._end, self.ended = _ENDS[type(data)], event.ts
         self.outcome = data.outcome if isinstance(data.outcome, dict) else {}
+        return self._cut_off()
+
+    def _cut_off(self) -> Change:
         ended = [each for actor in reversed(self.actors.values()) for each in reversed(actor.open)]
         for each in ended:
             self._close(each, CANCELLED)
@@ -414,6 +424,7 @@ class RunView:
         **_BEGIN,
         **dict.fromkeys(_ENDS, _run_ended),
         ev.RunStarted: _run_started,
+        ev.RunResumed: _run_resumed,
         ev.Warned: _warned,
         ev.UsageUpdate: _used,
         ev.QuestionAsked: _asked,

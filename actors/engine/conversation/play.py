@@ -159,7 +159,7 @@ class Conversation:
         """Who carries out what it wants of its children."""
         return {} if self.children is None else self.children.at_once
 
-    def go_on(self, _: Kept, left: FamilyLeft, *, ends: bool) -> None:
+    def go_on(self, player: Kept, left: FamilyLeft, *, ends: bool) -> None:
         """It was told its past."""
         decider = self.decider
         assert decider is not None
@@ -167,6 +167,8 @@ class Conversation:
             self.address.unread += decider.inbox.texts
         if self.children is not None:
             self.children.go_on(left, ends=ends)
+        if servers := player.servers():
+            self._tell(messages.ServersAnew(servers=servers))
 
     async def caught_up(self) -> None:
         """Until its children are where they were."""

@@ -120,7 +120,10 @@ def past_of(rows: Iterable[Row]) -> RunPast:
             else:
                 before.others.append(row)
             past.crossing.see(each.actor, row)
+            replies = len(past.replies)
             _count(past, row, nodes)
+            for reply in past.replies[replies:]:
+                past.crossing.spends(each.actor, reply, told=isinstance(row, Told))
     if past is None:
         raise CannotGoOn("nothing of it is on disk")
     return past

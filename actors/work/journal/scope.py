@@ -33,7 +33,7 @@ from ....protocol.journal import (
 from ....protocol.kernel.questions import Answer, Question
 from ....protocol.messages import Follows, Idle, Interrupted, Letter, WorkDone
 from ....supervisors.escalation import remembers
-from .crossing import Crossing
+from .crossing import Crossing, Spent
 from .of_run import Before, CannotGoOn, OfRun
 
 if TYPE_CHECKING:
@@ -77,6 +77,11 @@ class Scope:
         path = f"{self.path}:{self._drivers}"
         return Player(self, path, self.run.paths.pop(path, Before()).told)
 
+    def spent(self) -> list[Spent]:
+        """The replies of models that its next decider, and all that works below that, had in earlier lives."""
+        path = self.path if self._drivers == 0 else f"{self.path}:{self._drivers + 1}"
+        return self.run.crossing.below(path)
+
     @property
     def has_past(self) -> bool:
         """Whether its first decider was told something in an earlier life."""
@@ -114,9 +119,9 @@ class Scope:
         found = [self._before, *(paths[path] for path in paths if path.startswith((below, f"{self.path}:")))]
         return (row.value for each in found for row in each.others if isinstance(row, Noted) and row.name == name)
 
-    async def intend(self, what: str) -> None:
+    async def intend(self, what: str, server: str = "") -> None:
         """The world is about to be changed: wait until that is on the disk. Raises as `RunJournal.barrier` does."""
-        self.run.append(self.path, Intends(self.run.now, what))
+        self.run.append(self.path, Intends(self.run.now, what, server))
         await self.run.barrier()
 
     def intended(self, what: str) -> int:
@@ -301,6 +306,10 @@ class Player:
     def of(self, path: str) -> Player:
         """For a decider of this path that was played in earlier lives alone."""
         return Player(self._scope, path, self._run.paths.pop(path, Before()).told)
+
+    def servers(self) -> tuple[str, ...]:
+        """The MCP servers that the conversation has used in an earlier life, and that are others by now; once."""
+        return tuple(self._run.crossing.servers.pop(self.path, ()))
 
     def wrote(self, message: Any, effects: list[Effect]) -> None:
         """The decider was told this, and said that."""

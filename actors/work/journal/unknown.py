@@ -77,11 +77,12 @@ async def may_run(
     return None
 
 
-async def may_call(me: Actor, what: str, wanted: OnUnknown | None, *, repeatable: bool) -> bool:
+async def may_call(me: Actor, what: str, wanted: OnUnknown | None, *, repeatable: bool, server: str = "") -> bool:
     """Settle whether a call that changes the world may be made; in a durable run that it will is on the disk then.
 
     Args:
         repeatable: its tool says that it may be made again.
+        server: the MCP server that may remember something of it.
 
     Returns:
         False: it was under way when an earlier process was killed, and the model is to be told so.
@@ -104,7 +105,7 @@ async def may_call(me: Actor, what: str, wanted: OnUnknown | None, *, repeatable
         raise _failed(what)
     if verdict == TELL:
         return False
-    await scope.intend(what)
+    await scope.intend(what, server)
     return True
 
 

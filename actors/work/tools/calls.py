@@ -96,7 +96,7 @@ class Player:
             if tool.means is not None:
                 tool, arguments = await tool.means(me, arguments)
                 access = await self._permissions.admit(me, tool, arguments, self._own)
-            if changes(tool) and not await may_call(me, tool.name, self._on_unknown, repeatable=may_be_repeated(tool)):
+            if changes(tool) and not await self._may_play(me, tool):
                 error, code = "it is not known whether it was done", "unknown_outcome"
                 return await _unknown(me)
             if heard:
@@ -119,6 +119,10 @@ class Player:
             if heard:
                 seconds = trio.current_time() - began
                 me.emit(ToolFinished(tool=tool.name, seconds=seconds, error=error, result=result, code=code), id=id)
+
+    async def _may_play(self, me: Actor, tool: Tool) -> bool:
+        repeatable, server = may_be_repeated(tool), tool.remembers
+        return await may_call(me, tool.name, self._on_unknown, repeatable=repeatable, server=server)
 
     async def _in_time(self, tool: Tool, run: Awaitable[Json]) -> Json:
         if tool.timeout is None:

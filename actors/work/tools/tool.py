@@ -84,6 +84,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         repeats: what its author says of a call that is made twice; None if nothing.
         decided: in place of `run`, for a tool over what a conversation itself remembers: asks its decider (the actor
             above `me`) what the result is, by the number that the decider gave to the call.
+        remembers: the MCP server that may remember a call as long as its process lives; "" if none does.
     """
 
     spec: ToolSpec
@@ -103,6 +104,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: bool = False
     repeats: Repeats | None = None
     decided: Decided | None = None
+    remembers: str = ""
 
     @property
     def waits(self) -> bool:

@@ -49,6 +49,7 @@ def direct_tool(view: View, tool: ServerTool, name: str = "") -> Tool:
         origin="mcp",
         repeats=repeats_of(view.server, tool),
         alias=f"{view.server.name}__{tool.name}",
+        remembers=_remembers(view.server, tool),
         timeout=None,  # the call has a clock of its own, which stands still while people think
     )
 
@@ -75,6 +76,11 @@ def repeats_of(server: Server, tool: ServerTool) -> Repeats | None:
     if hints.read_only_hint is True:
         return "read"
     return "idempotent" if hints.idempotent_hint is True else None
+
+
+def _remembers(server: Server, tool: ServerTool) -> str:
+    """The server's name, if its process may be another one after a call: one of ours that does not only read."""
+    return server.name if server.type == "stdio" and repeats_of(server, tool) != "read" else ""
 
 
 def _parameters(tool: ServerTool) -> dict[str, Json]:

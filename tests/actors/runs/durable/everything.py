@@ -153,7 +153,7 @@ class House:
         told = {"config": str(self.config), "log": str(self.log), "target": "g", "prompt": "hello", **order}
         program = await trio.run_process(
             [sys.executable, PLAYING, json.dumps(told)],
-            env={**os.environ, "XDG_STATE_HOME": str(self._state)},
+            env={**os.environ, "XDG_STATE_HOME": str(self._state), "XDG_CACHE_HOME": str(self._state / "cache")},
             capture_stdout=True,
             check=False,
         )

@@ -46,10 +46,12 @@ class Person:
 
     name = "person"
 
-    def __init__(self, root: callboard.Root, log: str, answers: dict[str, str], together: int = 0) -> None:
+    def __init__(
+        self, root: callboard.Root, log: str, answers: dict[str, str] | None = None, together: int = 0
+    ) -> None:
         self._root = root
         self._log = log
-        self._answers = answers
+        self._answers = answers or {}
         self._together = together
         self._open: dict[str, Question] = {}
 
