@@ -224,7 +224,7 @@ class FlowHouse(House):
             (directory / "ours.py").write_text(world + code)
         self.note = home / "note.txt"
         self.note.write_text("a note")
-        helper = self._config / "agents" / "helper"
+        helper = self.config / "agents" / "helper"
         (helper / "config.yaml").write_text(HELPER)
         self.flow = place / "flow.yaml"
         models.answer_with(answer(self.world))
