@@ -35,7 +35,7 @@ import contextvars
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import trio
@@ -46,8 +46,8 @@ from ...protocol.failure import Failure
 from ...protocol.kernel.messages import Message
 from ...protocol.messages import CallAnswered, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 from ...supervisors import Actor, End
-from ..work.journal.family import FamilyLeft
 from ..work.journal.scope import Player, here
+from .beside import Beside
 from .deciding import Decider, Tape, recorder
 from .past import Gone, Left, fold
 
@@ -60,20 +60,6 @@ class _Look(Message, frozen=True):
 
 
 _LOOK = _Look()
-
-
-class Beside(Protocol):
-    """Who carries out effects that are no work: they take no time, and what comes of them is told by `Driver.tell`."""
-
-    @property
-    def at_once(self) -> Mapping[type[Effect], Callable[[Any], None]]:
-        """Carries them out, by kind."""
-
-    def go_on(self, player: Player, left: FamilyLeft, *, ends: bool) -> None:
-        """The decider was told its past, which has left this open; `ends`: nothing more is to be done about it."""
-
-    async def caught_up(self) -> None:
-        """Until all of that is where it was, and the decider can be told what had become of it."""
 
 
 class Driver:

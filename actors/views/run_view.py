@@ -21,9 +21,8 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal, TypeAlias, final
 
 from ...protocol import events as ev
-from ...protocol.control.things import ActorKind
 from ...protocol.events import Event, EventData
-from .activity import NOTHING, Activity, ActorView, Asked, Change, Key, Kind, NodeView
+from .activity import KINDS_OF_ACTORS, NOTHING, Activity, ActorView, Asked, Change, Key, Kind, NodeView, find
 
 Status: TypeAlias = Literal["running", "waiting", "done", "failed", "cancelled"]
 
@@ -37,13 +36,6 @@ WARNINGS = 100
 _Table: TypeAlias = "dict[type[EventData], Callable[[RunView, Event, Any, ActorView | None], Change]]"
 
 _PIECES = frozenset({ev.LlmDelta, ev.LlmReasoning})
-_KINDS_OF_ACTORS: dict[Kind, ActorKind] = {
-    "graph": "graph",
-    "agent": "agent",
-    "node": "node",
-    "tool": "tool",
-    "mcp": "mcp",
-}
 _ENCLOSING = frozenset({"graph", "agent", "node", "tool"})
 _ENDS: dict[type, Status] = {ev.RunFinished: "done", ev.RunFailed: "failed", ev.RunCancelled: "cancelled"}
 
@@ -258,10 +250,10 @@ class RunView:
         return change
 
     def _llm_request(self, event: Event, data: ev.LlmRequest, actor: ActorView | None) -> Change:
-        agent = _find(actor, (event.actor, "agent", None))
+        agent = find(actor, (event.actor, "agent", None))
         if agent is not None and data.attempt == 1:
             agent.requests += 1
-        chat = _find(actor, (event.actor, "chat", event.id))
+        chat = find(actor, (event.actor, "chat", event.id))
         change = self._begin("chat", event.id, data.model, event, actor) if chat is None else Change(chat)
         if chat is not None:  # the next try, perhaps of another model
             chat.hear_anew()
@@ -277,7 +269,7 @@ class RunView:
         return self._begin("mcp", data.server, data.server, event, actor)
 
     def _base_building(self, event: Event, data: ev.KnowledgeBuilding, actor: ActorView | None) -> Change:
-        found = _find(actor, (event.actor, "knowledge", data.what))
+        found = find(actor, (event.actor, "knowledge", data.what))
         change = self._begin("knowledge", data.what, data.what, event, actor) if found is None else Change(found)
         if change.about is not None:
             change.about.news = data
@@ -287,7 +279,7 @@ class RunView:
 
     def _piece(self, event: Event, data: Any) -> Change:
         actor = self.actors.get(event.actor)
-        chat = _find(actor, (event.actor, "chat", event.id))
+        chat = find(actor, (event.actor, "chat", event.id))
         if chat is not None:
             chat.hear(data.text if type(data) is ev.LlmDelta else "", self._clock(event), self._text)
             if chat.above is not None:
@@ -297,7 +289,7 @@ class RunView:
     def _llm_waits(
         self, event: Event, data: ev.LlmRetry | ev.LlmWaiting | ev.LlmFallback, actor: ActorView | None
     ) -> Change:
-        chat = _find(actor, (event.actor, "chat", event.id))
+        chat = find(actor, (event.actor, "chat", event.id))
         if chat is not None:
             chat.hear_anew()
             chat.waits = True
@@ -333,7 +325,7 @@ class RunView:
             actor.turns += 1
             actor.input_tokens += data.input_tokens
             actor.output_tokens += data.output_tokens
-        chat = _find(actor, (event.actor, "chat", event.id))
+        chat = find(actor, (event.actor, "chat", event.id))
         if chat is not None:
             chat.use(data.input_tokens, data.output_tokens, data.cached_tokens)
         self._tell(event, data)
@@ -366,10 +358,10 @@ class RunView:
     def _begin(self, kind: Kind, key: object, name: str, event: Event, actor: ActorView | None) -> Change:
         if actor is None:  # told after the run's end
             return NOTHING
-        found = _find(actor, (event.actor, kind, key))
+        found = find(actor, (event.actor, kind, key))
         ended = () if found is None else self._over(actor, found.key, CANCELLED).ended
         if actor.kind == "actor" and not (kind == "mcp" and event.run):  # a run hears of servers that are not its own
-            actor.kind = _KINDS_OF_ACTORS.get(kind, "actor")
+            actor.kind = KINDS_OF_ACTORS.get(kind, "actor")
         above = self.nearest(event.actor)
         while kind == "node" and above is not None and above.kind == "node" and above.actor == event.actor:
             above = above.above  # nodes of one actor stand side by side
@@ -383,7 +375,7 @@ class RunView:
 
     def _over(self, actor: ActorView | None, key: Key, code: str = "", error: str | None = None) -> Change:
         """End one, and what is open within it for the same actor: an error may have gone past its end."""
-        found = _find(actor, key)
+        found = find(actor, key)
         if actor is None or found is None:
             return NOTHING
         ended = tuple(each for each in reversed(actor.open) if each.within(found))
@@ -451,11 +443,3 @@ class RunView:
         ev.McpServerFailed: _server_started,
         ev.KnowledgeBuilt: _base_built,
     }
-
-
-def _find(actor: ActorView | None, key: Key) -> Activity | None:
-    if actor is not None:
-        for each in reversed(actor.open):
-            if each.key == key:
-                return each
-    return None
