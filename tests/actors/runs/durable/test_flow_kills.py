@@ -1,21 +1,17 @@
-"""A workflow whose process is killed, at each row and in each effect, goes on to the same end, and does nothing twice."""
+"""A workflow whose process is killed, at each row or in an effect, goes on to the same end, and does nothing twice."""
 
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_models import FakeModels
-
-from callboard.protocol.journal import Answered, Asked, Intends
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from flow import CALLS, EFFECTS, FlowHouse
 from test_kills import open_questions, some
+
+from callboard.protocol.journal import Answered, Asked, Intends
 
 ROWS, REQUESTS = 130, 19
 """Of the run as a whole. Who of the units of a map comes first, changes nothing of that."""
@@ -57,7 +53,9 @@ def check_effects(house: FlowHouse) -> None:
     assert house.effects.keys() | CALLS == set(EFFECTS)
     for name, count in house.effects.items():
         assert count <= EFFECTS[name] or name not in CALLS  # the model is told that it is unknown
-    asked_about = [node for _, node in house.asked if node in ("Attach", "Lead", "Step", "Gate", "Note", "Low", "Code", "End")]
+    asked_about = [
+        node for _, node in house.asked if node in ("Attach", "Lead", "Step", "Gate", "Note", "Low", "Code", "End")
+    ]
     again = sum(max(0, count - EFFECTS[name]) for name, count in house.effects.items())
     assert again <= len(asked_about)
 
