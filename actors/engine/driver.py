@@ -126,7 +126,8 @@ class Driver:
         records, scope = recorder.get(), here(me)
         self._player = None if scope is None else scope.player()
         kept = () if self._player is None else (self._player,)
-        self._tapes = (*tapes, *kept) if records is None else (*tapes, *kept, records(decider, afresh))
+        is_new = self._player is None or not self._player.past  # else who records would miss how it began
+        self._tapes = (*tapes, *kept, records(decider, afresh)) if records is not None and is_new else (*tapes, *kept)
         self._recalls = recalls
         self._left: Left | None = None  # of an earlier life
         self._ready: deque[Work] | None = None  # made when there is work: an empty one takes 760 bytes

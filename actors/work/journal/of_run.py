@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from ....protocol.chat import ChatReply
-from ....protocol.errors import CallboardError, JournalError
+from ....protocol.errors import CallboardError, JournalError, ShuttingDown
 from ....protocol.journal import (
     Answered,
     AnyRow,
@@ -146,7 +146,6 @@ class OfRun:
 
     Attributes:
         paths: what is left of the past, by path; who takes up a path takes it out.
-        is_over: it will not go on in another process.
     """
 
     def __init__(self, rows: RunJournal, about: bytes, past: RunPast | None, stopping: Callable[[], bool]) -> None:
@@ -156,7 +155,7 @@ class OfRun:
         self._stopping = stopping
         self._questions = 0 if past is None else past.questions
         self._spoilt = False
-        self.is_over = False
+        self._over = False
         self._clock = trio.lowlevel.current_clock().current_time
         self._zero = self._clock() - (0 if past is None else past.at / 1000)
 
@@ -211,7 +210,15 @@ class OfRun:
         """It is over, unless the root stops, and it may go on in the next process."""
         self.append("", Over(self.now, status))
         self.rows.tell(self._about, over=True)
-        self.is_over = not self._stopping()
+        self._over = not self._stopping()
+
+    async def is_over(self) -> bool:
+        """Whether it will not go on in another process: its end is on the disk."""
+        try:
+            await self.barrier()
+        except (JournalError, ShuttingDown):
+            return False
+        return self._over
 
     def lives(self, life: int, version: str) -> None:
         """Say that another process goes on with it: this one."""
