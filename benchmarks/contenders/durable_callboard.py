@@ -126,8 +126,8 @@ def barriers(n: int, part: float) -> float:
     return trio.run(main) * 1e3
 
 
-def back(play: Callable[[Root], Ref[Any]], there: Callable[[Any], bool]) -> float:
-    """CPU ms until a run stands where it was at its end: claimed, decoded, folded."""
+def back(play: Callable[[Root], Ref[Any]], there: Callable[[Any], bool], lost: int = 0) -> float:
+    """CPU ms until a run stands where it was at its end, or so many rows before it: claimed, decoded, folded."""
 
     async def main() -> float:
         directory = Path(tempfile.mkdtemp(dir=Path(__file__).parent, prefix=".journal-"))
@@ -139,7 +139,7 @@ def back(play: Callable[[Root], Ref[Any]], there: Callable[[Any], bool]) -> floa
             second = await open_journal(directory / "journal")
             began = clock()
             ((_, kept),) = await claim(second, first.sign)
-            past = past_of(kept.rows)
+            past = past_of(kept.rows[: len(kept.rows) - lost])
             async with Root() as root:
                 assert there(await inside(second, root, "run-2", past).run(play, root).result())
             seconds = clock() - began
@@ -152,13 +152,13 @@ def back(play: Callable[[Root], Ref[Any]], there: Callable[[Any], bool]) -> floa
     return trio.run(main) * 1e3
 
 
-def graph_back(graph: Plan, key: str, value: Any) -> float:
+def graph_back(graph: Plan, key: str, value: Any, lost: int = 0) -> float:
     """The same of a run of this graph, which ends with that in its state."""
 
     def play(root: Root) -> Ref[Any]:
         return root.spawn(run_graph, graph, "", NO_CONTEXT)
 
-    return back(play, lambda result: result.error is None and result.state[key] == value)
+    return back(play, lambda result: result.error is None and result.state[key] == value, lost)
 
 
 def resume(n: int) -> float:
@@ -167,40 +167,41 @@ def resume(n: int) -> float:
 
 
 def resume_map(n: int) -> float:
-    """Of a map over so many items."""
+    """Of a map over so many items; that its node was left is not on the disk yet."""
     node = MapNode(id="m", over="{{items}}", branch="b", collect_into="all", output_key="seen", as_="item")
     steps = [
         Step(id="m", kind="map", work=run_map_node, node=node, next=("end",), roads=frozenset({"end"})),
         step("b", append, None),
     ]
-    return graph_back(plan(steps, initial_state={"n": 0, "items": list(range(n))}), "all", list(range(n)))
+    return graph_back(plan(steps, initial_state={"n": 0, "items": list(range(n))}), "all", list(range(n)), 1)
 
 
-def flow_back(flow: Flow, last: str, said: int) -> float:
+def flow_back(flow: Flow, last: str, said: int, lost: int = 0) -> float:
     """Of a run of this workflow, whose last node says so many messages."""
     context = RunContext(
         gateway=cast("Any", None), limits=Limits(), config_dir=Path(), environ={}, run_agent=cast("Any", None)
     )
-    with mock.patch.object(custom, "node_types", lambda: {"work": Work()}):
+    with mock.patch.object(custom, "node_types", return_value={"work": Work()}):
         return back(
             lambda root: root.spawn(run_workflow, flow, [Message(role="user", content="TASK")], context),
             lambda result: result.error is None and len(result.outputs[last]) == said,
+            lost,
         )
 
 
 def resume_flow(n: int) -> float:
-    """Of so many nodes of a workflow, in a chain."""
+    """Of so many nodes of a workflow, in a chain, with two rows each."""
     nodes = [node(f"n{i}", "work") for i in range(n)]
     edges = [f"    - {{from: n{i}, to: n{i + 1}}}" for i in range(n - 1)]
     return flow_back(flow_plan(nodes, edges, "n0"), f"n{n - 1}", 1)
 
 
 def resume_units(n: int) -> float:
-    """Of a map of a workflow, with so many units."""
+    """Of a map of a workflow with so many units, with two rows each; that its node was left is not on the disk yet."""
     text = "\\n".join(map(str, range(n)))
     nodes = [f'    - {{id: s, type: literal, config: {{content: "{text}"}}}}', node("m", "work")]
     edges = ["    - {from: s, to: m, dynamic: {type: map, config: {split_type: lines, max_parallel: 100}}}"]
-    return flow_back(flow_plan(nodes, edges, "s"), "m", n)
+    return flow_back(flow_plan(nodes, edges, "s"), "m", n, 1)
 
 
 if __name__ == "__main__":

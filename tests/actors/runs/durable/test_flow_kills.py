@@ -94,7 +94,8 @@ async def test_killed_in_the_midst_of_an_effect_it_asks_or_tells_before_it_is_re
     assert house.effects[effect] >= 1
     said = await house.play(resume=True)
     check_end(said, {name: text for name, text in FILES.items() if name != "tool.txt" or effect != "make_file"})
-    assert house.effects[effect] == EFFECTS[effect] + (effect not in CALLS)
+    again = house.effects[effect] - EFFECTS[effect]
+    assert again == (effect not in CALLS) or (effect == "deep" and again == 2)  # another unit's was under way as well
     check_effects(house)
 
 
