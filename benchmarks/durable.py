@@ -12,6 +12,8 @@ import sys
 
 from harness import Budget, Case, Contender, options, run_table
 
+RESUME = Budget("≤ 300 ms", 300.0)
+
 CASES = [
     Case("chain", "a no-op node, in a chain of 100", 100),
     Case(
@@ -24,7 +26,10 @@ CASES = [
     Case("written", "all of a row, the thread included", 20_000, budgets=(Budget("≤ 45 µs", 45.0),)),
     Case("barrier", "a barrier, 100 a second", 200, unit="wall ms, p50", best=True),
     Case("barrier_99", "the same, p99", 200, unit="wall ms", best=True, budgets=(Budget("≤ 50 ms", 50.0),)),
-    Case("resume", "10,000 rows read, claimed and folded", 10_000, unit="CPU ms", budgets=(Budget("≤ 300 ms", 300.0),)),
+    Case("resume", "10,000 rows read, claimed and folded", 10_000, unit="CPU ms", budgets=(RESUME,)),
+    Case("resume_map", "the same of a map over 10,000 items", 10_000, unit="CPU ms", budgets=(RESUME,)),
+    Case("resume_flow", "of a workflow's chain of 5,000 nodes", 5_000, unit="CPU ms", budgets=(RESUME,)),
+    Case("resume_units", "of a workflow's map of 5,000 units", 5_000, unit="CPU ms", budgets=(RESUME,)),
 ]
 
 

@@ -97,7 +97,7 @@ Kept: TypeAlias = (
 CAN_BE_KEPT: frozenset[type] = frozenset(get_args(Kept))
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class Row(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
     """Base of all rows.
 
     Attributes:

@@ -17,7 +17,7 @@ from .kernel.messages import Message as Told
 from .messages import Follows, WorkDone
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """One message between nodes.
 
     Attributes:
@@ -42,7 +42,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return self.content if isinstance(self.content, str) else text_of(self.content)
 
 
-class Gate(msgspec.Struct, frozen=True, array_like=True):
+class Gate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the gate of a loop remembers from one visit to the next.
 
     Attributes:
@@ -122,7 +122,7 @@ class UnitsBegun(Follows, frozen=True, kw_only=True, tag=51, array_like=True):
         return UnitsBegun(units=())
 
 
-class Crossing(msgspec.Struct, frozen=True, array_like=True):
+class Crossing(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What one edge does with one message.
 
     Attributes:
@@ -137,7 +137,7 @@ class Crossing(msgspec.Struct, frozen=True, array_like=True):
     fires: bool
 
 
-class Fired(WorkDone, frozen=True, kw_only=True, tag=52, array_like=True):
+class Fired(WorkDone, frozen=True, kw_only=True, tag=52, array_like=True, gc=False):
     """What a firing came to.
 
     Attributes:
@@ -165,7 +165,7 @@ class Fired(WorkDone, frozen=True, kw_only=True, tag=52, array_like=True):
     seconds: float = 0.0
 
 
-class NodeSaid(WorkDone, frozen=True, kw_only=True, tag=53, array_like=True):
+class NodeSaid(WorkDone, frozen=True, kw_only=True, tag=53, array_like=True, gc=False):
     """What a node's own code came to for one unit; the attributes are those of `Fired`."""
 
     outputs: tuple[Message, ...] = ()

@@ -47,7 +47,7 @@ class Twin:
         if self.told <= MOST:
             self._tape.append((message, effects))
         copy = message
-        with suppress(OverflowError):  # whole numbers of more than 64 bits are not msgpack's
+        with suppress(OverflowError, TypeError):  # whole numbers of more than 64 bits, and what is no data at all
             copy = msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message))
         self.twin.heard = self.first.heard
         said = self.twin.on(copy) if self._begun else self.twin.begin(copy)

@@ -146,17 +146,18 @@ class Execution:
             if self.context.recorder is not None:
                 self.context.recorder.end()
             bus.close(stream)
-            if self.kept is None or not self.kept.left:  # else it goes on with them in another process
-                await self._remove()
+            await self._remove()
 
     async def _remove(self) -> None:
-        """What the run had for itself alone."""
+        """Remove what the run had for itself alone, unless it may go on in another process."""
+        if self.kept is not None and (self.context.kept or directory_of(self.id).exists()):
+            with self.root.kernel.shield(REMOVE_WITHIN):
+                if not await self.kept.is_over():
+                    return
+                await trio.to_thread.run_sync(remove, self.id)
         for results in self.context.kept:
             with self.root.kernel.shield(REMOVE_WITHIN):
                 await trio.to_thread.run_sync(results.remove)
-        if self.kept is not None and directory_of(self.id).exists():
-            with self.root.kernel.shield(REMOVE_WITHIN):
-                await trio.to_thread.run_sync(remove, self.id)
 
     async def _play(self, me: Actor) -> None:
         readable.set(self.context.results)  # for all that works below

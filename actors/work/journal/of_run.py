@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from ....protocol.chat import ChatReply
-from ....protocol.errors import CallboardError, JournalError
+from ....protocol.errors import CallboardError, JournalError, ShuttingDown
 from ....protocol.journal import (
     About,
     Answered,
@@ -272,6 +272,14 @@ class OfRun:
         self.append("", Over(self.now, status))
         self._is_over = not self.left
         self.rows.tell(encode_about(self.about), over=True)
+
+    async def is_over(self) -> bool:
+        """Whether it will not go on in another process: what it has come to is on the disk."""
+        try:
+            await self.barrier()
+        except (JournalError, ShuttingDown):
+            return False
+        return not self.left
 
     def lives(self, life: int, version: str) -> None:
         """Say that another process goes on with it: this one."""

@@ -121,8 +121,14 @@ class StateMachine:
         return self._scheduler.begin(self._whole())
 
     def done(self, fired: Fired) -> list[FireNode]:
-        """Take over what came of a firing; returns those that may begin now."""
+        """Take over what came of a firing; returns those that may begin now.
+
+        Raises:
+            GraphMistake: it is a firing of another graph.
+        """
         place = self.structure.by_id[self.under_way.pop(fired.key).node]
+        if place.id != fired.node or any(self._ways[each.way].source is not place for each in fired.crossings):
+            raise GraphMistake(f"it is '{place.id}' that was fired, with other edges than '{fired.node}' has taken")
         self._outputs[place.index] += fired.outputs
         self._unaccepted += [failure.restore() for failure in fired.unaccepted]
         if fired.gate is not None:

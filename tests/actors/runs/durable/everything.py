@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import trio
 from fake_models import FakeModels, Reply, Request
+from forking import FORKS
 
 from callboard.actors.work.journal.of_run import REPLY
 from callboard.protocol.journal import AnyRow, Noted, Told, decode
 from callboard.protocol.messages import Replied
 from callboard.supervisors.journal.reading import kept_runs, read_run
-
-PLAYING = Path(__file__).with_name("playing.py")
 
 GRAPH = """
 name: g
@@ -151,16 +150,13 @@ class House:
     async def play(self, **order: Any) -> dict[str, Any] | None:
         """Have a program play it, or go on with it: what it said at its end, None if it was killed."""
         told = {"config": str(self.config), "log": str(self.log), "target": "g", "prompt": "hello", **order}
-        program = await trio.run_process(
-            [sys.executable, PLAYING, json.dumps(told)],
-            env={**os.environ, "XDG_STATE_HOME": str(self._state), "XDG_CACHE_HOME": str(self._state / "cache")},
-            capture_stdout=True,
-            check=False,
-        )
-        if program.returncode == -9:
+        environ = {**os.environ, "XDG_STATE_HOME": str(self._state), "XDG_CACHE_HOME": str(self._state / "cache")}
+        out = self.log.with_name("out")
+        status = await trio.to_thread.run_sync(FORKS.play, told, environ, out)
+        if status == -signal.SIGKILL:
             return None
-        assert program.returncode == 0, program.returncode
-        said: dict[str, Any] = json.loads(program.stdout)
+        assert status == 0, status
+        said: dict[str, Any] = json.loads(out.read_text())
         return said
 
     def kill_in(self, effect: str) -> None:

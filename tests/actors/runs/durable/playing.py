@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +103,3 @@ async def main(order: dict[str, Any]) -> None:
                 print(json.dumps({"error": f"{type(error).__name__}: {error}"}))
                 return
     print(json.dumps(None if outcome is None else outcome.to_wire()))
-
-
-if __name__ == "__main__":
-    trio.run(main, json.loads(sys.argv[1]))
