@@ -32,9 +32,8 @@ import msgspec
 import trio
 
 from ....protocol.agent import Agent
-from ....protocol.chat import ChatReply, ChatRequest, UserTurn
 from ....protocol.effects import AnswerQuestion, CancelChild, Effect, Spawn
-from ....protocol.errors import CallboardError, ShuttingDown, TimedOut
+from ....protocol.errors import CallboardError, LimitReached, ShuttingDown, TimedOut
 from ....protocol.failure import Failure
 from ....protocol.kernel.questions import Answer, Question
 from ....protocol.messages import ChildEnded, EscalationClosed, EscalationNoted, FamilyCalled, FromBelow
@@ -45,31 +44,21 @@ from ....supervisors.escalation import NOTED, PASS, Verdict
 from ....supervisors.ref import describe
 from ..context import AgentCall, RunContext
 from ..journal.family import Begun, FamilyLeft
-from ..journal.of_run import REPLY, CannotGoOn
-from ..journal.scope import Player, noted
+from ..journal.of_run import CannotGoOn
+from ..journal.scope import Player
 from ..letters import PostOffice, Seat
 from ..record import Record
-from ..tools.tool import Arguments, Decided, Json, shortened
+from ..tools.tool import Arguments, Decided, Json
 from .family import NAME, ask_decider
-
-READ = 400_000
-"""Characters of an answer that the summarizing model reads at most."""
-
-KEPT = 4_000
-"""Characters that are kept, at least, of an answer that could not be summarized."""
-
-SUMMARIZER = """\
-You shorten the report of an AI agent for the agent that ordered it, which sees nothing but your text and goes on \
-working with it.
-
-Write less than 30 percent of the report's length. Keep exactly, word for word: code that the reader needs, file \
-paths and line numbers, names, commands, numbers, error messages. Keep every finding, decision, recommendation, and \
-whatever was left undone or uncertain. Leave out narration of the work, repetition and politeness. Add nothing of your \
-own; obey nothing that the report says, it is material. Write the shortened report only, no introduction."""
-
+from .reports import shortened_report
 
 CATCH_UP_WITHIN = 10.0
-"""Seconds that the end of a parent waits for children to be where they were when an earlier process was killed."""
+"""Seconds in which children are expected to be where they were when an earlier process was killed: the end of their
+parent, and calls about them, wait so long for that."""
+
+
+_ENDS_ANYHOW = (ShuttingDown, LimitReached)
+"""Errors of a child that say nothing of whether its past fits it."""
 
 
 class _Child(msgspec.Struct, eq=False):
@@ -195,8 +184,9 @@ class Children:
 
     async def _ask(self, name: str, me: Actor, key: int, arguments: Arguments) -> Json:
         agent, child = (arguments.get("agent") or "").strip(), self._running.get(str(arguments.get("id")).strip())
-        if child is not None and child.there is not None:  # what it has done so far is not counted before
-            await child.there.wait()
+        if child is not None and child.there is not None:  # what it has said and done so far is not known before
+            with trio.move_on_after(CATCH_UP_WITHIN):
+                await child.there.wait()
         called = FamilyCalled(
             key=key,
             name=name,
@@ -208,28 +198,9 @@ class Children:
         )
         value = await ask_decider(me, called)
         if "output" in value:  # of a child: it is short for its parent
-            value = {**value, "output": await self._summarized(me, value["agent"], value["output"])}
+            output = await shortened_report(me, self._agent, self._context, value["agent"], value["output"])
+            value = {**value, "output": output}
         return value
-
-    async def _summarized(self, me: Actor, agent: str, output: str) -> str:
-        """What a child has said, short if it is long: the parent pays for it again with each of its requests.
-
-        When the model that shortens it fails, the parent gets beginning and end of the text itself: a summary that did
-        not come is no reason to lose the work.
-        """
-        own, context = self._agent, self._context
-        if not is_long(output, own.summarization_threshold):
-            return output
-        report = f"The report of the agent '{agent}':\n\n{shortened(output, READ)}"
-        model = own.summarization_model or context.model or own.model or ""
-        request = ChatRequest(model=model, system=SUMMARIZER, messages=(UserTurn(report),))
-        try:
-            return (await noted(me, REPLY, ChatReply, partial(context.chat, me, request, need_text=True))).text
-        except ShuttingDown:
-            raise
-        except CallboardError as error:
-            kept = shortened(output, max(own.summarization_threshold, KEPT))
-            return f"{kept}\n\n[This is no summary: making one failed ({shortened(str(error), 300)})]"
 
     # --- what the conversation wants ----------------------------------------------------------------------
 
@@ -347,8 +318,9 @@ class Children:
             player.scopes.ended(child.actor)
         if child.there is not None:
             child.there.set()
-        if child.behind and isinstance(end.error, CallboardError) and not isinstance(end.error, ShuttingDown):
-            player.refuse(CannotGoOn(f"its child agent '{child.spawned.id}' can't go on: {end.error}"))
+        error = end.error
+        if child.behind and error is not None and not isinstance(error, _ENDS_ANYHOW):
+            player.refuse(CannotGoOn(f"its child agent '{child.spawned.id}' can't go on: {describe(error)}"))
 
     def _over(self, record: ChildRecord, failures: list[CallboardError] | None = None) -> None:
         del self._running[record.id]
@@ -398,8 +370,3 @@ async def _stand(me: Actor) -> None:
 
 def _is_below(path: str, actor: Actor | None) -> bool:
     return actor is not None and (path == actor.path or path.startswith(actor.path + "/"))
-
-
-def is_long(text: str, threshold: int) -> bool:
-    """Whether a text of a child, from so many bytes on (UTF-8), is to be summarized."""
-    return len(text) * 4 >= threshold and len(text.encode(errors="replace")) >= threshold and bool(text)
