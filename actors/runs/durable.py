@@ -18,7 +18,7 @@ import trio
 
 from ...protocol.errors import CallboardError, Conflict, NotFound
 from ...protocol.events import Event, RunResumed
-from ...protocol.journal import FOLD, About, Began, decode_about
+from ...protocol.journal import FOLD, About, Began, decode_about, encode_about
 from ...protocol.messages import ConversationBegun
 from ...protocol.outcome import Outcome
 from ...protocol.version import VERSION
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ...protocol.settings import Settings
     from ...supervisors.journal.journal import RunJournal
     from ...supervisors.journal.reading import Past
+    from ...supervisors.journal.row import Kept
     from .sessions.turn import Turn as SessionTurn
 
 
@@ -105,7 +106,7 @@ async def take(root: Root, run: str, *, by: str = "") -> Taken:
     if by != BY_BATCH and decode_about(found.kept.about).by == BY_BATCH:
         raise Conflict(f"{run} is a task of a batch: the same `callboard batch` goes on with it")
     _check(run, await trio.to_thread.run_sync(past_of, found.rows))
-    claimed = await claim(await root.journal(), found.kept.sign, [run])
+    claimed = await claim(await root.journal(), found.kept.sign, [run], _taken_over)
     if not claimed:
         raise Conflict(f"{run} goes on in another process")
     return await trio.to_thread.run_sync(_taken, *claimed[0])
@@ -118,7 +119,7 @@ async def take_several(root: Root, runs: Collection[Interrupted]) -> tuple[list[
 
     wanted = {run.run for run in runs}
     (sign,) = {run.sign for run in runs}
-    claimed, refused = await claim_several(await root.journal(), sign, wanted)
+    claimed, refused = await claim_several(await root.journal(), sign, wanted, _taken_over)
     taken: list[Taken] = []
     failed: dict[str, Exception] = dict(refused)
     for rows, past in claimed:
@@ -136,8 +137,14 @@ async def _imported() -> None:
     await imported(".supervisors.journal.claiming", ".supervisors.journal.journal")
 
 
+def _taken_over(kept: Kept) -> bytes:
+    return encode_about(decode_about(kept.about).taken_over(kept.life + 1, kept.rows))
+
+
 def _taken(rows: RunJournal, past: Past) -> Taken:
-    return Taken(rows, past_of(past.rows), decode_about(past.kept.about), past.kept.life + 1, len(past.rows))
+    kept = past.kept
+    about = decode_about(kept.about).taken_over(kept.life + 1, kept.rows)
+    return Taken(rows, past_of(past.rows), about, kept.life + 1, len(past.rows))
 
 
 def _check(run: str, past: RunPast) -> None:
@@ -211,23 +218,27 @@ async def on_stage_again(
             heard = msgspec.structs.replace(heard_in(turn, hooks), results=results)
             request = msgspec.structs.replace(taken.began.request, history=turn.history)
             yield Act(turn=turn, request=request, hooks=heard)
-    except BaseException as error:  # whatever it was: what has not begun here goes on elsewhere
+    except NotFound as error:
         if begun:
             raise
-        taken.rows.stop()
-        if isinstance(error, NotFound):
-            raise CannotGoOn(f"{taken.id} can't go on: the session that it is a turn of was deleted") from error
-        raise
+        raise CannotGoOn(f"{taken.id} can't go on: the session that it is a turn of was deleted") from error
     finally:
         conversation.set(before)
 
 
 async def play(
-    root: Root, taken: Taken, hooks: Hooks = NO_HOOKS, *, with_changes: bool = False, history: tuple[Turn, ...] = ()
+    root: Root,
+    taken: Taken,
+    hooks: Hooks = NO_HOOKS,
+    *,
+    with_changes: bool = False,
+    history: tuple[Turn, ...] = (),
+    after: int = 0,
 ) -> Outcome:
     """Go on with a run to its end.
 
     Args:
+        after: the number of the last of its events that are kept.
         history: of a turn of a session: what was said there before.
         hooks: what listens to it and keeps things beside it in this process.
         with_changes: with its file as it is today.
@@ -236,17 +247,13 @@ async def play(
     """
     past, request = taken.past, taken.began.request
     kept = OfRun(taken.rows, taken.about, past, leaves(root, hooks))
-    try:
-        hooks = await root.loader.threaded(partial(_hooks, taken.began, root, hooks, with_changes=with_changes))
-        if history:
-            request = msgspec.structs.replace(request, history=history)
-        execution = await root.loader.threaded(partial(begin, request, hooks, root))
-    except BaseException:  # it stays what it was: interrupted, since this process does not go on with it
-        taken.rows.stop()
-        raise
+    hooks = await root.loader.threaded(partial(_hooks, taken.began, root, hooks, with_changes=with_changes))
+    if history:
+        request = msgspec.structs.replace(request, history=history)
+    execution = await root.loader.threaded(partial(begin, request, hooks, root))
     kept.lives(taken.life, VERSION)
     execution.keep(kept, hooks.holds)
-    execution.resumed = RunResumed(life=taken.life, rows=taken.count)
+    execution.resumed = RunResumed(life=taken.life, rows=taken.count, after=after)
     for reply in past.replies:
         execution.context.meter.restore(reply.model, reply.usage, reply.cost)
     execution.context.meter.tool_calls += past.tool_calls

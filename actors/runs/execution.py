@@ -111,6 +111,7 @@ class Execution:
         """Keep what it does; `holds` as in `Hooks`. Before it begins."""
         self.kept, self._holds = kept, holds or _now
         self.history.is_left = lambda: kept.is_left
+        self.root.kept[self.id] = kept
 
     async def run(self, on_event: Callable[[Event], None] | None) -> Outcome:
         """Start the run's actor, wait for its end, tell it once."""

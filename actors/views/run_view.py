@@ -24,7 +24,7 @@ from ...protocol.control.things import ActorKind
 from ...protocol.events import Event, EventData
 from .activity import NOTHING, Activity, ActorView, Asked, Change, Key, Kind, NodeView
 
-Status: TypeAlias = Literal["running", "waiting", "done", "failed", "cancelled"]
+Status: TypeAlias = Literal["running", "waiting", "done", "failed", "cancelled", "interrupted"]
 
 CANCELLED = "cancelled"
 """The `code` of an activity that something else has ended."""
@@ -59,6 +59,7 @@ class RunView:
         run: the run's id.
         seq: number of the last event that was seen.
         started, began: what its first event says, and when; None as long as that was not seen. `at`: on the clock.
+        life: how many processes have played it.
         ended: when it ended.
         outcome: of a run that is over, what `-o json` prints.
         actors: those that live, by path.
@@ -77,6 +78,7 @@ class RunView:
         self.started: ev.RunStarted | None = None
         self.began: datetime | None = None
         self.at = 0.0
+        self.life = 1
         self.ended: datetime | None = None
         self.outcome: dict[str, Any] | None = None
         self.actors: dict[str, ActorView] = {}
@@ -155,18 +157,35 @@ class RunView:
     # --- the run ---
 
     def _run_started(self, event: Event, data: ev.RunStarted, _: object) -> Change:
-        self.started, self.began, self.at = data, event.ts, self._clock(event)
+        ended: tuple[Activity, ...] = ()
+        if self.started is not None:  # another process goes on with it: what the last one had under way is not
+            ended = self._close_all()
+            own = self.actors[event.actor] = ActorView("run")
+            own.events, own.last_event = 1, event.kind
+            self.home = self.outcome = self.ended = self._end = None
+        else:
+            self.began, self.at = event.ts, self._clock(event)
+        self.started = data
+        return Change(ended=ended) if ended else NOTHING
+
+    def _run_resumed(self, _: Event, data: ev.RunResumed, __: object) -> Change:
+        self.life = data.life
         return NOTHING
 
     def _run_ended(self, event: Event, data: Any, _: object) -> Change:
         self._end, self.ended = _ENDS[type(data)], event.ts
         self.outcome = data.outcome if isinstance(data.outcome, dict) else {}
+        if self._end == "cancelled" and self.outcome.get("resumable") is True:
+            self._end = "interrupted"
+        return Change(ended=self._close_all())
+
+    def _close_all(self) -> tuple[Activity, ...]:
         ended = [each for actor in reversed(self.actors.values()) for each in reversed(actor.open)]
         for each in ended:
             self._close(each, CANCELLED)
         self.actors.clear()
         self.questions.clear()
-        return Change(ended=tuple(ended))
+        return tuple(ended)
 
     def _warned(self, _: Event, data: ev.Warned, __: object) -> Change:
         self.warnings.append(data)
@@ -414,6 +433,7 @@ class RunView:
         **_BEGIN,
         **dict.fromkeys(_ENDS, _run_ended),
         ev.RunStarted: _run_started,
+        ev.RunResumed: _run_resumed,
         ev.Warned: _warned,
         ev.UsageUpdate: _used,
         ev.QuestionAsked: _asked,

@@ -46,11 +46,14 @@ class RunResumed(EventData, frozen=True, kw_only=True):
     Attributes:
         life: how many processes have played it, this one included.
         rows: what is on disk of it.
+        after: the number of the last event before that the run's log has, 0 if it has none; those that were told after
+            it are lost. Numbers go on at a billion for each life.
     """
 
     kind = "run.resumed"
     life: int
     rows: int
+    after: int = 0
 
 
 class RunFinished(EventData, frozen=True, kw_only=True):

@@ -240,12 +240,9 @@ class OfRun:
 
     def lives(self, life: int, version: str) -> None:
         """Say that another process goes on with it: this one."""
-        about, rows = self.about, self.rows.rows
-        idle = 0 if about.left or about.rows != rows else about.idle
         self.append("", Lived(self.now, life, version, time.time()))
-        self.tell(idle=idle + 1, rows=rows + 1, left=False)
 
     def is_well(self) -> None:
         """The process has lived long enough to say that this run does not end it."""
-        if self.about.idle:
-            self.tell(idle=0)
+        if self.about.since:
+            self.tell(since=0)
