@@ -24,6 +24,7 @@ from ...protocol.outcome import Outcome
 from ...protocol.version import VERSION
 from ..io.directories import journal_dir
 from ..io.imports import imported
+from ..work.journal.left import first_answers
 from ..work.journal.of_run import CannotGoOn, OfRun, RunPast, past_of
 from .begin import begin
 from .finding import Found
@@ -144,7 +145,9 @@ def _taken_over(kept: Kept) -> bytes:
 def _taken(rows: RunJournal, past: Past) -> Taken:
     kept = past.kept
     about = decode_about(kept.about).taken_over(kept.life + 1, kept.rows)
-    return Taken(rows, past_of(past.rows), about, kept.life + 1, len(past.rows))
+    told = past_of(past.rows)
+    told.left = first_answers(past.letters)
+    return Taken(rows, told, about, kept.life + 1, len(past.rows))
 
 
 def _check(run: str, past: RunPast) -> None:
@@ -161,13 +164,14 @@ async def resume(
     *,
     on_event: Callable[[Event], None] | None = None,
     with_changes: bool = False,
+    after: int = 0,
     wait: float = 0.0,
     on_wait: Callable[[CallboardError], None] | None = None,
 ) -> Outcome:
     """Go on with a run that was interrupted, to its end; a turn of a session in that session.
 
     Args:
-        hooks, with_changes: see `play`.
+        hooks, with_changes, after: see `play`.
         wait, on_wait: see `Sessions.turn`.
 
     Returns and raises as `take` and `play` do.
@@ -176,13 +180,15 @@ async def resume(
         hooks = msgspec.structs.replace(hooks, on_event=on_event)
     taken = await take(root, run)
     if taken.began.session is None:
-        return await play(root, taken, hooks, with_changes=with_changes)
+        return await play(root, taken, hooks, with_changes=with_changes, after=after)
     outcome: Outcome | None = None
     turn: SessionTurn | None = None
     try:
         async with on_stage_again(root, taken, hooks, wait=wait, on_wait=on_wait) as act:
             turn = act.turn
-            outcome = await play(root, taken, act.hooks, with_changes=with_changes, history=act.turn.history)
+            outcome = await play(
+                root, taken, act.hooks, with_changes=with_changes, history=act.turn.history, after=after
+            )
             await round_off(root, act, compress=False)
     except CallboardError as error:
         if outcome is None or turn is None or turn.unkept is not error:

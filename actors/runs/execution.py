@@ -126,6 +126,8 @@ class Execution:
                 actor.emit(self.started)
                 if self.resumed is not None:
                     actor.emit(self.resumed)
+                    for used in self.context.meter.totals():
+                        actor.emit(used)
                 for problem in self.problems:
                     actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
                 actor.launch(None if self.kept is None else Scopes(self.kept, actor).inside(contextvars.copy_context()))

@@ -96,6 +96,7 @@ class RunView:
         self.warnings: deque[ev.Warned] = deque(maxlen=WARNINGS)
         self.warned = 0
         self._end: Status | None = None
+        self._last = 0  # number of the last beginning or end of a life
         self._text = text
         self._clock = clock
 
@@ -158,8 +159,11 @@ class RunView:
 
     def _run_started(self, event: Event, data: ev.RunStarted, _: object) -> Change:
         ended: tuple[Activity, ...] = ()
+        if event.seq < self._last:  # told late
+            return NOTHING
+        self._last = event.seq
         if self.started is not None:  # another process goes on with it: what the last one had under way is not
-            ended = self._close_all()
+            ended = self._close_all(again=True)
             own = self.actors[event.actor] = ActorView("run")
             own.events, own.last_event = 1, event.kind
             self.home = self.outcome = self.ended = self._end = None
@@ -173,13 +177,16 @@ class RunView:
         return NOTHING
 
     def _run_ended(self, event: Event, data: Any, _: object) -> Change:
-        self._end, self.ended = _ENDS[type(data)], event.ts
+        self._end, self.ended, self._last = _ENDS[type(data)], event.ts, event.seq
         self.outcome = data.outcome if isinstance(data.outcome, dict) else {}
         if self._end == "cancelled" and self.outcome.get("resumable") is True:
             self._end = "interrupted"
-        return Change(ended=self._close_all())
+        return Change(ended=self._close_all(again=self._end == "interrupted"))
 
-    def _close_all(self) -> tuple[Activity, ...]:
+    def _close_all(self, *, again: bool) -> tuple[Activity, ...]:
+        """End what is open; nodes that another process enters `again` have not been visited."""
+        for node in self.nodes.values():
+            node.visits -= node.running if again else 0
         ended = [each for actor in reversed(self.actors.values()) for each in reversed(actor.open)]
         for each in ended:
             self._close(each, CANCELLED)

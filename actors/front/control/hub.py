@@ -35,6 +35,8 @@ from ...io.outbox import UnreadOfAll
 from ...runs.execution import NUMBERS
 from ...runs.keeping import remove_kept
 from ...runs.loading import NO_HOOKS, Hooks
+from ...runs.parked import leave_for
+from ...work.journal.left import run_of
 from .actors import Actors
 from .logs.reading import LoggedEvent
 from .logs.runs import RunLogs, is_settled, order
@@ -66,6 +68,10 @@ LONGEST_PAGE = 256 * 1024
 
 LONGEST_LISTED = 2_000
 """Characters of each run's output in a page; a request for one run gets more of it."""
+
+SETTLED_WITHIN = 10.0
+LOOK_AGAIN = 0.5
+"""Seconds for a run that goes on to ask what it had asked, and between two looks whether it has."""
 
 END_WITHIN = 6.0
 """Seconds for the logs to be written at the end."""
@@ -441,14 +447,42 @@ class Hub:
         asked = self._open_questions.open.values()
         return [each for each in asked if run in (None, each.run) and sees(caller, self._runs.owner_of(each.run))]
 
-    def answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
-        """Answer a question; False if it is not open any more."""
+    async def answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
+        """Answer a question; False if it is not open any more.
+
+        That of a durable run has its answer when that is on the disk. One whose run was interrupted gets it when the
+        run goes on.
+
+        Raises:
+            JournalError, ShuttingDown: the answer can't be kept, so it counts for this process alone, or for none.
+            Conflict: an answer was left for it before, or must not be left.
+        """
         caller.need("answer:questions")
+        await self._settled(question)
         asked = self._open_questions.open.get(question)
         if asked is None:
-            return False
+            return await self._leave(caller, question, value)
         check_owner(caller, self._runs.owner_of(asked.run), asked.run)
-        return self.root.questions.answer(question, value, by=caller.called)
+        return await self.root.questions.answer_for_good(question, value, by=caller.called)
+
+    async def _settled(self, question: str) -> None:
+        """Wait while the run that has asked is about to ask again."""
+        run = run_of(question)
+        if not self.resuming.settles(run) or question in self._open_questions.open:
+            return
+        with trio.move_on_after(SETTLED_WITHIN), self._open_questions.watch(lambda each: each.run == run) as feed:
+            while self.resuming.settles(run) and question not in self._open_questions.open:
+                with trio.move_on_after(LOOK_AGAIN):
+                    await feed.__anext__()
+
+    async def _leave(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
+        """Leave an answer for a run that nobody plays; False if it is none, or does not wait for this."""
+        run = run_of(question)
+        info = self.logs.past.get(run)
+        if info is None or info.status != "interrupted" or run in self._runs.live:
+            return False
+        check_owner(caller, info.owner, run)
+        return await trio.to_thread.run_sync(leave_for, run, question, value, caller.called)
 
     def watch_questions(self, caller: Caller) -> contextlib.AbstractContextManager[QuestionFeed]:
         """The open ones, then each as it is asked or closed."""

@@ -34,6 +34,9 @@ AT_ONCE = 20
 SEVERAL = 50
 """Runs of one process that are claimed together."""
 
+ASKS_WITHIN = 5.0
+"""Seconds in which a run that goes on has asked what it had asked before."""
+
 WELL_AFTER = 300.0
 """Seconds after which a process that goes on with runs is not one that they end at once."""
 
@@ -57,6 +60,12 @@ class Resuming:
         self._sessions = sessions
         self._waiting: list[Interrupted] = []
         self._kept: dict[str, Taken] = {}
+        self._begun: dict[str, float] = {}  # when each has begun to go on; -1 before
+
+    def settles(self, run: str) -> bool:
+        """Whether a run is about to go on here, and may not have asked yet what it had asked before."""
+        begun = self._begun.get(run)
+        return begun is not None and (begun < 0 or trio.current_time() - begun < ASKS_WITHIN)
 
     @property
     def held(self) -> set[str]:
@@ -78,6 +87,7 @@ class Resuming:
                 )
             elif not run.why_not:
                 self._waiting.append(run)
+                self._begun[run.run] = -1.0
                 self._running.expect(info)
 
     async def work(self) -> None:
@@ -129,14 +139,17 @@ class Resuming:
             limiter.release_on_behalf_of(taken)
 
     def _stays(self, run: str, why: Exception) -> None:
+        self._begun.pop(run, None)
         log.warning("%s does not go on: %s", run, why)
         self._running.stays(run, why)
 
     async def _played(self, info: RunInfo, taken: Taken, *, with_changes: bool = False) -> None:
+        self._begun[taken.id] = -1.0
         if taken.began.session is None:
             await self._running.go_on(info, taken, NO_HOOKS, with_changes=with_changes)
         else:
             await self._sessions.go_on(info, taken, with_changes=with_changes)
+        self._begun[taken.id] = trio.current_time()
 
     async def resume(self, caller: Caller, info: RunInfo, *, with_changes: bool = False) -> None:
         """Go on with a run, as a caller wants it; returns when it has begun.
@@ -153,5 +166,6 @@ class Resuming:
         try:
             await self._played(info, taken, with_changes=with_changes)
         except BaseException:  # whatever it was, this process still has it, and may try again
+            self._begun.pop(info.run, None)
             self._kept[info.run] = taken
             raise

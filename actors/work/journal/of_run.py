@@ -33,6 +33,7 @@ from ....protocol.journal import (
     encode,
     encode_about,
 )
+from ....protocol.kernel.questions import Answer
 from ....protocol.messages import Replied, ToolDone
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class RunPast(msgspec.Struct, kw_only=True):
         tool_calls: calls that have ended.
         prepared: nodes whose questions were answered by answers that were prepared before the run, "" for no node.
         spoilt: why it can't go on, or "".
+        left: the answers that were left for it while nobody played it, by question, and when each was.
     """
 
     began: Began
@@ -83,6 +85,7 @@ class RunPast(msgspec.Struct, kw_only=True):
     tool_calls: int = 0
     prepared: list[str] = []
     spoilt: str = ""
+    left: dict[str, tuple[Answer, float]] = {}
 
 
 def past_of(rows: Iterable[Row]) -> RunPast:
@@ -149,6 +152,7 @@ class OfRun:
         about: what is said of it now.
         paths: what is left of the past, by path; who takes up a path takes it out.
         left: whether this process has left it to the next, and keeps nothing more.
+        answers: those that were left for it while nobody played it, by question, and when each was.
     """
 
     def __init__(
@@ -164,6 +168,7 @@ class OfRun:
         self.about = about
         self.paths: dict[str, Before] = {} if past is None else past.paths
         self.left = False
+        self.answers = {} if past is None else past.left
         self._stopping = stopping
         self._insists = insists
         self._questions = 0 if past is None else past.questions

@@ -119,6 +119,6 @@ async def open_questions(call: Call, query: RunQuery) -> Response:
 async def answer(call: Call, body: AnswerBody) -> Response:
     """Answer a question; the first answer counts."""
     question = call.path("question")
-    if not call.hub.answer(call.caller, question, body.value):
+    if not await call.hub.answer(call.caller, question, body.value):
         raise Conflict(f"question {question} does not wait any more")
     return reply(AnswerReply(question=question, answered=True))
