@@ -384,7 +384,8 @@ def complete_durable(_ctx: click.Context, _param: click.Parameter, incomplete: s
 
 def complete_run(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Runs that have left records."""
-    names = [path.name for path in _entries(state_dir(os.environ) / "runs") if not path.name.startswith(".")]
+    names = {path.name for path in _entries(state_dir(os.environ) / "runs") if not path.name.startswith(".")}
+    names.update(complete_interrupted(_ctx, _parameter, incomplete))
     return sorted(name for name in names if name.startswith(incomplete))
 
 

@@ -180,11 +180,18 @@ def play_run(request: RunRequest, flags: RunFlags, result: Result | None = None)
         result = for_format(flags.output, sys.stdout)
     driver = partial(_drive, _completed(request, flags, person), flags, progress, result, person)
     outcome = play(driver, progress, config_dir=flags.config_dir, person=person, dry_run=flags.dry_run)
+    return finish(outcome, result)
+
+
+def finish(outcome: Outcome, result: Result) -> int:
+    """Writes the result, and says on stderr what is to be said of it; returns the exit code."""
     _keep(outcome)
     result.finish(outcome)
     _tell_failure(outcome)
     if outcome.unsaved is not None:
         sys.stderr.write(f"callboard: {safe(outcome.unsaved)}\n")
+    if outcome.resumable:
+        sys.stderr.write(f"callboard: callboard resume {outcome.run_id} goes on with it\n")
     return outcome.exit_code
 
 
@@ -201,7 +208,7 @@ def _completed(request: RunRequest, flags: RunFlags, person: bool) -> RunRequest
     return request
 
 
-def _present(event: Event) -> AbstractContextManager[None]:
+def seen_by_ps(event: Event) -> AbstractContextManager[None]:
     """The run that begins with this event is seen by `callboard ps` of this user."""
     from ..actors.front.control.presence import Present, present
 
@@ -219,7 +226,7 @@ async def _drive(
         progress.on_event(event)
         if isinstance(event.data, RunStarted):
             already_printed()  # by the run's own warnings, which come next
-            here.enter_context(_present(event))
+            here.enter_context(seen_by_ps(event))
             if beside is not None:
                 tell_page(beside[0], event.run, progress.note, quiet=flags.quiet)
             if event.data.why:

@@ -6,7 +6,7 @@ import click
 
 from . import options
 
-_STATUS = ("running", "waiting", "done", "failed", "cancelled", "lost")
+_STATUS = ("running", "waiting", "done", "failed", "cancelled", "interrupted", "lost")
 
 
 @click.group("runs", cls=options.ListByDefault, short_help="List and delete the records of runs.")
@@ -87,6 +87,39 @@ def delete(runs: tuple[str, ...], as_json: bool) -> str:
     from .control.commands.kept import delete_kept
 
     return delete_kept(runs, as_json=as_json)
+
+
+@command.command("rm", hidden=True, short_help="The same as delete.")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=options.complete_run)
+@options.text_or_json
+def rm(runs: tuple[str, ...], as_json: bool) -> str:
+    """As delete."""
+    from .control.commands.kept import delete_kept
+
+    return delete_kept(runs, as_json=as_json)
+
+
+@command.command("export", short_help="Write what is kept of a durable run into a file.")
+@click.argument("run", shell_complete=options.complete_run)
+@click.argument("file", type=click.Path(dir_okay=False))
+@options.text_or_json
+def export(run: str, file: str, as_json: bool) -> str:
+    """Writes what is kept of RUN into FILE, which callboard runs import takes on another machine; the run stays here.
+    Prompts, replies and results stand there in clear.
+    """
+    from .moving import export_run
+
+    return export_run(run, file, as_json=as_json)
+
+
+@command.command("import", short_help="Take in a durable run that was exported.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@options.text_or_json
+def take_in(file: str, as_json: bool) -> str:
+    """Takes in the run in FILE under its id; if it was not over, callboard resume goes on with it."""
+    from .moving import import_run
+
+    return import_run(file, as_json=as_json)
 
 
 @command.command("prune", short_help="Delete the records of old runs.")

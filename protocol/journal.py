@@ -255,8 +255,8 @@ class About(msgspec.Struct, frozen=True, array_like=True):
         by: what plays it: `run`, `ask`, `batch`, `chat`, `serve`; "" for a program.
         session: id of the session that it is a turn of, or "".
         spoilt: why it can't go on, or "".
-        idle: how many processes have gone on with it without writing a row beyond `rows`, the present one included.
-        rows: how many it had when the present one began.
+        rows: how many it had when the process that plays it took it over.
+        since: the first life of those that have, one after another, written no row but that they go on with it.
         left: its process has ended in order, and left it to the next.
     """
 
@@ -269,9 +269,17 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     by: str = ""
     session: str = ""
     spoilt: str = ""
-    idle: int = 0
     rows: int = 0
+    since: int = 0
     left: bool = False
+
+    def is_idle(self, rows: int) -> bool:
+        """Whether the life that ended when it had so many rows was killed, and has written none but its first."""
+        return bool(self.since) and rows - self.rows <= 1 and not self.left
+
+    def taken_over(self, life: int, rows: int) -> About:
+        """As a process says it that goes on with it: the life of this number, from so many rows on."""
+        return msgspec.structs.replace(self, rows=rows, since=self.since if self.is_idle(rows) else life, left=False)
 
 
 STUCK = 3

@@ -89,6 +89,9 @@ class QuestionMemory(Protocol):
     def answer(self, actor: Actor, question: Question, answer: Answer) -> None:
         """It is answered. Called before anybody is told."""
 
+    async def keep(self) -> None:
+        """Wait until the answers so far will be remembered, whatever happens."""
+
 
 remembers: ContextVar[QuestionMemory | None] = ContextVar("callboard_question_memory", default=None)
 """What remembers the questions of the actors of this context."""
@@ -155,6 +158,14 @@ class Desk:
         answer = Answer(question=question_id, value=understood(pending.question, value), by=by)
         self._close(pending, answer, by)
         return True
+
+    async def answer_for_good(self, question_id: str, value: Value, by: str = "") -> bool:
+        """As `answer`; returns when the answer will be remembered, if its asker's are. Raises if that can't be."""
+        pending = self._open.get(question_id)
+        answered = self.answer(question_id, value, by)
+        if answered and pending is not None and pending.memory is not None:
+            await pending.memory.keep()
+        return answered
 
     def expire(self, question_id: str, seconds: float) -> bool:
         """End a question that was open for so long, as its own `timeout` would. False if it is not open."""

@@ -18,13 +18,14 @@ import trio
 
 from ...protocol.errors import CallboardError, Conflict, NotFound
 from ...protocol.events import Event, RunResumed
-from ...protocol.journal import FOLD, About, Began, decode_about
+from ...protocol.journal import FOLD, About, Began, decode_about, encode_about
 from ...protocol.messages import ConversationBegun
 from ...protocol.outcome import Outcome
 from ...protocol.repeats import OnUnknown
 from ...protocol.version import VERSION
 from ..io.directories import journal_dir
 from ..io.imports import imported
+from ..work.journal.left import first_answers
 from ..work.journal.of_run import CannotGoOn, OfRun, RunPast, past_of
 from ..work.tools.registry import ToolRegistry
 from .begin import begin
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ...protocol.settings import Settings
     from ...supervisors.journal.journal import RunJournal
     from ...supervisors.journal.reading import Past
+    from ...supervisors.journal.row import Kept
     from ..work.tools.tool import Tool
     from .sessions.turn import Turn as SessionTurn
 
@@ -109,7 +111,7 @@ async def take(root: Root, run: str, *, by: str = "") -> Taken:
     if by != BY_BATCH and decode_about(found.kept.about).by == BY_BATCH:
         raise Conflict(f"{run} is a task of a batch: the same `callboard batch` goes on with it")
     _check(run, await trio.to_thread.run_sync(past_of, found.rows))
-    claimed = await claim(await root.journal(), found.kept.sign, [run])
+    claimed = await claim(await root.journal(), found.kept.sign, [run], _taken_over)
     if not claimed:
         raise Conflict(f"{run} goes on in another process")
     return await trio.to_thread.run_sync(_taken, *claimed[0])
@@ -122,7 +124,7 @@ async def take_several(root: Root, runs: Collection[Interrupted]) -> tuple[list[
 
     wanted = {run.run for run in runs}
     (sign,) = {run.sign for run in runs}
-    claimed, refused = await claim_several(await root.journal(), sign, wanted)
+    claimed, refused = await claim_several(await root.journal(), sign, wanted, _taken_over)
     taken: list[Taken] = []
     failed: dict[str, Exception] = dict(refused)
     for rows, past in claimed:
@@ -140,8 +142,16 @@ async def _imported() -> None:
     await imported(".supervisors.journal.claiming", ".supervisors.journal.journal")
 
 
+def _taken_over(kept: Kept) -> bytes:
+    return encode_about(decode_about(kept.about).taken_over(kept.life + 1, kept.rows))
+
+
 def _taken(rows: RunJournal, past: Past) -> Taken:
-    return Taken(rows, past_of(past.rows), decode_about(past.kept.about), past.kept.life + 1, len(past.rows))
+    kept = past.kept
+    about = decode_about(kept.about).taken_over(kept.life + 1, kept.rows)
+    told = past_of(past.rows)
+    told.left = first_answers(past.letters)
+    return Taken(rows, told, about, kept.life + 1, len(past.rows))
 
 
 def _check(run: str, past: RunPast) -> None:
@@ -158,6 +168,7 @@ async def resume(
     *,
     on_event: Callable[[Event], None] | None = None,
     with_changes: bool = False,
+    after: int = 0,
     wait: float = 0.0,
     on_wait: Callable[[CallboardError], None] | None = None,
     tools: Sequence[Tool] = (),
@@ -166,7 +177,7 @@ async def resume(
     """Go on with a run that was interrupted, to its end; a turn of a session in that session.
 
     Args:
-        hooks, with_changes, on_unknown: see `play`.
+        hooks, with_changes, after, on_unknown: see `play`.
         tools: the Python functions that it began with, as tools.
         wait, on_wait: see `Sessions.turn`.
 
@@ -178,7 +189,7 @@ async def resume(
         hooks = msgspec.structs.replace(hooks, tools=tuple(tools))
     taken = await take(root, run)
     if taken.began.session is None:
-        return await play(root, taken, hooks, with_changes=with_changes, on_unknown=on_unknown)
+        return await play(root, taken, hooks, with_changes=with_changes, after=after, on_unknown=on_unknown)
     outcome: Outcome | None = None
     turn: SessionTurn | None = None
     try:
@@ -186,7 +197,13 @@ async def resume(
             turn = act.turn
             history = act.turn.history
             outcome = await play(
-                root, taken, act.hooks, with_changes=with_changes, history=history, on_unknown=on_unknown
+                root,
+                taken,
+                act.hooks,
+                with_changes=with_changes,
+                history=history,
+                after=after,
+                on_unknown=on_unknown,
             )
             await round_off(root, act, compress=False)
     except CallboardError as error:
@@ -223,13 +240,10 @@ async def on_stage_again(
             heard = msgspec.structs.replace(heard_in(turn, hooks), results=results)
             request = msgspec.structs.replace(taken.began.request, history=turn.history)
             yield Act(turn=turn, request=request, hooks=heard)
-    except BaseException as error:  # whatever it was: what has not begun here goes on elsewhere
+    except NotFound as error:
         if begun:
             raise
-        taken.rows.stop()
-        if isinstance(error, NotFound):
-            raise CannotGoOn(f"{taken.id} can't go on: the session that it is a turn of was deleted") from error
-        raise
+        raise CannotGoOn(f"{taken.id} can't go on: the session that it is a turn of was deleted") from error
     finally:
         conversation.set(before)
 
@@ -242,10 +256,12 @@ async def play(
     with_changes: bool = False,
     history: tuple[Turn, ...] = (),
     on_unknown: OnUnknown | None = None,
+    after: int = 0,
 ) -> Outcome:
     """Go on with a run to its end.
 
     Args:
+        after: the number of the last of its events that are kept.
         history: of a turn of a session: what was said there before.
         hooks: what listens to it and keeps things beside it in this process, and the functions that it began with.
         with_changes: with its file as it is today.
@@ -258,7 +274,7 @@ async def play(
         request = msgspec.structs.replace(request, history=history)
     if on_unknown is not None:
         request = msgspec.structs.replace(request, on_unknown=on_unknown)
-    resumed = RunResumed(life=taken.life, rows=taken.count)
+    resumed = RunResumed(life=taken.life, rows=taken.count, after=after)
 
     def lives(kept: OfRun) -> None:
         kept.lives(taken.life, VERSION)
@@ -286,13 +302,9 @@ async def go_on(
         hooks, with_changes: see `play`.
     """
     kept = OfRun(rows, about, past, leaves(root, hooks))
-    try:
-        _check_functions(rows.run, past.began, hooks)
-        hooks = await root.loader.threaded(partial(_hooks, past.began, root, hooks, with_changes=with_changes))
-        execution = await root.loader.threaded(partial(begin, past.began.request, hooks, root))
-    except BaseException:  # it stays what it was: interrupted, since this process does not go on with it
-        rows.stop()
-        raise
+    _check_functions(rows.run, past.began, hooks)
+    hooks = await root.loader.threaded(partial(_hooks, past.began, root, hooks, with_changes=with_changes))
+    execution = await root.loader.threaded(partial(begin, past.began.request, hooks, root))
     begins(kept)
     execution.keep(kept, hooks.holds)
     execution.resumed = resumed

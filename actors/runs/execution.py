@@ -112,6 +112,7 @@ class Execution:
         """Keep what it does; `holds` as in `Hooks`. Before it begins."""
         self.kept, self._holds = kept, holds or _now
         self.history.is_left = lambda: kept.is_left
+        self.root.kept[self.id] = kept
 
     async def run(self, on_event: Callable[[Event], None] | None) -> Outcome:
         """Start the run's actor, wait for its end, tell it once."""
@@ -126,6 +127,8 @@ class Execution:
                 actor.emit(self.started)
                 if self.resumed is not None:
                     actor.emit(self.resumed)
+                    for used in self.context.meter.totals():
+                        actor.emit(used)
                 for problem in self.problems:
                     actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
                 if self.kept is not None:

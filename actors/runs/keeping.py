@@ -61,6 +61,16 @@ def prune_now(settings: Settings, sign: str) -> int:
     return removed
 
 
+def remove_kept(run: str) -> bool:
+    """Remove what is kept of a run that no process plays; False if nothing is. Blocking. Raises `Damaged`."""
+    directory = journal_dir(os.environ)
+    if not directory.is_dir():
+        return False
+    from ...supervisors.journal.retention import remove_run
+
+    return remove_run(directory, run)
+
+
 def prune_if_due(settings: Settings, sign: str) -> int:
     """As `prune_now`, if that is due. Blocking; a look at a directory if it is not."""
     from ...supervisors.journal.store import databases

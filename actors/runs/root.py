@@ -42,6 +42,7 @@ from .loading import Loader
 
 if TYPE_CHECKING:
     from ...supervisors.journal.journal import Journal
+    from ..work.journal.of_run import OfRun
     from ..work.knowledge.base.model import BuildReport
     from ..work.knowledge.recipe import Recipe
     from ..work.knowledge.service import Knowledge
@@ -152,6 +153,7 @@ class Root:
         loader: loads what is to be run.
         book: what is spent on models by day; None if that is not kept.
         days: what may be spent on a day; None but for a server, which sets it.
+        kept: the durable runs that are under way, by id.
 
     Raises:
         ConfigError: `config.yaml` has errors (at the beginning of the block).
@@ -199,6 +201,7 @@ class Root:
         self._sessions: Sessions | None = None
         self._journal: Journal | None = None
         self._opening_journal = trio.Lock()
+        self.kept: dict[str, OfRun] = {}
         self.days: Days | None = None
         self.book: Book | None = None
         if keeps_usage:
@@ -360,6 +363,7 @@ class Root:
 
     def end_run(self, id: str) -> None:
         """A run is over, and so is what only that run has used."""
+        self.kept.pop(id, None)
         if self._knowledge is not None:
             self._knowledge.charges.end_run(id)
         if self._mcp is not None:

@@ -24,7 +24,7 @@ from ...protocol import events as ev
 from ...protocol.events import Event, EventData
 from .activity import KINDS_OF_ACTORS, NOTHING, Activity, ActorView, Asked, Change, Key, Kind, NodeView, find
 
-Status: TypeAlias = Literal["running", "waiting", "done", "failed", "cancelled"]
+Status: TypeAlias = Literal["running", "waiting", "done", "failed", "cancelled", "interrupted"]
 
 CANCELLED = "cancelled"
 """The `code` of an activity that something else has ended."""
@@ -52,6 +52,7 @@ class RunView:
         run: the run's id.
         seq: number of the last event that was seen.
         started, began: what its first event says, and when; None as long as that was not seen. `at`: on the clock.
+        life: how many processes have played it.
         ended: when it ended.
         outcome: of a run that is over, what `-o json` prints.
         actors: those that live, by path.
@@ -70,6 +71,7 @@ class RunView:
         self.started: ev.RunStarted | None = None
         self.began: datetime | None = None
         self.at = 0.0
+        self.life = 1
         self.ended: datetime | None = None
         self.outcome: dict[str, Any] | None = None
         self.actors: dict[str, ActorView] = {}
@@ -87,6 +89,7 @@ class RunView:
         self.warnings: deque[ev.Warned] = deque(maxlen=WARNINGS)
         self.warned = 0
         self._end: Status | None = None
+        self._last = 0  # number of the last beginning or end of a life
         self._text = text
         self._clock = clock
 
@@ -148,27 +151,41 @@ class RunView:
     # --- the run ---
 
     def _run_started(self, event: Event, data: ev.RunStarted, _: object) -> Change:
-        self.started, self.began, self.at = data, event.ts, self._clock(event)
+        ended: tuple[Activity, ...] = ()
+        if event.seq < self._last:  # told late
+            return NOTHING
+        self._last = event.seq
+        if self.started is not None:  # another process goes on with it: what the last one had under way is not
+            ended = self._close_all(again=True)
+            own = self.actors[event.actor] = ActorView("run")
+            own.events, own.last_event = 1, event.kind
+            self.home = self.outcome = self.ended = self._end = None
+        else:
+            self.began, self.at = event.ts, self._clock(event)
+        self.started = data
+        return Change(ended=ended) if ended else NOTHING
+
+    def _run_resumed(self, _: Event, data: ev.RunResumed, __: object) -> Change:
+        self.life = data.life
         return NOTHING
 
-    def _run_resumed(self, event: Event, _: object, __: object) -> Change:
-        change = self._cut_off()
-        self.actors[event.actor] = ActorView("run", events=1, last_event=event.kind)
-        self.home = self._end = self.ended = self.outcome = None
-        return change
-
     def _run_ended(self, event: Event, data: Any, _: object) -> Change:
-        self._end, self.ended = _ENDS[type(data)], event.ts
+        self._end, self.ended, self._last = _ENDS[type(data)], event.ts, event.seq
         self.outcome = data.outcome if isinstance(data.outcome, dict) else {}
-        return self._cut_off()
+        if self._end == "cancelled" and self.outcome.get("resumable") is True:
+            self._end = "interrupted"
+        return Change(ended=self._close_all(again=self._end == "interrupted"))
 
-    def _cut_off(self) -> Change:
+    def _close_all(self, *, again: bool) -> tuple[Activity, ...]:
+        """End what is open; nodes that another process enters `again` have not been visited."""
+        for node in self.nodes.values():
+            node.visits -= node.running if again else 0
         ended = [each for actor in reversed(self.actors.values()) for each in reversed(actor.open)]
         for each in ended:
             self._close(each, CANCELLED)
         self.actors.clear()
         self.questions.clear()
-        return Change(ended=tuple(ended))
+        return tuple(ended)
 
     def _warned(self, _: Event, data: ev.Warned, __: object) -> Change:
         self.warnings.append(data)

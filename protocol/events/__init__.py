@@ -48,12 +48,15 @@ class RunResumed(EventData, frozen=True, kw_only=True):
     Attributes:
         life: how many processes have played it, this one included.
         rows: what is on disk of it.
+        after: the number of the last event before that the run's log has, 0 if it has none; those that were told after
+            it are lost. Numbers go on at a billion for each life.
         forked_from: the run that it has its first rows from, of a fork; forked_at: how many of them.
     """
 
     kind = "run.resumed"
     life: int
     rows: int
+    after: int = 0
     forked_from: str = ""
     forked_at: int = 0
 

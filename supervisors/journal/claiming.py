@@ -19,13 +19,13 @@ import msgspec
 
 from ...protocol.kernel.errors import Damaged, StillPlayed
 from .reading import Entry, Past, entries, own_entries, past_of, reading
-from .row import CLAIMING, OPEN, OVER, Block, RunRecord, sum_of_letter, sum_of_run
+from .row import CLAIMING, OPEN, OVER, Block, Kept, RunRecord, sum_of_letter, sum_of_run
 from .sign import ENDING as SIGN
 from .sign import lives
 from .store import INSERT, Unwritten, databases, forget, insert_run, path_of, remove, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from .journal import Journal, RunJournal
@@ -39,8 +39,13 @@ class Claim(msgspec.Struct, frozen=True):
     damaged: dict[str, Damaged]
 
 
-async def claim(journal: Journal, sign: str, runs: Collection[str] | None = None) -> list[tuple[RunJournal, Past]]:
+async def claim(
+    journal: Journal, sign: str, runs: Collection[str] | None = None, about: Callable[[Kept], bytes] | None = None
+) -> list[tuple[RunJournal, Past]]:
     """Go on with runs of the process that had this sign: with these, or with all that are not over.
+
+    Args:
+        about: what is said of each from now on; None for what was said before.
 
     Returns:
         those that were there, each with all that is kept of it.
@@ -50,21 +55,28 @@ async def claim(journal: Journal, sign: str, runs: Collection[str] | None = None
         Damaged: one of them is not as it was written; none is claimed that was named together with it.
         JournalError, store.Unwritten: they can't be written here.
     """
-    found = await journal.do(lambda store: take(store, sign, runs))
+    found = await journal.do(lambda store: take(store, sign, runs, about))
     if found.damaged and runs is not None:
         raise next(iter(found.damaged.values()))
     return [(journal.go_on(record), past) for record, past in found.taken]
 
 
 async def claim_several(
-    journal: Journal, sign: str, runs: Collection[str]
+    journal: Journal, sign: str, runs: Collection[str], about: Callable[[Kept], bytes]
 ) -> tuple[list[tuple[RunJournal, Past]], dict[str, Damaged]]:
     """As `claim`: those of them that are there and can be read, and why others can't."""
-    found = await journal.do(lambda store: take(store, sign, runs, all_or_none=False))
+    found = await journal.do(lambda store: take(store, sign, runs, about, all_or_none=False))
     return [(journal.go_on(record), past) for record, past in found.taken], found.damaged
 
 
-def take(store: Store, sign: str, runs: Collection[str] | None, *, all_or_none: bool = True) -> Claim:
+def take(
+    store: Store,
+    sign: str,
+    runs: Collection[str] | None,
+    about: Callable[[Kept], bytes] | None = None,
+    *,
+    all_or_none: bool = True,
+) -> Claim:
     """As `claim`, in the thread that writes.
 
     Args:
@@ -74,7 +86,7 @@ def take(store: Store, sign: str, runs: Collection[str] | None, *, all_or_none: 
         raise StillPlayed(f"the process {sign} lives and goes on with its runs itself")
     try:
         with reading(store.directory, sign) as old:
-            claim = _take(store, sign, old, runs, all_or_none=all_or_none and runs is not None)
+            claim = _take(store, sign, old, runs, about, all_or_none=all_or_none and runs is not None)
             with contextlib.suppress(sqlite3.Error, Damaged):  # who prunes comes by later
                 remove_if_empty(store.directory, sign, old)
     except FileNotFoundError:
@@ -126,7 +138,13 @@ def _drop_copies(directory: Path, other: str, origin: str, owners: Mapping[str, 
 
 
 def _take(
-    store: Store, sign: str, old: sqlite3.Connection, runs: Collection[str] | None, *, all_or_none: bool
+    store: Store,
+    sign: str,
+    old: sqlite3.Connection,
+    runs: Collection[str] | None,
+    about: Callable[[Kept], bytes] | None,
+    *,
+    all_or_none: bool,
 ) -> Claim:
     taken: list[tuple[RunRecord, Past]] = []
     damaged: dict[str, Damaged] = {}
@@ -145,7 +163,8 @@ def _take(
             wanted = []
         with store.transaction(full=True) as db:
             for entry, past, blocks in wanted:
-                taken.append((_copy(store, sign, db, entry, past, blocks), past))
+                said = entry.about if about is None else about(past.kept)
+                taken.append((_copy(store, sign, db, entry, said, past, blocks), past))
         for entry, _, _ in wanted:
             _give_up(old, entry, store.sign)
         old.execute("commit")
@@ -159,15 +178,23 @@ def _take(
     return Claim(taken, damaged)
 
 
-def _copy(store: Store, sign: str, db: sqlite3.Connection, entry: Entry, past: Past, blocks: list[Block]) -> RunRecord:
-    """Write a run into our database, as a copy that does not count yet."""
+def _copy(
+    store: Store,
+    sign: str,
+    db: sqlite3.Connection,
+    entry: Entry,
+    about: bytes,
+    past: Past,
+    blocks: list[Block],
+) -> RunRecord:
+    """Write a run into our database, as a copy that does not count yet; `about` is what is said of it there."""
     for (key,) in db.execute("select id from runs where run=?", (entry.run,)).fetchall():
         forget(db, key)  # what an earlier try has left, or what we gave up once
     db.execute("delete from inbox where run=?", (entry.run,))
-    record = RunRecord(entry.run, entry.about)
+    record = RunRecord(entry.run, about)
     record.rows, record.crc, record.life = entry.rows, entry.crc, entry.life + 1
     record.began, record.origin = entry.began, sign
-    run = (entry.run, CLAIMING, store.sign, sign, record.life, entry.rows, entry.crc, entry.began, None, entry.about)
+    run = (entry.run, CLAIMING, store.sign, sign, record.life, entry.rows, entry.crc, entry.began, None, about)
     record.key = insert_run(db, (*run, _sum(store, record, CLAIMING)))
     db.executemany(INSERT, [values_of(db, record.key, block) for block in blocks])
     for letter in past.letters:

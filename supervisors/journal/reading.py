@@ -37,6 +37,7 @@ _ROWS = """
 select rows.seq, rows.count, rows.actor, rows.data, rows.crc, blobs.hash, blobs.data from rows
 left join blobs on blobs.id = rows.blob where rows.run = ? order by rows.seq
 """
+_ROWS_FROM = _ROWS.replace("where rows.run = ?", "where rows.run = ? and rows.seq >= ?")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,16 +72,24 @@ def kept_runs(directory: Path, state: State | None = None) -> list[Kept]:
     """
     found: list[Kept] = []
     for sign in databases(directory, unsettled=state is State.INTERRUPTED):
-        if state is State.INTERRUPTED and lives(directory, sign):
-            continue
-        try:
-            with reading(directory, sign) as db:
-                found += [_kept(directory, sign, entry) for entry in own_entries(directory, sign, db, state)]
-        except Damaged as error:
-            found.append(_unreadable(sign, str(error)))
-        except FileNotFoundError:
-            continue  # it was removed meanwhile
+        if state is not State.INTERRUPTED or not lives(directory, sign):
+            found += _kept_in(directory, sign, state)
     return sorted((kept for kept in found if state in (None, kept.state)), key=lambda kept: kept.began)
+
+
+def interrupted_in(directory: Path, sign: str) -> list[Kept]:
+    """As `kept_runs`: those that may go on of a process that has died."""
+    return [kept for kept in _kept_in(directory, sign, State.INTERRUPTED) if kept.state is State.INTERRUPTED]
+
+
+def _kept_in(directory: Path, sign: str, state: State | None) -> list[Kept]:
+    try:
+        with reading(directory, sign) as db:
+            return [_kept(directory, sign, entry) for entry in own_entries(directory, sign, db, state)]
+    except Damaged as error:
+        return [_unreadable(sign, str(error))]
+    except FileNotFoundError:
+        return []  # it was removed meanwhile
 
 
 def read_run(directory: Path, run: str) -> Past | None:
@@ -108,6 +117,32 @@ def read_run(directory: Path, run: str) -> Past | None:
     if damaged is not None:
         raise damaged
     return None
+
+
+def read_rows(directory: Path, run: str, after: int, most: int) -> list[Row] | None:
+    """So many rows of a run behind a number; None if there is no such run. What comes before them is not checked.
+
+    Raises:
+        Damaged: they can't be read.
+    """
+    for sign in databases(directory):
+        with contextlib.suppress(FileNotFoundError), reading(directory, sign) as db:
+            for entry in own_entries(directory, sign, db):
+                if entry.run == run:
+                    return _rows_after(db, entry, after, most, f"{run} in {path_of(directory, sign)}")
+    return None
+
+
+def _rows_after(db: sqlite3.Connection, entry: Entry, after: int, most: int, where: str) -> list[Row]:
+    found: list[Row] = []
+    with told(where):
+        begin = db.execute("select max(seq) from rows where run=? and seq<=?", (entry.key, after + 1)).fetchone()[0]
+        for seq, count, actor, small, crc, hash, blob in db.execute(_ROWS_FROM, (entry.key, begin or 1)):
+            block = Block(seq, count, actor, small if hash is None else blob, crc)
+            found += [row for row in unpacked(block) if row.seq > after]
+            if len(found) >= most:
+                break
+    return found[:most]
 
 
 def past_of(directory: Path, sign: str, db: sqlite3.Connection, entry: Entry) -> tuple[Past, list[Block]]:

@@ -105,6 +105,11 @@ export class Follower extends EventTarget {
     this.#changed();
   }
 
+  /** It goes on: hear of it again. */
+  async again() {
+    await this.#begin();
+  }
+
   #changed() {
     if (this.due || this.over) return;
     this.due = true;

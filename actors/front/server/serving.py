@@ -6,7 +6,7 @@
 
 What ends it is a signal, or the end of its root. After the first signal nothing new begins (503, and not ready), for
 `api.shutdown_grace_seconds` runs go on, and their followers get the events; then the root stops, which cancels what
-is left. A second signal does not wait.
+is left. A second signal does not wait. Durable runs are left to the next server, at once where they wait for people.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from ....protocol.control.caller import LOCAL
-from ....protocol.errors import ConfigError, Conflict, JournalError, NotFound
+from ....protocol.errors import ConfigError, JournalError, NotFound
 from ....supervisors import Actor
 from ...io.directories import user_folder
 from ...io.redact import Redactor, secrets_of
@@ -38,6 +38,7 @@ from ..access.configuration import check_may_listen, reload
 from ..access.limits import ConnectionLimiter
 from ..control.hub import Hub
 from ..control.opening import open_hub
+from ..control.resuming import BY_SERVER
 from ..control.runs.live_run import HubOptions
 from ..http.health import Health
 from .listener import GOODBYE_WITHIN, Opened, listen, serve_port
@@ -76,7 +77,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_requests: bool = False
     grace: float | None = None
     durable: bool | None = None
-    by: str = "serve"
+    by: str = BY_SERVER
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,6 +206,9 @@ class Server:
                     nursery.start_soon(self._end, root, hub, access, health)
                     if options.durable is not False:
                         nursery.start_soon(_prune, root)
+                    if self._options.by == BY_SERVER and root.settings.durable.resume == "auto":
+                        hub.resuming.expect()
+                        nursery.start_soon(hub.resuming.work)
                     notify("READY=1")
                     on_listening(served)
                     limiter = ConnectionLimiter(lambda: access.settings)
@@ -246,21 +250,13 @@ class Server:
         hub.closing = True
         health.draining = True
         with trio.move_on_after(self._grace(root.settings.api)):
-            await _until(lambda: not hub.under_way)
-        self.drained = not hub.under_way
-        _cancel_all(hub)
+            await _until(lambda: not hub.at_work)
+        self.drained = not hub.leave()
         with trio.move_on_after(CANCEL_WITHIN):
             await _until(lambda: not hub.under_way)
         with trio.move_on_after(LAST_WORDS):  # followers of a run get its end
             await _until(lambda: not access.requests.taken and not hub.being_told)
         root.begin_stop()
-
-
-def _cancel_all(hub: Hub) -> None:
-    for info in hub.list(LOCAL, limit=sys.maxsize):
-        if not info.over:
-            with suppress(Conflict):  # another process's
-                hub.cancel(LOCAL, info.run)
 
 
 async def _prune(root: Root) -> None:

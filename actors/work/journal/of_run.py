@@ -34,6 +34,7 @@ from ....protocol.journal import (
     encode_about,
     encode_value,
 )
+from ....protocol.kernel.questions import Answer
 from ....protocol.messages import Replied, ToolDone
 from .crossing import Crossing
 from .no_data import what_is_no_data
@@ -77,6 +78,7 @@ class RunPast(msgspec.Struct, kw_only=True):
         prepared: nodes whose questions were answered by answers that were prepared before the run, "" for no node.
         crossing: what went on between its deciders.
         spoilt: why it can't go on, or "".
+        left: the answers that were left for it while nobody played it, by question, and when each was.
     """
 
     began: Began
@@ -88,6 +90,7 @@ class RunPast(msgspec.Struct, kw_only=True):
     prepared: list[str] = []
     crossing: Crossing = msgspec.field(default_factory=Crossing)
     spoilt: str = ""
+    left: dict[str, tuple[Answer, float]] = {}
 
 
 def past_of(rows: Iterable[Row]) -> RunPast:
@@ -165,6 +168,7 @@ class OfRun:
         crossing: what went on between its deciders.
         on_refusal: called when the rows turn out not to be those of what the run would go on with.
         left: whether this process has left it to the next, and keeps nothing more.
+        answers: those that were left for it while nobody played it, by question, and when each was.
     """
 
     on_refusal: Callable[[CannotGoOn], None] | None = None
@@ -183,6 +187,7 @@ class OfRun:
         self.paths: dict[str, Before] = {} if past is None else past.paths
         self.crossing = Crossing() if past is None else past.crossing
         self.left = False
+        self.answers = {} if past is None else past.left
         self._stopping = stopping
         self._insists = insists
         self._questions = 0 if past is None else past.questions
@@ -283,12 +288,9 @@ class OfRun:
 
     def lives(self, life: int, version: str) -> None:
         """Say that another process goes on with it: this one."""
-        about, rows = self.about, self.rows.rows
-        idle = 0 if about.left or about.rows != rows else about.idle
         self.append("", Lived(self.now, life, version, time.time()))
-        self.tell(idle=idle + 1, rows=rows + 1, left=False)
 
     def is_well(self) -> None:
         """The process has lived long enough to say that this run does not end it."""
-        if self.about.idle:
-            self.tell(idle=0)
+        if self.about.since:
+            self.tell(since=0)

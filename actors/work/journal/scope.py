@@ -30,6 +30,7 @@ from ....protocol.journal import (
     Told,
     decode_value,
 )
+from ....protocol.kernel.events import QuestionAnswered
 from ....protocol.kernel.questions import Answer, Question
 from ....protocol.messages import Follows, Idle, Interrupted, Letter, WorkDone
 from ....supervisors.escalation import remembers
@@ -133,7 +134,10 @@ class Scope:
         return [row.question for row in self._before.others if isinstance(row, Asked)]
 
     def asked(self, question: Question) -> Question | Answer:
-        """The answer that was given to this question; else the question under the id that it had, or with a new one."""
+        """The answer that was given to this question; else the question under the id that it had, or with a new one.
+
+        One that was left while nobody played the run counts if it was in time; it is kept now.
+        """
         row = self._take(lambda row: isinstance(row, Asked) and row.question.text == question.text)
         if not isinstance(row, Asked):
             question = msgspec.structs.replace(question, id=question.id or self.run.new_question())
@@ -143,6 +147,10 @@ class Scope:
         found = self._take(lambda row: isinstance(row, Answered) and row.answer.question == id)
         if isinstance(found, Answered):
             return found.answer
+        answer, at = self.run.answers.pop(id, (None, 0.0))
+        if answer is not None and (timeout is None or at <= row.wall + timeout):
+            self.answer(question, answer)
+            return answer
         if timeout is not None:
             timeout = max(0.0, timeout - (time.time() - row.wall))
         return msgspec.structs.replace(question, id=id, timeout=timeout)
@@ -211,11 +219,19 @@ class Scopes:
 
     def asked(self, actor: Actor, question: Question) -> Question | Answer:
         """See `Scope`."""
-        return self.of(actor).asked(question)
+        left = len(self.run.answers)
+        found = self.of(actor).asked(question)
+        if isinstance(found, Answer) and len(self.run.answers) < left:  # nobody was there to tell it when it was given
+            actor.emit(QuestionAnswered(value=found.value, by=found.by), id=found.question)
+        return found
 
     def answer(self, actor: Actor, question: Question, answer: Answer) -> None:
         """See `Scope`."""
         self.of(actor).answer(question, answer)
+
+    async def keep(self) -> None:
+        """Wait until all that was written so far is on the disk. Raises as `RunJournal.barrier` does."""
+        await self.run.barrier()
 
 
 def here(me: Actor) -> Scope | None:

@@ -68,6 +68,19 @@ class Meter:
         if self.account is not None and self.limits.of_models:
             self.account.charge(Amount(tokens.input_tokens + tokens.output_tokens, cost or 0.0), 1)
 
+    def totals(self) -> list[UsageUpdate]:
+        """What each model has used so far."""
+        return [
+            UsageUpdate(
+                model=model,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cost=usage.cost,
+                priced=usage.priced,
+            )
+            for model, usage in self.models.items()
+        ]
+
     def count(
         self, model: str, tokens: TokenUsage, cost: float | None, node: str | None = None, agent: str = ""
     ) -> UsageUpdate:

@@ -7,7 +7,7 @@ import { badge, setBadge } from "./marks.js";
 const PAGE = 100;
 const EVERY = 2000;
 const LIVE = new Set(["running", "waiting"]);
-const STATES = ["running", "waiting", "done", "failed", "cancelled", "lost"];
+const STATES = ["running", "waiting", "done", "failed", "cancelled", "interrupted", "lost"];
 
 export class RunsView {
   constructor(wire) {
