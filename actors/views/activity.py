@@ -14,6 +14,15 @@ Kind: TypeAlias = Literal["graph", "agent", "node", "chat", "tool", "mcp", "know
 Key: TypeAlias = tuple[str, Kind, Any]
 """An activity's actor, its kind, and what tells it from others of this kind and actor."""
 
+KINDS_OF_ACTORS: dict[Kind, ActorKind] = {
+    "graph": "graph",
+    "agent": "agent",
+    "node": "node",
+    "tool": "tool",
+    "mcp": "mcp",
+}
+"""What an actor is whose first activity is of this kind; of others it says nothing."""
+
 
 @final
 class Activity(msgspec.Struct, eq=False):
@@ -174,3 +183,12 @@ class Change(msgspec.Struct, frozen=True, eq=False):
 
 
 NOTHING = Change()
+
+
+def find(actor: ActorView | None, key: Key) -> Activity | None:
+    """The activity of an actor that is under way and has this key; None if there is none, or no actor."""
+    if actor is not None:
+        for each in reversed(actor.open):
+            if each.key == key:
+                return each
+    return None

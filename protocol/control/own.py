@@ -82,6 +82,21 @@ class OfRun(Params, frozen=True):
     run: Name
 
 
+class ResumeRun(Params, frozen=True):
+    """`_run/resume`: goes on with a run that is `interrupted`; with `with_changes` with its file as it is today."""
+
+    run: Name
+    with_changes: bool = False
+
+
+class ReadRows(Params, frozen=True):
+    """`_run/rows`: what is kept of a durable run to go on with, after the row of number `after`."""
+
+    run: Name
+    after: int = 0
+    limit: int = 100
+
+
 class Subscribe(Params, frozen=True):
     """`_run/subscribe`: every event after number `after`, those that come included."""
 
@@ -176,6 +191,35 @@ class Calls(msgspec.Struct, kw_only=True):
     calls: list[ModelCall]
     next: int | None
     dropped: int = 0
+
+
+class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A row of a durable run.
+
+    Attributes:
+        seq: its number, from 1.
+        path: whose it is: the place of its work below the run; "" for the run itself.
+        at: milliseconds that the run had been played when it was written.
+        kind: `began`, `lived`, `over`, `told`, `intends`, `asked`, `answered`, `noted`, `spoilt`.
+        name: of a message that its decider was told, as `replied`; of what was noted.
+        value: what it says; long texts are cut.
+        cut: how many characters were left out.
+    """
+
+    seq: int
+    path: str
+    at: int
+    kind: str
+    name: str = ""
+    value: Any = None
+    cut: int = 0
+
+
+class Rows(msgspec.Struct, kw_only=True):
+    """Result of `_run/rows`; `next` is the `after` of the next page, None where there is none now."""
+
+    rows: list[Row]
+    next: int | None
 
 
 class OneCall(msgspec.Struct, kw_only=True):

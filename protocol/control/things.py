@@ -12,8 +12,9 @@ from msgspec import UNSET, UnsetType
 
 from ..outcome import ErrorReport
 
-RunStatus = Literal["running", "waiting", "done", "failed", "cancelled", "lost"]
-"""`waiting`: a question is open. `lost`: the process was killed before the run had an end."""
+RunStatus = Literal["running", "waiting", "done", "failed", "cancelled", "lost", "interrupted"]
+"""`waiting`: a question is open. `lost`: the process was killed before the run had an end. `interrupted`: the same, or
+it was told to end, and enough is kept of the run to go on with it."""
 
 ActorKind = Literal["run", "graph", "node", "agent", "tool", "mcp", "process", "actor"]
 
@@ -39,6 +40,9 @@ class RunInfo(msgspec.Struct, kw_only=True):
         error: what it failed with.
         output: of one that is done.
         exit_code: what `callboard run` would have ended with.
+        life: how many processes have played it.
+        resumable: nobody plays it, and `_run/resume` goes on with it.
+        stuck: processes that went on with it have died again and again, so that none does by itself any more.
     """
 
     run: str
@@ -62,10 +66,13 @@ class RunInfo(msgspec.Struct, kw_only=True):
     error: ErrorReport | None = None
     output: str = ""
     exit_code: int | None = None
+    life: int = 1
+    resumable: bool = False
+    stuck: bool = False
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Whether nobody plays it any more; one that is interrupted may still go on."""
         return self.status not in ("running", "waiting")
 
 

@@ -32,18 +32,25 @@ from ....protocol.mcp.status import ServerStatus
 from ....protocol.outcome import Outcome
 from ....protocol.requests import RunRequest
 from ...io.outbox import UnreadOfAll
+from ...runs.execution import NUMBERS
+from ...runs.keeping import remove_kept
 from ...runs.loading import NO_HOOKS, Hooks
+from ...runs.parked import leave_for
+from ...work.journal.left import run_of
 from .actors import Actors
 from .logs.reading import LoggedEvent
-from .logs.runs import RunLogs, order
+from .logs.runs import RunLogs, is_settled, order
 from .open_questions import OpenQuestions, QuestionFeed
 from .requests import check_model, request_of
+from .resuming import Resuming
 from .runs.live_run import HubOptions
 from .runs.running import Running, check_owner, no_run, sees
 from .runs.summary import outcome_of
 from .subscription import Lagged, Subscription
 
 if TYPE_CHECKING:
+    from ....protocol.chat import Turn
+    from ...runs.durable import Taken
     from ...runs.root import Root
     from .peer import Method
     from .sessions import HubSessions
@@ -62,6 +69,10 @@ LONGEST_PAGE = 256 * 1024
 LONGEST_LISTED = 2_000
 """Characters of each run's output in a page; a request for one run gets more of it."""
 
+SETTLED_WITHIN = 10.0
+LOOK_AGAIN = 0.5
+"""Seconds for a run that goes on to ask what it had asked, and between two looks whether it has."""
+
 END_WITHIN = 6.0
 """Seconds for the logs to be written at the end."""
 
@@ -74,6 +85,7 @@ class Hub:
         logs: what is kept of runs.
         options: see there.
         sessions: starts runs that belong to a session.
+        resuming: goes on with runs whose process was killed.
         actors: what can be seen of the actors of runs, and done with them.
         methods: what a peer may be asked, by name.
         unread: what the connections of each key have not read yet.
@@ -92,6 +104,7 @@ class Hub:
         self.logs = logs
         self.options = options
         self.sessions: HubSessions
+        self.resuming: Resuming
         self.methods: dict[str, Method] = {}
         self.since = trio.current_time()
         self.closing = False
@@ -101,8 +114,13 @@ class Hub:
         self._runs = Running(root, logs, self.options, redact)
         self.actors = Actors(root, self._runs, self.get)
 
+    def complete(self, sessions: HubSessions) -> None:
+        """Take what plays turns of sessions."""
+        self.sessions = sessions
+        self.resuming = Resuming(self.root, self.logs, self._runs, sessions)
+
     @contextlib.asynccontextmanager
-    async def at_work(self) -> AsyncIterator[trio.Nursery]:
+    async def open(self) -> AsyncIterator[trio.Nursery]:
         """Listen, and let runs go on, while the block lasts; what goes on beside them is put into the nursery."""
         try:
             with self.root.bus.listen(self._hear), self.root.questions.attach(self._open_questions):
@@ -172,12 +190,14 @@ class Hub:
         *,
         title: str = "",
         session: str | None = None,
+        durable: bool = True,
     ) -> RunInfo:
         """Start a run whose request was checked (`request`). Raises as `start` does.
 
         Args:
             title: what lists call it.
             session: the id of the session that it is a turn of.
+            durable: false: nobody would want it to go on after a kill, as it goes with who asked for it.
         """
         if self.closing:
             raise ShuttingDown("the server is about to end and begins nothing new")
@@ -187,7 +207,31 @@ class Hub:
         if request.role is not None:
             hooks = self.hooks(caller, hooks)
         info = RunInfo(run="", owner=caller.subject, title=title, session=session)
-        return self.get(caller, await self._runs.start(info, request, hooks))
+        return self.get(caller, await self._runs.start(info, request, hooks, durable=durable))
+
+    async def resume(self, caller: Caller, run: str, *, with_changes: bool = False) -> RunInfo:
+        """Go on with a run whose process was killed; returns when it has begun.
+
+        Args:
+            with_changes: with its file as it is today.
+
+        Raises:
+            NotFound, Conflict: there is none such, or it is under way, or over.
+            CannotGoOn, Damaged: it can't go on.
+        """
+        caller.need("write:runs")
+        if self.closing:
+            raise ShuttingDown("the server is about to end and begins nothing new")
+        info = await self.look(caller, run)
+        await self.resuming.resume(caller, info, with_changes=with_changes)
+        return self.get(caller, run)
+
+    async def go_on(
+        self, info: RunInfo, taken: Taken, hooks: Hooks, history: tuple[Turn, ...], *, with_changes: bool
+    ) -> RunInfo:
+        """Go on with a run that this process has taken over, in its session."""
+        await self._runs.go_on(info, taken, hooks, history, with_changes=with_changes)
+        return self._runs.live[info.run].info
 
     def list(
         self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
@@ -195,8 +239,9 @@ class Hub:
         """Runs, newest first, past ones included; `before` is the id of the last one of the page before."""
         caller.need("read:runs")
         last = None if before is None else order(self.get(caller, before))
-        here = (record.info for record in self._runs.live.values())
-        runs = [info for info in (*self.logs.past.values(), *here) if sees(caller, info.owner)]
+        live = self._runs.live
+        past = (info for id, info in self.logs.past.items() if id not in live)
+        runs = [info for info in (*past, *(record.info for record in live.values())) if sees(caller, info.owner)]
         runs.sort(key=order, reverse=True)
         found = [info for info in runs if status in (None, info.status) and (last is None or order(info) < last)]
         return found[: max(0, limit)]
@@ -252,6 +297,28 @@ class Hub:
             await record.more_than(record.seq)
         return outcome_of(record.info, record.ring[-1])
 
+    def leave(self) -> int:
+        """This process ends: cancel what is under way, but leave durable runs to the next; how many are not left."""
+        cancelled = self._runs.starting
+        for id, record in list(self._runs.live.items()):
+            actor = self.root.kernel.actor.child(id)
+            if record.over or actor is None or actor.end is not None:
+                continue
+            kept = self.root.kept.get(id)
+            if kept is not None:
+                kept.leave()
+            cancelled += kept is None or not kept.left
+            actor.interrupt()
+        return cancelled
+
+    @property
+    def at_work(self) -> int:
+        """How many runs are under way, but for durable ones that wait for people."""
+        return self.under_way - sum(
+            record.info.status == "waiting" and not record.over and id in self.root.kept
+            for id, record in self._runs.live.items()
+        )
+
     def cancel(self, caller: Caller, run: str) -> bool:
         """Cancel a run; False if it has ended already.
 
@@ -269,10 +336,11 @@ class Hub:
         return True
 
     async def delete(self, caller: Caller, run: str) -> None:
-        """Remove a run that is over, with all that is kept of it.
+        """Remove a run that is over or was interrupted, with all that is kept of it.
 
         Raises:
             Conflict: it is under way.
+            Damaged: what is kept of it to go on with can't be read.
         """
         caller.need("write:runs")
         info = self.get(caller, run)
@@ -284,6 +352,7 @@ class Hub:
         if record is not None:  # its log can't be written now
             record.log.forget()
             await self.logs.flush()
+        await trio.to_thread.run_sync(remove_kept, run)
         await self.logs.remove(run)
 
     def subscribe(self, caller: Caller, run: str, after: int = 0) -> Subscription:
@@ -294,7 +363,8 @@ class Hub:
         """
         info = self.get(caller, run)
         record = self._runs.live.get(run)
-        newest = after if record is None and not info.over else info.seq  # unknown for a run of another process
+        unknown = record is None and not is_settled(info)  # of another process, or one that was killed
+        newest = max(after if unknown else info.seq, info.life * NUMBERS if info.life > 1 else 0)
         if not 0 <= after <= newest:
             raise UsageError(f"`after` is a number from 0 to {newest}, that of the newest event, not {after}")
         return Subscription(self.logs, info, record, after)
@@ -326,13 +396,17 @@ class Hub:
         self.get(caller, run)
         record = self._runs.live.get(run)
         if record is not None:
-            if after + 1 >= record.first:
+            if record.has(after):
                 return record.after(after)[:limit]
             await self.logs.flush()
         found = await self.logs.several(run, after, limit)
         if not found and record is not None:  # they could not be written down; what is in memory comes after them
             found = record.after(max(after, record.first - 1))[:limit]
         return found
+
+    def without_secrets(self, data: bytes) -> bytes:
+        """This JSON, with what is secret taken out of it. In any thread."""
+        return self._runs.without_secrets(data)
 
     def graph_of(self, caller: Caller, run: str) -> GraphPicture:
         """What runs there, as a drawing.
@@ -373,14 +447,42 @@ class Hub:
         asked = self._open_questions.open.values()
         return [each for each in asked if run in (None, each.run) and sees(caller, self._runs.owner_of(each.run))]
 
-    def answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
-        """Answer a question; False if it is not open any more."""
+    async def answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
+        """Answer a question; False if it is not open any more.
+
+        That of a durable run has its answer when that is on the disk. One whose run was interrupted gets it when the
+        run goes on.
+
+        Raises:
+            JournalError, ShuttingDown: the answer can't be kept, so it counts for this process alone, or for none.
+            Conflict: an answer was left for it before, or must not be left.
+        """
         caller.need("answer:questions")
+        await self._settled(question)
         asked = self._open_questions.open.get(question)
         if asked is None:
-            return False
+            return await self._leave(caller, question, value)
         check_owner(caller, self._runs.owner_of(asked.run), asked.run)
-        return self.root.questions.answer(question, value, by=caller.called)
+        return await self.root.questions.answer_for_good(question, value, by=caller.called)
+
+    async def _settled(self, question: str) -> None:
+        """Wait while the run that has asked is about to ask again."""
+        run = run_of(question)
+        if not self.resuming.settles(run) or question in self._open_questions.open:
+            return
+        with trio.move_on_after(SETTLED_WITHIN), self._open_questions.watch(lambda each: each.run == run) as feed:
+            while self.resuming.settles(run) and question not in self._open_questions.open:
+                with trio.move_on_after(LOOK_AGAIN):
+                    await feed.__anext__()
+
+    async def _leave(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
+        """Leave an answer for a run that nobody plays; False if it is none, or does not wait for this."""
+        run = run_of(question)
+        info = self.logs.past.get(run)
+        if info is None or info.status != "interrupted" or run in self._runs.live:
+            return False
+        check_owner(caller, info.owner, run)
+        return await trio.to_thread.run_sync(leave_for, run, question, value, caller.called)
 
     def watch_questions(self, caller: Caller) -> contextlib.AbstractContextManager[QuestionFeed]:
         """The open ones, then each as it is asked or closed."""
@@ -422,7 +524,7 @@ class Hub:
         """Notice the runs of other processes that write into the same directory."""
         while True:
             await trio.sleep(LOOK_EVERY)
-            await self.logs.look_again(self._runs.live)
+            await self.logs.look_again(self._runs.live.keys() | self.resuming.held)
 
 
 def _elsewhere(run: str) -> Conflict:
