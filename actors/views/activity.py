@@ -9,19 +9,10 @@ import msgspec
 
 from ...protocol.control.things import ActorKind
 from ...protocol.events import Event, EventData
+from .kinds import CANCELLED, Kind
 
-Kind: TypeAlias = Literal["graph", "agent", "node", "chat", "tool", "mcp", "knowledge"]
 Key: TypeAlias = tuple[str, Kind, Any]
 """An activity's actor, its kind, and what tells it from others of this kind and actor."""
-
-KINDS_OF_ACTORS: dict[Kind, ActorKind] = {
-    "graph": "graph",
-    "agent": "agent",
-    "node": "node",
-    "tool": "tool",
-    "mcp": "mcp",
-}
-"""What an actor is whose first activity is of this kind; of others it says nothing."""
 
 
 @final
@@ -154,6 +145,18 @@ class NodeView(msgspec.Struct):
     seconds: float = 0.0
     state: Literal["", "done", "failed", "cancelled"] = ""
     error: str = ""
+
+    def enter(self, visit: int) -> None:
+        """It is entered: for the first time in this visit, or by another item of it."""
+        self.visits = max(self.visits + (visit == 1), visit)
+        self.running += 1
+        self.error = ""
+
+    def leave(self, code: str, error: str | None) -> None:
+        """It was left."""
+        self.running -= 1
+        self.state = "cancelled" if code == CANCELLED else "failed" if code or error else "done"
+        self.error = error or ""
 
 
 @final

@@ -18,16 +18,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, ClassVar, Literal, TypeAlias, final
+from typing import Any, ClassVar, TypeAlias, final
 
 from ...protocol import events as ev
 from ...protocol.events import Event, EventData
-from .activity import KINDS_OF_ACTORS, NOTHING, Activity, ActorView, Asked, Change, Key, Kind, NodeView, find
-
-Status: TypeAlias = Literal["running", "waiting", "done", "failed", "cancelled", "interrupted"]
-
-CANCELLED = "cancelled"
-"""The `code` of an activity that something else has ended."""
+from .activity import NOTHING, Activity, ActorView, Asked, Change, Key, NodeView, find
+from .kinds import CANCELLED, ENCLOSING, ENDS, KINDS_OF_ACTORS, Kind, Status, end_of
 
 WARNINGS = 100
 """Warnings that are kept, the newest; `warned` counts all."""
@@ -36,8 +32,6 @@ WARNINGS = 100
 _Table: TypeAlias = "dict[type[EventData], Callable[[RunView, Event, Any, ActorView | None], Change]]"
 
 _PIECES = frozenset({ev.LlmDelta, ev.LlmReasoning})
-_ENCLOSING = frozenset({"graph", "agent", "node", "tool"})
-_ENDS: dict[type, Status] = {ev.RunFinished: "done", ev.RunFailed: "failed", ev.RunCancelled: "cancelled"}
 
 
 @final
@@ -125,7 +119,7 @@ class RunView:
             actor = self.actors.get(path)
             if actor is not None:
                 for each in reversed(actor.open):
-                    if each.kind in _ENCLOSING:
+                    if each.kind in ENCLOSING:
                         return each
             path = path.rpartition("/")[0]
         return None
@@ -151,35 +145,29 @@ class RunView:
     # --- the run ---
 
     def _run_started(self, event: Event, data: ev.RunStarted, _: object) -> Change:
-        ended: tuple[Activity, ...] = ()
-        if event.seq < self._last:  # told late
-            return NOTHING
-        self._last = event.seq
-        if self.started is not None:  # another process goes on with it: what the last one had under way is not
-            ended = self._close_all(again=True)
-            own = self.actors[event.actor] = ActorView("run")
-            own.events, own.last_event = 1, event.kind
-            self.home = self.outcome = self.ended = self._end = None
-        else:
+        change = NOTHING
+        if self.started is None:
             self.began, self.at = event.ts, self._clock(event)
-        self.started = data
-        return Change(ended=ended) if ended else NOTHING
+        elif event.seq > self._last:  # another process goes on with it: what the last one had under way is not
+            change = Change(ended=self._close_all(again=True))
+            self.actors[event.actor] = ActorView("run", events=1, last_event=event.kind)
+            self.home = self.outcome = self.ended = self._end = None
+        self.started, self._last = data, max(event.seq, self._last)
+        return change
 
     def _run_resumed(self, _: Event, data: ev.RunResumed, __: object) -> Change:
         self.life = data.life
         return NOTHING
 
     def _run_ended(self, event: Event, data: Any, _: object) -> Change:
-        self._end, self.ended, self._last = _ENDS[type(data)], event.ts, event.seq
         self.outcome = data.outcome if isinstance(data.outcome, dict) else {}
-        if self._end == "cancelled" and self.outcome.get("resumable") is True:
-            self._end = "interrupted"
+        self._end, self.ended, self._last = end_of(type(data), self.outcome), event.ts, event.seq
         return Change(ended=self._close_all(again=self._end == "interrupted"))
 
     def _close_all(self, *, again: bool) -> tuple[Activity, ...]:
         """End what is open; nodes that another process enters `again` have not been visited."""
-        for node in self.nodes.values():
-            node.visits -= node.running if again else 0
+        for node in self.nodes.values() if again else ():
+            node.visits -= node.running
         ended = [each for actor in reversed(self.actors.values()) for each in reversed(actor.open)]
         for each in ended:
             self._close(each, CANCELLED)
@@ -260,10 +248,7 @@ class RunView:
         if actor is not None:
             actor.talks = actor.talks or data.type == "llm"
         if change.about is not None and self._is_own(change.about):
-            node = self.nodes.setdefault(data.node, NodeView(data.type))
-            node.visits = max(node.visits + (data.visit == 1), data.visit)
-            node.running += 1
-            node.error = ""
+            self.nodes.setdefault(data.node, NodeView(data.type)).enter(data.visit)
         return change
 
     def _llm_request(self, event: Event, data: ev.LlmRequest, actor: ActorView | None) -> Change:
@@ -405,9 +390,7 @@ class RunView:
         activity.over, activity.code, activity.error = True, code, error
         (self.roots if activity.above is None else activity.above.below).pop(activity.key, None)
         if activity.kind == "node" and self._is_own(activity) and (node := self.nodes.get(activity.name)) is not None:
-            node.running -= 1
-            node.state = "cancelled" if code == CANCELLED else "failed" if code or error else "done"
-            node.error = error or ""
+            node.leave(code, error)
 
     def _is_own(self, node: Activity) -> bool:
         """Whether a node belongs to the run's own graph and not to one below it."""
@@ -431,7 +414,7 @@ class RunView:
 
     _HANDLERS: ClassVar[_Table] = {
         **_BEGIN,
-        **dict.fromkeys(_ENDS, _run_ended),
+        **dict.fromkeys(ENDS, _run_ended),
         ev.RunStarted: _run_started,
         ev.RunResumed: _run_resumed,
         ev.Warned: _warned,
