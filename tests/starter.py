@@ -47,34 +47,60 @@ CALLBOARD = ("a fork of", "callboard")
 """The beginning of a command."""
 
 _MODULES = (
+    "callboard.actors.front.acp",
     "callboard.actors.front.chat.commands",
+    "callboard.actors.front.chat.mentions",
     "callboard.actors.front.chat.methods",
     "callboard.actors.front.chat.opening",
     "callboard.actors.front.control.hub",
+    "callboard.actors.front.control.opening",
     "callboard.actors.front.telemetry.export",
     "callboard.actors.runs.begin",
     "callboard.actors.runs.in_role",
     "callboard.actors.runs.in_session",
+    "callboard.actors.work.knowledge.service",
+    "callboard.actors.work.mcp.client",
+    "callboard.actors.work.mcp.links.stdio",
+    "callboard.actors.work.mcp.pool.servers",
     "callboard.actors.work.mcp.tools.chosen",
+    "callboard.actors.work.mcp.tools.offer",
     "callboard.actors.work.models.client",
     "callboard.actors.work.models.openai",
     "callboard.actors.work.models.prices.kept",
+    "callboard.actors.work.models.responses",
     "callboard.actors.work.models.vertex",
+    "callboard.actors.work.models.vertex.makers",
     "callboard.actors.work.roles.cast",
     "callboard.actors.work.spending.book",
+    "callboard.actors.work.tools.files.call_file",
+    "callboard.cli.chat.bridge",
+    "callboard.cli.chat.local",
     "callboard.cli.chat.program",
     "callboard.cli.chat.screen.application",
+    "callboard.cli.control.client",
     "callboard.cli.loki.at_once",
     "callboard.cli.loki.info",
     "callboard.cli.loki.play",
     "callboard.cli.main",
+    "callboard.cli.model_prices",
+    "callboard.cli.render.dialog",
+    "callboard.cli.render.diff",
+    "callboard.cli.render.filter_menu",
     "callboard.cli.render.menu",
+    "callboard.cli.render.tree",
     "callboard.cli.running",
+    "callboard.cli.setting_up",
     "callboard.cli.vault",
+    "callboard.cli.wizard.steps",
+    "callboard.cli.wizard.trial",
+    "encodings.idna",
+    "prompt_toolkit.input.vt100",
     "prompt_toolkit.shortcuts",
     "pygments.styles.monokai",
 )
 """Of the command line and of the chat; others are imported by the programs themselves."""
+
+_SETTINGS = "clients: [{type: openai-compatible, name: a, api_base: http://a, models: [{name: m}]}]"
 
 MOST_BYTES = 1_000_000
 """Of what is said of a program: its arguments and its environment."""
@@ -217,6 +243,8 @@ def _fork(process: Any, arguments: list[str], *options: Any) -> None:
 def _serve(line: socket.socket, shells: socket.socket) -> None:
     for name in _MODULES:
         importlib.import_module(name)
+    # What msgspec finds out about the types of the settings is kept, as the programs would keep it.
+    importlib.import_module("callboard.protocol.settings.read").read_settings(_SETTINGS, "config.yaml", {})
     gc.collect()
     gc.freeze()
     while True:

@@ -97,7 +97,8 @@ async def test_the_first_page_is_true_from_a_clone_to_a_server(tmp_path: Path) -
             (clone / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, clone / name)
     python = Path(sys.base_prefix) / "bin"
-    await read("README.md", empty_home(tmp_path / "home", python), clone)
+    environ = empty_home(tmp_path / "home", python) | SCENES["README.md"].environ
+    await read("README.md", environ, clone)
 
 
 async def read(page: str, environ: dict[str, str], work: Path) -> None:

@@ -9,6 +9,7 @@ A key of `Session` or of the settings is read where that is read: `runs.in_sessi
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -170,12 +171,19 @@ def applied(settings: Settings, own: dict[str, Any]) -> Settings:
     """The settings with what a chat has set. None is what a setting is by itself."""
     if not own:
         return settings
-    defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
-    fields = {key: defaults[key] if value is None else value for key, value in own.items() if key in _OF_SETTINGS}
+    fields = {
+        key: _by_themselves()[key] if value is None else value for key, value in own.items() if key in _OF_SETTINGS
+    }
     other = {key: value for key, value in own.items() if key not in _OF_SETTINGS}
     if "function_calling_support" in other:  # which has two names in the file
         other["function_calling"] = other["function_calling_support"]
     return msgspec.structs.replace(settings, **fields, other={**settings.other, **other})
+
+
+@cache
+def _by_themselves() -> dict[str, Any]:
+    """What settings are by themselves. msgspec compiles every annotation to find out, so once is enough."""
+    return {field.name: field.default for field in msgspec.structs.fields(Settings)}
 
 
 def value_of(chat: Chat, key: str) -> Value:
