@@ -164,6 +164,14 @@ class Desk:
         self._close(pending, _too_late(pending.question, seconds), "timeout")
         return True
 
+    def leave_to_nobody(self, question_id: str) -> bool:
+        """End a question as if nobody was there to be asked. False if it is not open."""
+        pending = self._open.get(question_id)
+        if pending is None or not pending.request.waits:
+            return False
+        self._close(pending, _nobody(pending.question), "nobody")
+        return True
+
     def when_closed(self, question_id: str, callback: Callable[[str], None]) -> None:
         """Call back once with why, as front ends are told, when this question, which is open, is so no more."""
         self._open[question_id].callbacks.append(callback)
@@ -301,7 +309,7 @@ class Desk:
         if question.default is not None:
             self.answer(question.id, question.default, "default")
         else:
-            self._close(pending, NobodyToAsk(f"nobody is there to answer: {_short(question.text)}"), "nobody")
+            self._close(pending, _nobody(question), "nobody")
 
     def _nobody_left(self) -> None:
         for pending in list(self._open.values()):
@@ -349,6 +357,10 @@ def _ask_policy(actor: Actor, policy: Policy, question: Question) -> Answer | Ve
     except Exception:  # reported; the question goes on to the next who may answer
         log.exception("the policy of %s raised on a question, which passes", actor.path)
         return PASS
+
+
+def _nobody(question: Question) -> NobodyToAsk:
+    return NobodyToAsk(f"nobody is there to answer: {_short(question.text)}")
 
 
 def _too_late(question: Question, seconds: float) -> QuestionTimeout:

@@ -123,8 +123,11 @@ class Driver:
         self._at_once = max(1, at_once)
         records, scope = recorder.get(), here(me)
         self._player = None if scope is None else scope.player()
+        if self._player is not None:
+            self._decider = self._player.heard_by(decider)
         kept = () if self._player is None else (self._player,)
-        goes_on = self._player is not None and self._player.past  # what it was told before is on no tape
+        # What a run was told before, or is told in the place of what a replay comes to, is on no tape.
+        goes_on = self._player is not None and (self._player.past or self._player.lines_up)
         self._tapes = (*tapes, *kept) if records is None or goes_on else (*tapes, *kept, records(decider, afresh))
         self._left: Left | None = None  # of an earlier life
         self._ready: deque[Work] | None = None  # made when there is work: an empty one takes 760 bytes
@@ -360,6 +363,8 @@ class Driver:
         """Body of the actor that does it: not before it may, if it or an actor above it is paused."""
         if child.root.pauses is not None:
             await child.root.pauses.passed(child)
+        if self._player is not None and self._player.lines_up:
+            await self._player.line_up(work)
         return await self._performers[type(work)](child, work)
 
     def _ended(self, work: Work, end: End) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable, Sequence
+from contextvars import copy_context
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from ..io.directories import state_dir
 from ..io.imports import imported
 from ..work.agent.history import History
 from ..work.context import RunContext
+from ..work.playback.playback import Playback, playback
 from ..work.spending.meter import Meter
 from ..work.tools.kept_results import KeptResults
 from ..work.tools.permissions import Permissions
@@ -89,6 +91,14 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     Raises:
         UsageError, InvalidFile, Unsupported, ConfigError: it can't be started.
     """
+    if hooks.playback is None:
+        return _begin(request, hooks, root)
+    context = copy_context()
+    context.run(playback.set, hooks.playback)
+    return context.run(_begin, request, hooks, root)
+
+
+def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     asked = request.prompt
     if request.in_role:
         from .in_role import in_role
@@ -102,11 +112,12 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     id = _id_of(request, root)
     context.make_results = partial(_results, hooks.results, id)
     context.recorder = None if hooks.recorder is None else hooks.recorder(id)
-    model, why = _default_model(root, prepared, context)
-    for name in prepared.models | ({model} if model is not None else set()):
-        root.gateway.check(name)
-        if context.account is not None and context.account.asks_for_prices:
-            root.gateway.check_price(name, context.account)
+    model, why = _default_model(root, prepared, context, hooks.playback)
+    if hooks.playback is None or hooks.playback.asks_the_world:
+        for name in prepared.models | ({model} if model is not None else set()):
+            root.gateway.check(name)
+            if context.account is not None and context.account.asks_for_prices:
+                root.gateway.check_price(name, context.account)
     input = _input(request, root, hooks.settings)
     saved = None if request.save is None else Saved(Path(request.save) / id)
     return Execution(
@@ -119,6 +130,7 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         saved=saved,
         history=History(request.history, hooks.on_history, request.overrides, hooks.todos),
         problems=_problems(agent, prepared, hooks, root, allow),
+        playback=hooks.playback,
         started=RunStarted(
             target=request.target if isinstance(request.target, str) else agent.file,
             name=agent.name,
@@ -140,13 +152,14 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
     here = _directory(request.cwd)
     settings = hooks.settings or root.settings
     rules = root.registry.permissions(settings.permissions) if settings.permissions else {}
+    pays = hooks.playback is None or hooks.playback.asks_the_world
     return RunContext(
         gateway=root.gateway if settings is root.settings else root.gateway.under(settings),
         limits=request.limits,
         allow_unpriced=request.allow_unpriced,
         owner=hooks.owner,
-        book=root.book,
-        day=None if root.days is None else root.days.account(hooks.owner),
+        book=root.book if pays else None,
+        day=None if root.days is None or not pays else root.days.account(hooks.owner),
         config_dir=root.config_dir,
         environ=os.environ,
         vault=root.vault,
@@ -294,11 +307,15 @@ def _knowledge_of_run(root: Root, request: RunRequest, meter: Meter) -> RunKnowl
     return RunKnowledge(lambda: root.knowledge, meter, rebuild=rebuild, agreed=agreed, may_wait=may_wait)
 
 
-def _default_model(root: Root, prepared: Prepared, context: RunContext) -> tuple[str | None, str]:
+def _default_model(
+    root: Root, prepared: Prepared, context: RunContext, playing: Playback | None
+) -> tuple[str | None, str]:
     """The model of whatever names none, and why it is that one if no setting chose it; None if all name their own."""
     if not prepared.needs_default:
         return None, ""
     named = context.model or prepared.model or root.settings.model
+    if playing is not None and not playing.asks_the_world:
+        return named or playing.model, ""
     if named:
         return named, ""
     choice = root.gateway.choice()

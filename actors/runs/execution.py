@@ -24,6 +24,7 @@ from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.journal.of_run import PREPARED, OfRun
 from ..work.journal.scope import Scopes
+from ..work.playback.playback import Playback, playback
 from ..work.record import Record
 from ..work.tools.kept_results import readable
 from .files import Saved
@@ -100,6 +101,8 @@ class Execution:
     problems: tuple[Problem, ...]
     kept: OfRun | None = None
     resumed: RunResumed | None = None
+    playback: Playback | None = None
+    make_scopes: Callable[[OfRun, Actor], Scopes] = Scopes
 
     def __post_init__(self) -> None:
         self._result = self.prepared.new_result()
@@ -120,7 +123,7 @@ class Execution:
                     actor.emit(self.resumed)
                 for problem in self.problems:
                     actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
-                actor.launch(None if self.kept is None else Scopes(self.kept, actor).inside(contextvars.copy_context()))
+                actor.launch(self._context(actor))
                 try:
                     end = await actor.wait_over()
                     await self._keep()
@@ -139,6 +142,16 @@ class Execution:
             for results in self.context.kept:
                 with self.root.kernel.shield(REMOVE_WITHIN):
                     await trio.to_thread.run_sync(results.remove)
+
+    def _context(self, actor: Actor) -> contextvars.Context | None:
+        """That of the run's actor, where it has one of its own."""
+        if self.kept is None and self.playback is None:
+            return None
+        context = contextvars.copy_context()
+        if self.playback is not None:
+            self.playback.begins(actor)
+            context.run(playback.set, self.playback)
+        return context if self.kept is None else self.make_scopes(self.kept, actor).inside(context)
 
     async def _play(self, me: Actor) -> None:
         readable.set(self.context.results)  # for all that works below
@@ -169,6 +182,8 @@ class Execution:
 
     def _close(self, actor: Actor, end: End) -> Outcome:
         error = self._result.error
+        if self.playback is not None and self.playback.broken is not None:
+            return self._tell(actor, "failed", self.playback.broken)
         if end.error is not None:
             error = end.error if isinstance(end.error, CallboardError) else CallboardError(f"crashed: {end.error!r}")
         if end.reason in ("cancelled", "stopped") or isinstance(error, ShuttingDown):

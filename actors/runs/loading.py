@@ -24,6 +24,7 @@ from ...protocol.requests import RunRequest
 from ..engine.graph.compat import MODES
 from ..io.stamps import Stamp, recorded, settled, unchanged
 from ..work.agent.todo import TodoList
+from ..work.playback.playback import Playback
 from ..work.tools.registry import ToolRegistry
 from ..work.tools.tool import Tool
 from .file_checks import check_listed
@@ -57,6 +58,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         recorder: makes what keeps the requests of the run of this id and their replies; None to keep none.
         settings: what goes in the place of the root's settings for this run alone; None for those.
         durable: the run goes on after its process was killed, by `durable.resume`.
+        playback: what stands between the run and the world; None for nothing.
         check_model: raises `Denied` if the caller may not have this model, which a role names; None: all are allowed.
     """
 
@@ -71,6 +73,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     check_model: Callable[[str], None] | None = None
     settings: Settings | None = None
     durable: bool = False
+    playback: Playback | None = None
 
 
 NO_HOOKS = Hooks()

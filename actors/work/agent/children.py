@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import secrets
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,6 +37,7 @@ from ....supervisors.escalation import NOTED, PASS, Verdict
 from ....supervisors.ref import describe
 from ..context import AgentCall, RunContext
 from ..letters import PostOffice, Seat
+from ..playback.playback import now, token
 from ..record import Record
 from ..tools.tool import Arguments, Decided, Json, shortened
 from .family import NAME, ask_decider
@@ -134,7 +133,7 @@ class Children:
             key=key,
             name=name,
             arguments=arguments,
-            token=secrets.token_hex(4),
+            token=token(me),
             unknown=self._context.unknown_agent(agent, self._near) if NAME.fullmatch(agent) else None,
             turns=0 if child is None else child.work.turns,
             tool_calls=0 if child is None else child.work.tool_calls,
@@ -234,7 +233,7 @@ class Children:
         del self._running[record.id]
         self.office.children[record.id] = None
         told = tuple(Failure.of(failure) for failure in failures or ())
-        self.tell(ChildEnded(record=record, failures=told, at=datetime.now(UTC), token=secrets.token_hex(4)))
+        self.tell(ChildEnded(record=record, failures=told, at=now(self._me), token=token(self._me)))
 
     def policy(self, question: Question) -> Verdict:
         """Note what a child asks; the agent's own questions pass, and those that only a person may answer.
@@ -246,7 +245,7 @@ class Children:
         child = next((child for child in self._running.values() if _is_below(question.actor, child.actor)), None)
         if child is None or question.permission is not None or question.people or question.secret:
             return PASS
-        id = f"esc_{secrets.token_hex(4)}"
+        id = f"esc_{self._variables.copy().run(token, self._me)}"
         self.tell(EscalationNoted(id=id, agent=child.spawned.id, question=question))
         if question.timeout is None:
             with contextlib.suppress(ShuttingDown):

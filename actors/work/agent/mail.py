@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from ....protocol.messages import FamilyCalled, Letter, Payload, Text
 from ....supervisors import Actor
 from ..letters import PARENT, Address, PostOffice, Seat
+from ..playback.playback import now
 from ..tools.tool import Arguments, Json, Tool, shortened
 from .family import ask_decider, family_tool, refused, text
 
@@ -14,8 +13,8 @@ LONGEST = 64_000
 """Characters of one letter."""
 
 
-def send(seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> str | None:
-    """Send a letter from `seat` to its parent, a sibling, or one of its own children (`below`).
+def send(me: Actor, seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> str | None:
+    """Send a letter of `me` from `seat` to its parent, a sibling, or one of its own children (`below`).
 
     Returns:
         What is in the way, or None.
@@ -36,7 +35,7 @@ def send(seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> str
     if address is None:
         return f"Agent '{to}' has ended and reads no more letters"
     own_child = to != PARENT and below is not None and to in below.children
-    letter = Letter(sender=PARENT if own_child else seat.id, payload=payload, written=datetime.now(UTC))
+    letter = Letter(sender=PARENT if own_child else seat.id, payload=payload, written=now(me))
     if not address.send(letter):
         return f"The inbox of '{to}' is full ({address.unread} unread letters); the message was not delivered"
     return None
@@ -49,9 +48,9 @@ def mail_tools(seat: Seat, below: PostOffice | None = None) -> list[Tool]:
         below: the office of its own children, if it may have any.
     """
 
-    async def send_message(_: Actor, arguments: Arguments) -> Json:
+    async def send_message(me: Actor, arguments: Arguments) -> Json:
         to = arguments["id"].strip()
-        problem = send(seat, below, to, Text(shortened(arguments["message"], LONGEST)))
+        problem = send(me, seat, below, to, Text(shortened(arguments["message"], LONGEST)))
         return refused(problem) if problem else {"status": "ok", "message": f"Message sent to '{to}'"}
 
     async def check_inbox(me: Actor, key: int, arguments: Arguments) -> Json:

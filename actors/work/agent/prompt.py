@@ -15,11 +15,17 @@ import platform
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ....protocol.agent import Agent
 from ...io.shell import shell_of
+from ..playback.playback import value
 from ..tools.tool import Tool
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
 
 _NAME = re.compile(r"\{\{([A-Za-z0-9_-]+)\}\}")
 
@@ -79,11 +85,13 @@ def filled_in(
     environ: Mapping[str, str],
     tools: Iterable[Tool] = (),
     cwd: Path | None = None,
+    me: Actor | None = None,
 ) -> str:
-    """Instructions with all variables put in."""
+    """Instructions with all variables put in; in a run that is played from a record with those that it has of `me`."""
     if "{{" not in text:
         return text
-    known = {**special_variables(environ, tools, cwd), **values}
+    ours = partial(special_variables, environ, tools, cwd)
+    known = {**value(me, "variables", dict[str, str], ours), **values}
     return _NAME.sub(lambda found: known.get(found.group(1), found.group(0)), text)
 
 

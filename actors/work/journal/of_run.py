@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import trio
@@ -34,7 +34,6 @@ from ....protocol.journal import (
 from ....protocol.messages import Replied, ToolDone
 
 if TYPE_CHECKING:
-    from ....supervisors.journal.journal import RunJournal
     from ....supervisors.journal.row import Row
 
 REPLY = "reply"
@@ -139,6 +138,25 @@ def question_id(run: str, number: int) -> str:
     return f"q-{run.removeprefix('run-')}-{number}"
 
 
+class RowsOut(Protocol):
+    """Where the rows of a run go: `RunJournal`, and in a replay nowhere."""
+
+    run: str
+    rows: int
+
+    def append(self, actor: str, data: bytes) -> int:
+        """See `RunJournal`."""
+
+    def tell(self, about: bytes, *, over: bool = False) -> None:
+        """See `RunJournal`."""
+
+    def stop(self) -> None:
+        """See `RunJournal`."""
+
+    async def barrier(self) -> None:
+        """See `RunJournal`."""
+
+
 class OfRun:
     """See the module.
 
@@ -151,7 +169,7 @@ class OfRun:
         paths: what is left of the past, by path; who takes up a path takes it out.
     """
 
-    def __init__(self, rows: RunJournal, about: bytes, past: RunPast | None, stopping: Callable[[], bool]) -> None:
+    def __init__(self, rows: RowsOut, about: bytes, past: RunPast | None, stopping: Callable[[], bool]) -> None:
         self.rows = rows
         self.paths: dict[str, Before] = {} if past is None else past.paths
         self._about = about

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 _PLAIN = CAN_BE_KEPT - {Idle, MapBegun}
 
@@ -69,9 +70,9 @@ class Scope:
         """For a decider that is to be played by this actor: the next one."""
         self._drivers += 1
         if self._drivers == 1:
-            return Player(self._scopes, self.path, self._before.told)
+            return self._scopes.player(self.path, self._before.told)
         path = f"{self.path}:{self._drivers}"
-        return Player(self._scopes, path, self.run.paths.pop(path, Before()).told)
+        return self._scopes.player(path, self.run.paths.pop(path, Before()).told)
 
     async def noted(self, name: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
         """What this comes to, which is found out once in all lives of the run."""
@@ -153,6 +154,10 @@ class Scopes:
             each = each.parent
         raise CannotGoOn(f"{actor.path} is no actor of {self.run.rows.run}")
 
+    def player(self, path: str, past: list[Told]) -> Player:
+        """For the decider of this path."""
+        return Player(self, path, past)
+
     def begun(self, actor: Actor, player: Player, work: Work, *, answered: bool = False) -> None:
         """This actor does this work. It has asked its decider already, if it is `answered`."""
         self._works[actor] = player, work
@@ -189,9 +194,14 @@ class Player:
     """What one decider was told, and is told. A tape (`engine/driver`).
 
     That no mail waits (`Idle`) is left out where it shows in what comes next: the end of what was begun then.
+
+    Attributes:
+        past: what it was told in earlier lives.
+        lines_up: work asks before it begins (`line_up`); for replays, see `playback/rows`.
     """
 
     __slots__ = ("_highest", "_idle", "_in_place", "_path", "_run", "_uses", "past", "scopes")
+    lines_up = False
 
     def __init__(self, scopes: Scopes, path: str, past: list[Told]) -> None:
         self.past = past
@@ -207,6 +217,13 @@ class Player:
     def now(self) -> int:
         """Milliseconds that the run has been played."""
         return self._run.now
+
+    def heard_by(self, decider: D) -> D:
+        """What the driver talks to in the place of this decider: itself."""
+        return decider
+
+    async def line_up(self, work: Work) -> None:
+        """Wait until this work may begin."""
 
     def wrote(self, message: Any, effects: list[Effect]) -> None:
         """The decider was told this, and said that."""
