@@ -6,10 +6,11 @@ there on are the interruptions of the stop itself, and a run that goes on later 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import trio
@@ -30,6 +31,7 @@ from ....protocol.journal import (
     decode,
     decode_value,
     encode,
+    encode_value,
 )
 from ....protocol.messages import Replied, ToolDone
 
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
 REPLY = "reply"
 """What a reply of a model is noted as."""
+
+SERVER_TOOLS = "server tools: "
+"""What the tools of an MCP server are noted as, with its name behind."""
 
 PREPARED = "answers"
 """Who gives answers that were prepared before a run."""
@@ -175,6 +180,7 @@ class OfRun:
         self._about = about
         self._stopping = stopping
         self._questions = 0 if past is None else past.questions
+        self._noted: dict[str, bytes] = {}
         self._spoilt = False
         self._clock = trio.lowlevel.current_clock().current_time
         self._zero = self._clock() - (0 if past is None else past.at / 1000)
@@ -205,6 +211,14 @@ class OfRun:
             self._spoilt = True
             log.warning("%s could not go on if this process was killed: %s", self.rows.run, why)
             self.append("", Spoilt(self.now, why))
+
+    def note(self, name: str, value: Any) -> None:
+        """Keep what is the same for all of the run, and is found out anew when it goes on: for replays, once."""
+        data = encode_value(value)
+        digest = hashlib.blake2b(data, digest_size=16).digest()
+        if self._noted.get(name) != digest:
+            self._noted[name] = digest
+            self.append("", Noted(self.now, name, data))
 
     def new_question(self) -> str:
         """The id of a question: the same whenever the run goes on."""

@@ -13,7 +13,7 @@ from .....protocol.errors import CallboardError, NodeFailed
 from .....protocol.journal import AnyRow, Noted, Told, decode_value
 from .....protocol.knowledge import Hit, Retrieved
 from .....protocol.messages import NodeLeft, Replied, ResultsKept, Summarized, ToolDone, WorkDone, WorkFailed
-from ....work.journal.of_run import REPLY
+from ....work.journal.of_run import REPLY, SERVER_TOOLS
 from ....work.journal.scope import here
 from ....work.playback.playback import Asking, Effect
 from ....work.playback.replies import Played
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from .turnstile import Turnstile
 
 T = TypeVar("T")
-
-TOOLS = "server tools: "
-"""What the tools of an MCP server are noted as, with its name."""
 
 
 class RowEffects:
@@ -179,7 +176,7 @@ class RowEffects:
         return list(message.files) if isinstance(message, ResultsKept) else []
 
     def _tools(self, effect: Effect) -> Any:
-        name = f"{TOOLS}{effect.name}"
+        name = f"{SERVER_TOOLS}{effect.name}"
         noted = [row for path, row in self._book.rows if not path and isinstance(row, Noted) and row.name == name]
         if effect.kind == "server tools":
             if not noted:
@@ -209,7 +206,9 @@ def _reply(row: AnyRow) -> ChatReply | None:
 
 
 def _ends(message: Any, key: int) -> bool:
-    return isinstance(message, WorkDone) and message.key == key
+    """Whether it tells how this work has ended by itself; what was cancelled had no result."""
+    cancelled = isinstance(message, WorkFailed) and not message.crashed
+    return isinstance(message, WorkDone) and message.key == key and not cancelled
 
 
 def _error(message: Any) -> CallboardError:

@@ -26,6 +26,8 @@ from .....protocol.permissions import Permissions as Rules
 from .....protocol.problems import did_you_mean
 from .....protocol.settings import Settings
 from .....supervisors import Actor
+from ...journal.of_run import SERVER_TOOLS
+from ...journal.scope import here
 from ...playback.playback import Effect, done
 from ...tools.files.questions import Clock
 from ...tools.tool import Arguments, Json, shortened
@@ -132,7 +134,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     async def _listed(self, me: Actor) -> list[Tool]:
         catalog = await self.admitted(me, lambda: self.talk.scope.catalog(self.server.name, me))
-        return list(catalog.tools)
+        tools, scope = list(catalog.tools), here(me)
+        if scope is not None:
+            scope.run.note(f"{SERVER_TOOLS}{self.server.name}", tools)
+        return tools
 
     async def learned(self, me: Actor) -> list[Tool] | None:
         """The tools there are by now, without starting the server; None if it was never asked."""

@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 import trio
 from fake_models import FakeModels, Reply, Request
+from mcp_stage import mcp_json, scripted, starts
 
 import callboard
 from callboard.actors.runs.rerun.replay import Replayed, replay
 from callboard.protocol.errors import CallboardError, NotFound
-from callboard.protocol.events import Event, encode, to_wire
+from callboard.protocol.events import AgentStarted, Event, encode, to_wire
 from callboard.protocol.journal import encode as encode_row
+from callboard.protocol.messages import PersonSays
+from callboard.supervisors.census import find
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
@@ -51,7 +54,7 @@ def by_actor(events: list[Event]) -> dict[str, list[Any]]:
     for event in events:
         wire = to_wire(event)
         data = {name: value for name, value in wire["data"].items() if name not in ("seconds", "timing")}
-        if event.actor.endswith(PROCESSES) or event.kind == "run.resumed":
+        if event.actor.endswith(PROCESSES) or event.kind == "run.resumed" or event.kind.startswith("mcp."):
             continue
         if event.kind == "llm.delta" and told[event.actor] and told[event.actor][-1][0] == "llm.delta":
             told[event.actor][-1][1]["text"] += data["text"]
@@ -165,7 +168,12 @@ class Small:
         self.models = models
         self.number = 0
 
-    async def play(self, nodes: str, answer: Callable[[callboard.Question], str | None] = lambda _: None) -> None:
+    async def play(
+        self,
+        nodes: str,
+        answer: Callable[[callboard.Question], str | None] = lambda _: None,
+        hears: Callable[[callboard.Root, Event], None] = lambda root, event: None,
+    ) -> None:
         """Both come to the same, event by event."""
         agent = self.town.config / "agents" / "s"
         shutil.rmtree(agent, ignore_errors=True)
@@ -177,8 +185,13 @@ class Small:
         run, events = f"run-s{self.number}", list[Event]()
         async with callboard.Root(config_dir=self.town.config, patient=answer is not nobody) as root:
             person = FrontEnd(root, answer)
+
+            def hear(event: Event) -> None:
+                events.append(event)
+                hears(root, event)
+
             with root.questions.attach(person) if answer is not nobody else root.kernel.shield(1e9):
-                outcome = await callboard.run("s", "hello", durable=True, id=run, on_event=events.append, yes=True)
+                outcome = await callboard.run("s", "hello", durable=True, id=run, on_event=hear, yes=True)
         replayed, found = await again(self.town, run)
         assert replayed.differences == ()
         assert json.dumps(replayed.outcome.to_wire()) == json.dumps(outcome.to_wire())
@@ -247,3 +260,66 @@ async def test_calls_that_fail_are_refused_or_denied_are_so_again(small: Small) 
 
     small.models.answer_with(say)
     await small.play("  one: {type: llm, prompt: P, tools: [execute_command, fs_cat], next: done}\n" + DONE)
+
+
+AGENT = """
+name: a
+instructions: "AGENT {{__now__}}"
+mcp_servers: [srv, three]
+mcp_tools: {srv: [echo], three: meta}
+global_tools: [execute_command]
+auto_continue: true
+"""
+
+
+async def test_an_agent_with_servers_that_a_person_has_written_to_is_replayed_without_servers(
+    town: Town, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (town.config / "agents" / "a").mkdir()
+    (town.config / "agents" / "a" / "config.yaml").write_text(
+        AGENT.replace("mcp_tools: {srv: [echo], three: meta}", "mcp_tools: {srv: [echo]}")
+    )
+    mcp_json(town.config, srv=scripted(), three=scripted())
+
+    def say(request: Request) -> Reply:
+        calls = [
+            [("srv__echo", {"text": "hello"}), ("todo__init", {"goal": "g"})],
+            [("execute_command", {"command": "exit 3"})],
+        ]
+        if len(request.results) < 3:
+            return Reply(calls=calls[0] if not request.results else calls[1])
+        return Reply(text=f"heard {request.prompt}")
+
+    fake_model.answer_with(say)
+    events: list[Event] = []
+    async with callboard.Root(config_dir=town.config) as root:
+
+        def hears(event: Event) -> None:
+            events.append(event)
+            if event.kind == "tool.call.started" and getattr(event.data, "tool", "") == "execute_command":
+                actor = find(root.kernel, event.parent)
+                assert actor is not None
+                actor.ref.tell_nowait(PersonSays(text="and more", by="ann"))
+
+        outcome = await callboard.run("a", "words", durable=True, id="run-1", yes=True, on_event=hears)
+    assert outcome.output == "heard and more"
+    begun = starts(town.config, "srv")
+    assert begun
+    replayed, found = await again(town)
+    assert replayed.differences == ()
+    assert json.dumps(replayed.outcome.to_wire()) == json.dumps(outcome.to_wire())
+    assert by_actor(found) == by_actor(events)
+    assert starts(town.config, "srv") == begun
+    tools = next(event.data.tools for event in found if isinstance(event.data, AgentStarted))
+    assert "srv__echo" in tools
+
+
+async def test_a_node_that_a_person_has_cancelled_is_cancelled_again(small: Small) -> None:
+    def cancels(root: callboard.Root, event: Event) -> None:
+        if event.kind == "tool.call.started":
+            actor = find(root.kernel, event.actor)
+            assert actor is not None
+            actor.interrupt()
+
+    await small.play("  one: {type: script, script: slow.sh, fallback: done}\n" + DONE, hears=cancels)
