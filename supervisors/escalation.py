@@ -90,6 +90,19 @@ class QuestionMemory(Protocol):
         """It is answered. Called before anybody is told."""
 
 
+class QuestionListener(Protocol):
+    """Is told how the questions of actors have ended."""
+
+    def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
+        """It has this answer."""
+
+    def unanswered(self, actor: Actor, question: Question, reason: str) -> None:
+        """It was closed without one: `timeout` or `nobody`."""
+
+
+listens: ContextVar[QuestionListener | None] = ContextVar("callboard_question_listener", default=None)
+"""What is told how the questions of the actors of this context have ended."""
+
 remembers: ContextVar[QuestionMemory | None] = ContextVar("callboard_question_memory", default=None)
 """What remembers the questions of the actors of this context."""
 
@@ -221,6 +234,8 @@ class Desk:
         try:
             answer = await self._sent(pending)
             reason = ""
+            if (listener := listens.get()) is not None:
+                listener.answered(actor, question, answer)
             shown = "" if question.secret else answer.value
             actor.emit(QuestionAnswered(value=shown, by=answer.by), id=question.id)
             return answer
@@ -239,6 +254,8 @@ class Desk:
             if self._open.get(question.id) is pending:
                 del self._open[question.id]
                 self._tell_closed(pending, reason)
+            if reason in ("nobody", "timeout") and (listener := listens.get()) is not None:
+                listener.unanswered(actor, question, reason)
             if reason:
                 actor.emit(QuestionExpired(reason=reason), id=question.id)
             actor.emit(ActorBusy(), id=question.id)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...protocol.agent import Agent
-from ...protocol.errors import ConfigError, UsageError
+from ...protocol.errors import ConfigError, Unsupported, UsageError
 from ...protocol.events import RunStarted
 from ...protocol.outcome import Outcome
 from ...protocol.problems import Problem
@@ -68,7 +68,10 @@ async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
         from .kept import keep
 
         execution.kept = await keep(execution, request, hooks)
-    return await execution.run(hooks.on_event)
+    outcome = await execution.run(hooks.on_event)
+    if hooks.playback is not None:
+        await hooks.playback.over(outcome.status, hooks.settings or root.settings)
+    return outcome
 
 
 def _in_memory(request: RunRequest, hooks: Hooks) -> bool:
@@ -108,6 +111,8 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     allow = root.registry.spelled_out(request.allow) if request.allow else []
     context = _context(request, hooks, root, allow)
     _check_input(request, agent, hooks.settings or root.settings)
+    if hooks.playback is not None and isinstance(agent, WorkflowAgent):
+        raise Unsupported(f"'{agent.name}' is a workflow, which can't be recorded, nor be played from a record, yet")
     prepared = Prepared(agent, request.variables, request.compat, context)
     id = _id_of(request, root)
     context.make_results = partial(_results, hooks.results, id)
@@ -131,6 +136,7 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         history=History(request.history, hooks.on_history, request.overrides, hooks.todos),
         problems=_problems(agent, prepared, hooks, root, allow),
         playback=hooks.playback,
+        directory=agent.directory,
         started=RunStarted(
             target=request.target if isinstance(request.target, str) else agent.file,
             name=agent.name,

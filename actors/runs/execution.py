@@ -6,6 +6,7 @@ import contextvars
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
@@ -16,7 +17,7 @@ from ...protocol.kernel.questions import Answer, Question
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.problems import Problem
 from ...protocol.requests import AnswerText
-from ...supervisors.escalation import PASS, Verdict
+from ...supervisors.escalation import PASS, Verdict, listens
 from ..engine.graph.decider import GraphResult
 from ..engine.graph.failures import ended_with
 from ..io.handed_out import without_secrets
@@ -24,7 +25,7 @@ from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.journal.of_run import PREPARED, OfRun
 from ..work.journal.scope import Scopes
-from ..work.playback.playback import Playback, playback
+from ..work.playback.playback import Beginning, Playback, playback
 from ..work.record import Record
 from ..work.tools.kept_results import readable
 from .files import Saved
@@ -102,6 +103,7 @@ class Execution:
     kept: OfRun | None = None
     resumed: RunResumed | None = None
     playback: Playback | None = None
+    directory: Path | None = None
     make_scopes: Callable[[OfRun, Actor], Scopes] = Scopes
 
     def __post_init__(self) -> None:
@@ -114,7 +116,7 @@ class Execution:
         stream = bus.open(self.id, after=0 if self.resumed is None else (self.resumed.life - 1) * NUMBERS)
         saves = None if self.saved is None else self.saved.on_event
         try:
-            with _heard_by(stream, on_event), _heard_by(stream, saves):
+            with _heard_by(stream, on_event), _heard_by(stream, saves), self._answered_by():
                 actor = top.adopt(self._play, (), name=self.id, bond="watched", stream=stream)
                 if self.answers is not None:
                     actor.policy = self.answers.policy
@@ -149,9 +151,26 @@ class Execution:
             return None
         context = contextvars.copy_context()
         if self.playback is not None:
-            self.playback.begins(actor)
+            self.playback.begins(actor, self._beginning())
             context.run(playback.set, self.playback)
+            context.run(listens.set, self.playback)
         return context if self.kept is None else self.make_scopes(self.kept, actor).inside(context)
+
+    def _answered_by(self) -> AbstractContextManager[None]:
+        front_end = None if self.playback is None else self.playback.front_end
+        return _UNHEARD if front_end is None else self.root.questions.attach(front_end)
+
+    def _beginning(self) -> Beginning:
+        started, context = self.started, self.context
+        return Beginning(
+            run=self.id,
+            target=started.target,
+            prompt=started.prompt,
+            model=started.model or "",
+            cwd=context.cwd or Path.cwd(),
+            config_dir=self.root.config_dir.absolute(),
+            directory=self.directory,
+        )
 
     async def _play(self, me: Actor) -> None:
         readable.set(self.context.results)  # for all that works below
@@ -194,6 +213,9 @@ class Execution:
         if self.answers is not None and self.answers.left:
             text = "answers that no question asked for: " + ", ".join(self.answers.left)
             actor.emit(Warned(code="answers_left", message=text))
+        if self.playback is not None and self.playback.left:
+            text = f"the cassette has more than was asked for: {self.playback.left}"
+            actor.emit(Warned(code="cassette_left", message=text))
         if not failures:
             return self._tell(actor, "done", None, self._result.output)
         return self._tell(actor, "failed", ended_with(failures, None), self._result.output)

@@ -115,10 +115,9 @@ async def _replay(
         execution.make_scopes = partial(ReplayedScopes, turnstile=turnstile)
         try:
             async with trio.open_nursery() as nursery:
-                with root.questions.attach(turnstile):
-                    nursery.start_soon(turnstile.serve)
-                    outcome = await execution.run(on_event)
-                    nursery.cancel_scope.cancel()
+                nursery.start_soon(turnstile.serve)
+                outcome = await execution.run(on_event)
+                nursery.cancel_scope.cancel()
         finally:
             clock.run_on()
     return Replayed(outcome=outcome, differences=tuple(book.differences), ended_early=turnstile.ended_early)

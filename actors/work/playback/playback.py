@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from ....protocol.chat import TokenUsage
     from ....protocol.errors import CallboardError
     from ....protocol.events import UsageUpdate
+    from ....protocol.kernel.questions import Answer, Question
+    from ....protocol.settings import Settings
     from ....supervisors import Actor
+    from ....supervisors.escalation import FrontEnd
     from ..spending.accounts import Account
 
 T = TypeVar("T")
@@ -71,6 +75,25 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     account: Account | None
 
 
+class Beginning(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run begins.
+
+    Attributes:
+        run: its id; target, prompt: what was asked for.
+        model: the default one, or "".
+        cwd: the directory that it works in; config_dir: where agents live.
+        directory: of its agent, if that has one.
+    """
+
+    run: str
+    target: str
+    prompt: str
+    model: str
+    cwd: Path
+    config_dir: Path
+    directory: Path | None
+
+
 class Playback(Protocol):
     """See the module.
 
@@ -78,14 +101,41 @@ class Playback(Protocol):
         asks_the_world: it writes a record, so models, servers and weights have to be there.
         model: the default one, where the world is not asked; "" if it does not know.
         broken: why the run could not be played on; it fails then.
+        left: what the record has and the run has not asked for, in words.
+        front_end: who answers the run's questions; None for people.
     """
 
-    asks_the_world: bool
-    model: str
-    broken: CallboardError | None
+    @property
+    def asks_the_world(self) -> bool:
+        """See above."""
 
-    def begins(self, actor: Actor) -> None:
+    @property
+    def model(self) -> str:
+        """See above."""
+
+    @property
+    def broken(self) -> CallboardError | None:
+        """See above."""
+
+    @property
+    def left(self) -> str:
+        """See above."""
+
+    @property
+    def front_end(self) -> FrontEnd | None:
+        """See above."""
+
+    def begins(self, actor: Actor, beginning: Beginning) -> None:
         """This is the actor of the run."""
+
+    def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
+        """A question of the run was answered."""
+
+    def unanswered(self, actor: Actor, question: Question, reason: str) -> None:
+        """It was closed without an answer."""
+
+    async def over(self, status: str, settings: Settings) -> None:
+        """The run has ended so."""
 
     async def chat(
         self, me: Actor, request: ChatRequest, asking: Asking, live: Callable[[], Awaitable[ChatReply]]

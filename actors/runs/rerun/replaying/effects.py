@@ -15,11 +15,13 @@ from .....protocol.knowledge import Hit, Retrieved
 from .....protocol.messages import NodeLeft, Replied, ResultsKept, Summarized, ToolDone, WorkDone, WorkFailed
 from ....work.journal.of_run import REPLY, SERVER_TOOLS
 from ....work.journal.scope import here
-from ....work.playback.playback import Asking, Effect
+from ....work.playback.playback import Asking, Beginning, Effect
 from ....work.playback.replies import Played
 from ....work.tools.tool import Shown
 
 if TYPE_CHECKING:
+    from .....protocol.kernel.questions import Answer, Question
+    from .....protocol.settings import Settings
     from .....supervisors import Actor
     from .book import Book
     from .turnstile import Turnstile
@@ -37,15 +39,31 @@ class RowEffects:
 
     asks_the_world = False
     broken: CallboardError | None = None
+    left = ""
 
     def __init__(self, book: Book, turnstile: Turnstile) -> None:
         self.model = _first_model(book)
         self._book = book
         self._turnstile = turnstile
 
-    def begins(self, actor: Actor) -> None:
+    @property
+    def front_end(self) -> Turnstile:
         """See `Playback`."""
+        return self._turnstile
+
+    def begins(self, actor: Actor, beginning: Beginning) -> None:
+        """See `Playback`."""
+        del beginning
         self._turnstile.top = actor
+
+    def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
+        """Nothing is written."""
+
+    def unanswered(self, actor: Actor, question: Question, reason: str) -> None:
+        """Nothing is written."""
+
+    async def over(self, status: str, settings: Settings) -> None:
+        """Nothing is written."""
 
     async def chat(
         self, me: Actor, request: ChatRequest, asking: Asking, live: Callable[[], Awaitable[ChatReply]]
