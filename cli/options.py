@@ -147,6 +147,15 @@ keep_requests = click.option(
     help="Keeps what models see and say, for callboard show, or not [default: keep_requests of config.yaml, or where"
     " stderr is a terminal].",
 )
+cassettes = several(
+    click.option("--record", metavar="FILE", help="Records what the run gets from outside into FILE, a cassette."),
+    click.option(
+        "--replay",
+        metavar="FILE",
+        help="Plays the run by the cassette FILE, without a network or processes; without PROMPT, by its prompt.",
+    ),
+    click.option("--loose", is_flag=True, help="With --replay: requests are found by their place, whatever they say."),
+)
 result_form = click.option(
     "-o",
     "--output",

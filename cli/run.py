@@ -38,6 +38,7 @@ from . import options
     help="Keeps what the run does as it goes, so that callboard resume goes on with it after a kill, or not [default:"
     " not].",
 )
+@options.cassettes
 @options.result_form
 @options.compat
 @options.limits
@@ -84,6 +85,7 @@ def run(**given: Any) -> int:
 @options.dry_run
 @options.no_stream
 @options.keep_requests
+@options.cassettes
 @options.result_form
 @options.limits
 @options.loudness

@@ -163,3 +163,35 @@ async def test_a_run_that_is_not_there_is_named(town: Town) -> None:
     for words in (("fork", "run-x", "--at", "1"), ("runs", "show", "run-x", "--rows"), ("replay", "run-x")):
         code, _, err = await town.say(*words)
         assert (code, "no durable run 'run-x'" in err) == (2, True)
+
+
+async def test_a_run_is_recorded_and_played_by_its_cassette(town: Town) -> None:
+    words = ("run", "--config-dir", str(town.config), "g", "hello", "--answer", "yes")
+    code, out, _ = await town.say(*words, "--record", "tapes/one.jsonl")
+    assert (code, out) == (0, "answer to ABOUT dogs first\n")
+    requests, world = len(town.models.requests), town.world
+    (town.config / "config.yaml").unlink()
+    played = ("run", "--config-dir", str(town.config), "g", "--replay", "tapes/one.jsonl")
+    code, out, err = await town.say(*played)
+    assert (code, out) == (0, "answer to ABOUT dogs first\n"), err
+    assert (len(town.models.requests), town.world) == (requests, world)
+    file = town.config / "agents" / "g" / "graph.yaml"
+    file.write_text(file.read_text().replace("ABOUT", "OF"))
+    code, out, err = await town.say(*played)
+    assert (code, out) == (1, "")
+    assert "-  ABOUT dogs" in err
+    assert "+  OF dogs" in err
+    assert (await town.say(*played, "--loose"))[0] == 0
+    assert (await town.say(*played, "--record", "x"))[0] == 2
+    assert (await town.say(*played, "--durable"))[0] == 2
+    code, _, err = await town.say("run", "--config-dir", str(town.config), "g", "x", "--replay", str(file))
+    assert (code, f"{file}:2:1: error: this is no line of a cassette" in err) == (2, True)
+
+
+async def test_what_is_asked_without_an_agent_is_recorded_as_well(town: Town) -> None:
+    words = ("ask", "--config-dir", str(town.config), "--tool", "get_current_time")
+    code, out, _ = await town.say(*words, "hello", "--record", "ask.jsonl")
+    assert (code, out) == (0, "answer to hello\n")
+    (town.config / "config.yaml").unlink()
+    code, out, err = await town.say(*words, "--replay", "ask.jsonl")
+    assert (code, out) == (0, "answer to hello\n"), err

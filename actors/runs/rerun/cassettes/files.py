@@ -12,6 +12,16 @@ if TYPE_CHECKING:
     from ....work.playback.playback import Playback
 
 
+def prompt_of(cassette: str | os.PathLike[str]) -> str:
+    """The prompt of the run that was recorded. Raises as `playback_of`."""
+    from .....protocol.cassette import Head
+    from .playing import read
+
+    head = read(Path(cassette))[0]
+    assert isinstance(head, Head)
+    return head.prompt
+
+
 def playback_of(
     record: str | os.PathLike[str] | None,
     replay: str | os.PathLike[str] | None,

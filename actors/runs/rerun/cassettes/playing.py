@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import trio
 
-from .....protocol.cassette import AnswerLine, DoneLine, hash_of, read_cassette
+from .....protocol.cassette import AnswerLine, AnyLine, DoneLine, hash_of, read_cassette
 from .....protocol.chat import ChatReply, ChatRequest
 from .....protocol.errors import CallboardError, CassetteDiffers, ConfigError, UsageError
 from ....work.playback.playback import Asking, Beginning, Effect
@@ -49,7 +49,7 @@ class Playing:
 
     def __init__(self, file: Path, *, loose: bool = False) -> None:
         self._file = file
-        self._shelf = Shelf(read_cassette(_text(file), str(file)), str(file), loose=loose)
+        self._shelf = Shelf(read(file), str(file), loose=loose)
         self.model = self._shelf.head.model
         self.broken: CallboardError | None = None
         self._counts: dict[tuple[str, str], int] = {}
@@ -185,6 +185,11 @@ class Playing:
             self.broken = error
             self._actor.interrupt()
         await trio.sleep_forever()
+
+
+def read(file: Path) -> list[AnyLine]:
+    """The lines of a cassette. Raises as `Playing` does."""
+    return read_cassette(_text(file), str(file))
 
 
 def _text(file: Path) -> str:
