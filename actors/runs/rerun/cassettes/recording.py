@@ -64,11 +64,15 @@ class Recording:
         self._counts: dict[tuple[str, str], int] = {}
         self._windows: set[str] = set()
         self._beginning: Beginning | None = None
+        self._runs: list[str] = []  # a judge's is another
+        self._status = ""
         self._top = ""
 
     def begins(self, actor: Actor, beginning: Beginning) -> None:
         """See `Playback`."""
-        self._top, self._beginning = actor.path, beginning
+        self._top = actor.path
+        self._beginning = self._beginning or beginning
+        self._runs.append(beginning.run)
 
     async def chat(
         self, me: Actor, request: ChatRequest, asking: Asking, live: Callable[[], Awaitable[ChatReply]]
@@ -137,14 +141,17 @@ class Recording:
         """
         if status == "cancelled" or self._beginning is None:
             return
+        self._status = self._status or status
         redactor = Redactor(secrets_of(settings, os.environ))
-        await trio.to_thread.run_sync(self._write, status, self._beginning, redactor)
+        await trio.to_thread.run_sync(self._write, self._status, self._beginning, redactor)
 
     def _at(self, me: Actor) -> str:
         return me.path.removeprefix(self._top)
 
     def _write(self, status: str, beginning: Beginning, redactor: Redactor) -> None:
         places = places_of(beginning, os.environ)
+        for run in self._runs:
+            places.add_word("run", run)
         head = Head(
             callboard=VERSION,
             recorded=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),

@@ -27,6 +27,9 @@ from .content import Content, lines_of, lines_of_value
 LONGEST = 60
 """Lines of a difference that are shown."""
 
+JUDGE = "callboard-judge"
+"""The agent that judges the output of a case, in a run of its own behind that of the case."""
+
 _LIST = 12
 """Requests that are named where none is like the one that is made."""
 
@@ -60,7 +63,7 @@ class Shelf:
     @property
     def left(self) -> str:
         """What was not asked for, in words; "" if all was."""
-        names = [_what(line) for line in self._effects]
+        names = [_what(line) for line in self._effects if not line.at.startswith(f"/{JUDGE}")]
         more = f" and {len(names) - _LIST} more" if len(names) > _LIST else ""
         return ", ".join(names[:_LIST]) + more
 
