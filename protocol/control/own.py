@@ -11,7 +11,7 @@ from ..changes import ChangedFile
 from ..mcp.status import ServerStatus
 from ..model_calls import ModelCall, ModelCallDetail
 from .bounds import MOST, Answer, Json, Name, Object, Path, Paths, Text, Variables
-from .things import ActorDetail, ActorInfo, RunInfo, TargetInfo, UsageGroup
+from .things import ActorDetail, ActorInfo, Row, RunInfo, TargetInfo, UsageGroup
 
 VERSION = 1
 """Of these methods. Additions don't change it."""
@@ -191,28 +191,6 @@ class Calls(msgspec.Struct, kw_only=True):
     calls: list[ModelCall]
     next: int | None
     dropped: int = 0
-
-
-class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A row of a durable run.
-
-    Attributes:
-        seq: its number, from 1.
-        path: whose it is: the place of its work below the run; "" for the run itself.
-        at: milliseconds that the run had been played when it was written.
-        kind: `began`, `lived`, `over`, `told`, `intends`, `asked`, `answered`, `noted`, `spoilt`.
-        name: of a message that its decider was told, as `replied`; of what was noted.
-        value: what it says; long texts are cut.
-        cut: how many characters were left out.
-    """
-
-    seq: int
-    path: str
-    at: int
-    kind: str
-    name: str = ""
-    value: Any = None
-    cut: int = 0
 
 
 class Rows(msgspec.Struct, kw_only=True):

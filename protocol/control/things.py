@@ -76,6 +76,28 @@ class RunInfo(msgspec.Struct, kw_only=True):
         return self.status not in ("running", "waiting")
 
 
+class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A row of a durable run, as `_run/rows` shows it.
+
+    Attributes:
+        seq: its number, from 1.
+        path: whose it is: the place of its work below the run; "" for the run itself.
+        at: milliseconds that the run had been played when it was written.
+        kind: `began`, `lived`, `over`, `told`, `intends`, `asked`, `answered`, `noted`, `spoilt`.
+        name: of a message that its decider was told, as `replied`; of what was noted.
+        value: what it says; long texts are cut.
+        cut: how many characters were left out.
+    """
+
+    seq: int
+    path: str
+    at: int
+    kind: str
+    name: str = ""
+    value: Any = None
+    cut: int = 0
+
+
 class ActorInfo(msgspec.Struct, kw_only=True):
     """An actor at work.
 

@@ -23,7 +23,7 @@ import msgspec
 import trio
 
 from ....protocol.control.caller import Caller
-from ....protocol.control.own import Events, StartRun
+from ....protocol.control.own import StartRun
 from ....protocol.control.things import GraphPicture, RunInfo, TargetInfo
 from ....protocol.errors import Conflict, Saturated, ShuttingDown, UsageError
 from ....protocol.events import TERMINAL, Event
@@ -35,9 +35,8 @@ from ...io.outbox import UnreadOfAll
 from ...runs.execution import NUMBERS
 from ...runs.keeping import remove_kept
 from ...runs.loading import NO_HOOKS, Hooks
-from ...runs.parked import leave_for
-from ...work.journal.left import run_of
 from .actors import Actors
+from .answering import answer
 from .logs.reading import LoggedEvent
 from .logs.runs import RunLogs, is_settled, order
 from .open_questions import OpenQuestions, QuestionFeed
@@ -49,8 +48,6 @@ from .runs.summary import outcome_of
 from .subscription import Lagged, Subscription
 
 if TYPE_CHECKING:
-    from ....protocol.chat import Turn
-    from ...runs.durable import Taken
     from ...runs.root import Root
     from .peer import Method
     from .sessions import HubSessions
@@ -69,10 +66,6 @@ LONGEST_PAGE = 256 * 1024
 LONGEST_LISTED = 2_000
 """Characters of each run's output in a page; a request for one run gets more of it."""
 
-SETTLED_WITHIN = 10.0
-LOOK_AGAIN = 0.5
-"""Seconds for a run that goes on to ask what it had asked, and between two looks whether it has."""
-
 END_WITHIN = 6.0
 """Seconds for the logs to be written at the end."""
 
@@ -84,6 +77,7 @@ class Hub:
         root: what the runs share.
         logs: what is kept of runs.
         options: see there.
+        running: its runs that are under way.
         sessions: starts runs that belong to a session.
         resuming: goes on with runs whose process was killed.
         actors: what can be seen of the actors of runs, and done with them.
@@ -111,13 +105,13 @@ class Hub:
         self.unread = UnreadOfAll()
         self._open_questions = OpenQuestions(self.options.questions)
         self._pictures: dict[str, GraphPicture] = {}
-        self._runs = Running(root, logs, self.options, redact)
-        self.actors = Actors(root, self._runs, self.get)
+        self.running = Running(root, logs, self.options, redact)
+        self.actors = Actors(root, self.running, self.get)
 
     def complete(self, sessions: HubSessions) -> None:
         """Take what plays turns of sessions."""
         self.sessions = sessions
-        self.resuming = Resuming(self.root, self.logs, self._runs, sessions)
+        self.resuming = Resuming(self.root, self.logs, self.running, sessions)
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[trio.Nursery]:
@@ -125,7 +119,7 @@ class Hub:
         try:
             with self.root.bus.listen(self._hear), self.root.questions.attach(self._open_questions):
                 async with trio.open_nursery() as nursery:
-                    self._runs.nursery = nursery
+                    self.running.nursery = nursery
                     nursery.start_soon(self._prune)
                     nursery.start_soon(self._look_around)
                     yield nursery
@@ -140,7 +134,7 @@ class Hub:
     @property
     def under_way(self) -> int:
         """How many runs have no end yet."""
-        return self._runs.under_way
+        return self.running.under_way
 
     @property
     def being_told(self) -> int:
@@ -148,7 +142,7 @@ class Hub:
         return sum(map(self._is_over, [reader.run for reader in self.logs.readers]))
 
     def _is_over(self, run: str) -> bool:
-        record = self._runs.live.get(run)
+        record = self.running.live.get(run)
         if record is not None:
             return record.over
         past = self.logs.past.get(run)
@@ -207,31 +201,14 @@ class Hub:
         if request.role is not None:
             hooks = self.hooks(caller, hooks)
         info = RunInfo(run="", owner=caller.subject, title=title, session=session)
-        return self.get(caller, await self._runs.start(info, request, hooks, durable=durable))
+        return self.get(caller, await self.running.start(info, request, hooks, durable=durable))
 
     async def resume(self, caller: Caller, run: str, *, with_changes: bool = False) -> RunInfo:
-        """Go on with a run whose process was killed; returns when it has begun.
-
-        Args:
-            with_changes: with its file as it is today.
-
-        Raises:
-            NotFound, Conflict: there is none such, or it is under way, or over.
-            CannotGoOn, Damaged: it can't go on.
-        """
-        caller.need("write:runs")
+        """Go on with a run whose process was killed; see `Resuming.resume`. Returns when it has begun."""
         if self.closing:
             raise ShuttingDown("the server is about to end and begins nothing new")
-        info = await self.look(caller, run)
-        await self.resuming.resume(caller, info, with_changes=with_changes)
+        await self.resuming.resume(caller, await self.look(caller, run), with_changes=with_changes)
         return self.get(caller, run)
-
-    async def go_on(
-        self, info: RunInfo, taken: Taken, hooks: Hooks, history: tuple[Turn, ...], *, with_changes: bool
-    ) -> RunInfo:
-        """Go on with a run that this process has taken over, in its session."""
-        await self._runs.go_on(info, taken, hooks, history, with_changes=with_changes)
-        return self._runs.live[info.run].info
 
     def list(
         self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
@@ -239,7 +216,7 @@ class Hub:
         """Runs, newest first, past ones included; `before` is the id of the last one of the page before."""
         caller.need("read:runs")
         last = None if before is None else order(self.get(caller, before))
-        live = self._runs.live
+        live = self.running.live
         past = (info for id, info in self.logs.past.items() if id not in live)
         runs = [info for info in (*past, *(record.info for record in live.values())) if sees(caller, info.owner)]
         runs.sort(key=order, reverse=True)
@@ -267,7 +244,7 @@ class Hub:
         Raises:
             NotFound, Denied: see the module.
         """
-        record = self._runs.live.get(run)
+        record = self.running.live.get(run)
         info = record.info if record is not None else self.logs.get(run)
         if info is None:
             raise no_run(run)
@@ -277,7 +254,7 @@ class Hub:
     async def look(self, caller: Caller, run: str) -> RunInfo:
         """As `get`; what another process may have changed is read in a thread."""
         past = self.logs.past.get(run)
-        if run in self._runs.live or (past is not None and past.over):
+        if run in self.running.live or (past is not None and past.over):
             return self.get(caller, run)
         return await trio.to_thread.run_sync(self.get, caller, run)
 
@@ -288,7 +265,7 @@ class Hub:
             Conflict: it goes on in another process.
         """
         info = self.get(caller, run)
-        record = self._runs.live.get(run)
+        record = self.running.live.get(run)
         if record is None:
             if not info.over:
                 raise _elsewhere(run)
@@ -296,28 +273,6 @@ class Hub:
         while not record.over:
             await record.more_than(record.seq)
         return outcome_of(record.info, record.ring[-1])
-
-    def leave(self) -> int:
-        """This process ends: cancel what is under way, but leave durable runs to the next; how many are not left."""
-        cancelled = self._runs.starting
-        for id, record in list(self._runs.live.items()):
-            actor = self.root.kernel.actor.child(id)
-            if record.over or actor is None or actor.end is not None:
-                continue
-            kept = self.root.kept.get(id)
-            if kept is not None:
-                kept.leave()
-            cancelled += kept is None or not kept.left
-            actor.interrupt()
-        return cancelled
-
-    @property
-    def at_work(self) -> int:
-        """How many runs are under way, but for durable ones that wait for people."""
-        return self.under_way - sum(
-            record.info.status == "waiting" and not record.over and id in self.root.kept
-            for id, record in self._runs.live.items()
-        )
 
     def cancel(self, caller: Caller, run: str) -> bool:
         """Cancel a run; False if it has ended already.
@@ -327,7 +282,7 @@ class Hub:
         """
         caller.need("write:runs")
         info = self.get(caller, run)
-        if not info.over and run not in self._runs.live:
+        if not info.over and run not in self.running.live:
             raise _elsewhere(run)
         actor = self.root.kernel.actor.child(run)
         if actor is None or actor.end is not None:
@@ -346,9 +301,9 @@ class Hub:
         info = self.get(caller, run)
         if not info.over:
             raise Conflict(f"{run} is under way; cancel it first")
-        if run in self._runs.live:  # its log is about to be closed
+        if run in self.running.live:  # its log is about to be closed
             await self.logs.flush()
-        record = self._runs.live.pop(run, None)
+        record = self.running.live.pop(run, None)
         if record is not None:  # its log can't be written now
             record.log.forget()
             await self.logs.flush()
@@ -362,7 +317,7 @@ class Hub:
             UsageError: `after` is negative, or beyond the newest event.
         """
         info = self.get(caller, run)
-        record = self._runs.live.get(run)
+        record = self.running.live.get(run)
         unknown = record is None and not is_settled(info)  # of another process, or one that was killed
         newest = max(after if unknown else info.seq, info.life * NUMBERS if info.life > 1 else 0)
         if not 0 <= after <= newest:
@@ -383,18 +338,10 @@ class Hub:
                     continue
             return
 
-    async def page_of_events(self, caller: Caller, run: str, after: int, limit: int) -> Events:
-        """As `events`, with the `after` of the next page; None at the end of a run that is over."""
-        found = await self.events(caller, run, after, limit)
-        last = found[-1].seq if found else after
-        info = self.get(caller, run)
-        at_the_end = info.over and (last >= info.seq or not found)
-        return Events(events=[msgspec.Raw(event.data) for event in found], next=None if at_the_end else last)
-
     async def events(self, caller: Caller, run: str, after: int = 0, limit: int = 1000) -> builtins.list[LoggedEvent]:
         """A page of what has happened after number `after`: at least one event if there is any, and `limit` at most."""
         self.get(caller, run)
-        record = self._runs.live.get(run)
+        record = self.running.live.get(run)
         if record is not None:
             if record.has(after):
                 return record.after(after)[:limit]
@@ -403,10 +350,6 @@ class Hub:
         if not found and record is not None:  # they could not be written down; what is in memory comes after them
             found = record.after(max(after, record.first - 1))[:limit]
         return found
-
-    def without_secrets(self, data: bytes) -> bytes:
-        """This JSON, with what is secret taken out of it. In any thread."""
-        return self._runs.without_secrets(data)
 
     def graph_of(self, caller: Caller, run: str) -> GraphPicture:
         """What runs there, as a drawing.
@@ -420,7 +363,7 @@ class Hub:
             from .targets import picture_of
 
             found = picture_of(info.target, self.root.config_dir)
-            if run in self._runs.live and not info.over:
+            if run in self.running.live and not info.over:
                 self._pictures[run] = found
         return found
 
@@ -445,7 +388,7 @@ class Hub:
         if run is not None:
             self.get(caller, run)
         asked = self._open_questions.open.values()
-        return [each for each in asked if run in (None, each.run) and sees(caller, self._runs.owner_of(each.run))]
+        return [each for each in asked if run in (None, each.run) and sees(caller, self.running.owner_of(each.run))]
 
     async def answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
         """Answer a question; False if it is not open any more.
@@ -457,36 +400,11 @@ class Hub:
             JournalError, ShuttingDown: the answer can't be kept, so it counts for this process alone, or for none.
             Conflict: an answer was left for it before, or must not be left.
         """
-        caller.need("answer:questions")
-        await self._settled(question)
-        asked = self._open_questions.open.get(question)
-        if asked is None:
-            return await self._leave(caller, question, value)
-        check_owner(caller, self._runs.owner_of(asked.run), asked.run)
-        return await self.root.questions.answer_for_good(question, value, by=caller.called)
-
-    async def _settled(self, question: str) -> None:
-        """Wait while the run that has asked is about to ask again."""
-        run = run_of(question)
-        if not self.resuming.settles(run) or question in self._open_questions.open:
-            return
-        with trio.move_on_after(SETTLED_WITHIN), self._open_questions.watch(lambda each: each.run == run) as feed:
-            while self.resuming.settles(run) and question not in self._open_questions.open:
-                with trio.move_on_after(LOOK_AGAIN):
-                    await feed.__anext__()
-
-    async def _leave(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
-        """Leave an answer for a run that nobody plays; False if it is none, or does not wait for this."""
-        run = run_of(question)
-        info = self.logs.past.get(run)
-        if info is None or info.status != "interrupted" or run in self._runs.live:
-            return False
-        check_owner(caller, info.owner, run)
-        return await trio.to_thread.run_sync(leave_for, run, question, value, caller.called)
+        return await answer(self, self._open_questions, caller, question, value)
 
     def watch_questions(self, caller: Caller) -> contextlib.AbstractContextManager[QuestionFeed]:
         """The open ones, then each as it is asked or closed."""
-        return self._open_questions.watch(lambda question: sees(caller, self._runs.owner_of(question.run)))
+        return self._open_questions.watch(lambda question: sees(caller, self.running.owner_of(question.run)))
 
     # --- what runs share ----------------------------------------------------------------------------------
 
@@ -506,7 +424,7 @@ class Hub:
         """Everything that happens under this root, at once, in the task in which it happens."""
         try:
             if event.run:
-                self._runs.hear(event)
+                self.running.hear(event)
             self.actors.take(event)
             if event.kind in TERMINAL:
                 self._pictures.pop(event.run, None)
@@ -524,7 +442,7 @@ class Hub:
         """Notice the runs of other processes that write into the same directory."""
         while True:
             await trio.sleep(LOOK_EVERY)
-            await self.logs.look_again(self._runs.live.keys() | self.resuming.held)
+            await self.logs.look_again(self.running.live.keys() | self.resuming.held)
 
 
 def _elsewhere(run: str) -> Conflict:

@@ -27,6 +27,7 @@ from .actors import memory_of_process
 from .calls import call_of, calls_of
 from .changes import changes_of_run, restore_run
 from .open_questions import FeedLagged
+from .pages import page_of_events
 from .peer import Follow, Method, Peer
 from .requests import check_role
 from .rows import rows_of
@@ -102,7 +103,7 @@ async def _events(peer: Peer, params: own.ReadEvents) -> own.Events:
     _check_limit(params.limit, MOST_EVENTS)
     if params.after < 0:
         raise UsageError(f"`after` is the number of an event, 0 for before the first, not {params.after}")
-    return await peer.hub.page_of_events(peer.caller, params.run, params.after, params.limit)
+    return await page_of_events(peer.hub, peer.caller, params.run, params.after, params.limit)
 
 
 async def _rows(peer: Peer, params: own.ReadRows) -> own.Rows:

@@ -10,7 +10,8 @@ import msgspec
 import trio
 
 from ....protocol.control.caller import Caller
-from ....protocol.control.own import Row, Rows
+from ....protocol.control.own import Rows
+from ....protocol.control.things import Row
 from ....protocol.errors import NotFound, UsageError
 from ....protocol.journal import decode
 from ....protocol.journal_shown import shown
@@ -61,7 +62,7 @@ def _row(hub: Hub, kept: Kept) -> tuple[Row, bytes]:
     except (msgspec.MsgspecError, ValueError):  # of a later version
         return Row(seq=kept.seq, path=kept.actor, at=0, kind="unknown"), b""
     told = shown(row)
-    value = hub.without_secrets(msgspec.json.encode(told.value))
+    value = hub.running.without_secrets(msgspec.json.encode(told.value))
     made = Row(
         seq=kept.seq, path=kept.actor, at=row.at, kind=told.kind, name=told.name, value=msgspec.Raw(value), cut=told.cut
     )

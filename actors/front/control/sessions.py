@@ -157,8 +157,9 @@ class HubSessions:
         self, info: RunInfo, taken: Taken, with_changes: bool, *, task_status: trio.TaskStatus[SessionTurn]
     ) -> None:
         async def begin(act: Act) -> RunInfo:
-            history = act.request.history
-            return await self._hub.go_on(info, taken, act.hooks, history, with_changes=with_changes)
+            running, history = self._hub.running, act.request.history
+            await running.go_on(info, taken, act.hooks, history, with_changes=with_changes)
+            return running.live[info.run].info
 
         acting = on_stage_again(self._hub.root, taken, wait=WAIT)
         await self._turn(acting, LOCAL, begin, task_status, str(info.session))

@@ -250,8 +250,8 @@ class Server:
         hub.closing = True
         health.draining = True
         with trio.move_on_after(self._grace(root.settings.api)):
-            await _until(lambda: not hub.at_work)
-        self.drained = not hub.leave()
+            await _until(lambda: not hub.running.at_work)
+        self.drained = not hub.running.leave()
         with trio.move_on_after(CANCEL_WITHIN):
             await _until(lambda: not hub.under_way)
         with trio.move_on_after(LAST_WORDS):  # followers of a run get its end

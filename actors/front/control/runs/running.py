@@ -70,9 +70,26 @@ class Running:
         return len(self._starting) + sum(not record.over for record in self.live.values())
 
     @property
-    def starting(self) -> int:
-        """How many are about to begin."""
-        return len(self._starting)
+    def at_work(self) -> int:
+        """How many are under way, but for durable ones that wait for people."""
+        kept = self._root.kept
+        return self.under_way - sum(
+            record.info.status == "waiting" and not record.over and id in kept for id, record in self.live.items()
+        )
+
+    def leave(self) -> int:
+        """This process ends: cancel what is under way, but leave durable runs to the next; how many are not left."""
+        cancelled = len(self._starting)
+        for id, record in list(self.live.items()):
+            actor = self._root.kernel.actor.child(id)
+            if record.over or actor is None or actor.end is not None:
+                continue
+            kept = self._root.kept.get(id)
+            if kept is not None:
+                kept.leave()
+            cancelled += kept is None or not kept.left
+            actor.interrupt()
+        return cancelled
 
     def owner_of(self, run: str) -> str:
         """The subject that a run belongs to; a run not started through the hub is the local user's."""

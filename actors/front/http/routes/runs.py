@@ -14,6 +14,7 @@ from .....protocol.errors import Conflict
 from ....io.http.sse import event
 from ...access.scopes import ANSWER, CONTROL, QUESTIONS, READ_RUNS, RESUME, ROWS, START
 from ...control.logs.reading import LoggedEvent
+from ...control.pages import page_of_events
 from ...control.rows import rows_of
 from ..call import SSE, Call, reply, route
 from ..shapes.api import (
@@ -89,7 +90,7 @@ async def events(call: Call, query: EventsQuery) -> ASGIApp:
     run = call.hub.get(call.caller, call.path("run")).run
     seen = call.last_seen()
     if not call.accepts(SSE):
-        return reply(await call.hub.page_of_events(call.caller, run, query.after, query.limit))
+        return reply(await page_of_events(call.hub, call.caller, run, query.after, query.limit))
     after = query.after if seen is None else seen
     check_after(call, run, after)
 
