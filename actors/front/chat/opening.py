@@ -11,6 +11,7 @@ from ....protocol.errors import CallboardError, UsageError
 from ....protocol.settings.prelude import prelude_of
 from .commands.agent import begin_agent
 from .commands.rag import use_rag
+from .commands.resuming import told_of_interrupted
 from .commands.role import use_prompt, use_role
 from .commands.session import enter
 from .commands.settings import set_model
@@ -64,7 +65,7 @@ async def opened(chat: Chat, person: Person, wanted: frames.OpenChat) -> list[st
     if wanted.macro is not None:
         person.caller.need("write:runs")
         await chat.play(f".macro {shlex.join([wanted.macro, *wanted.macro_arguments])}", person)
-    return notes
+    return [*notes, *told_of_interrupted(line)]
 
 
 async def _with_prelude(line: Line) -> list[str]:
