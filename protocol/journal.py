@@ -91,7 +91,7 @@ Kept: TypeAlias = (
 CAN_BE_KEPT: frozenset[type] = frozenset(get_args(Kept))
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
+class Row(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Base of all rows.
 
     Attributes:

@@ -38,11 +38,16 @@ def serve(cases: Cases) -> None:
         print(json.dumps(answer), file=wire)
 
 
-def in_a_fresh_process(case: str) -> Callable[[int], Any]:
-    """A case that has the case of this name measured in a process of its own (for what can't be undone: memory)."""
+def in_a_fresh_process(case: str, of: str | None = None) -> Callable[[int], Any]:
+    """A case that has the case of this name measured in a process of its own, for what can't be undone (memory).
+
+    Args:
+        of: another contender; None for this one.
+    """
 
     def run(n: int) -> Any:
-        done = subprocess.run([sys.executable, sys.argv[0], case, str(n)], stdout=subprocess.PIPE, check=True)
+        program = sys.argv[0] if of is None else str(Path(sys.argv[0]).with_name(f"{of}.py"))
+        done = subprocess.run([sys.executable, program, case, str(n)], stdout=subprocess.PIPE, check=True)
         return json.loads(done.stdout.splitlines()[-1])
 
     return run

@@ -10,29 +10,21 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
-from unittest import mock
+from typing import Any
 
 import trio
-from _serve import clock, serve
+from _serve import clock, in_a_fresh_process, serve
 from graph_callboard import NO_CONTEXT, append, chain, count_up, plan, step
-from workflow_callboard import Work, node
-from workflow_callboard import plan as flow_plan
 
 from callboard.actors.engine.graph.nodes.map import run_map_node
 from callboard.actors.engine.graph.plan import Plan, Step
 from callboard.actors.engine.graph.run import run_graph
-from callboard.actors.engine.workflow.messages import Message
-from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.plan import Plan as Flow
-from callboard.actors.engine.workflow.play import run_workflow
-from callboard.actors.work.context import RunContext
 from callboard.actors.work.journal.of_run import OfRun, RunPast, past_of
 from callboard.actors.work.journal.scope import Scopes
 from callboard.protocol.events import Event
 from callboard.protocol.graph.model import MapNode
 from callboard.protocol.journal import FOLD, Began, encode
-from callboard.protocol.requests import Limits, RunRequest
+from callboard.protocol.requests import RunRequest
 from callboard.supervisors import Ref, Root
 from callboard.supervisors.journal.claiming import claim
 from callboard.supervisors.journal.journal import Journal, open_journal
@@ -176,34 +168,6 @@ def resume_map(n: int) -> float:
     return graph_back(plan(steps, initial_state={"n": 0, "items": list(range(n))}), "all", list(range(n)), 1)
 
 
-def flow_back(flow: Flow, last: str, said: int, lost: int = 0) -> float:
-    """Of a run of this workflow, whose last node says so many messages."""
-    context = RunContext(
-        gateway=cast("Any", None), limits=Limits(), config_dir=Path(), environ={}, run_agent=cast("Any", None)
-    )
-    with mock.patch.object(custom, "node_types", return_value={"work": Work()}):
-        return back(
-            lambda root: root.spawn(run_workflow, flow, [Message(role="user", content="TASK")], context),
-            lambda result: result.error is None and len(result.outputs[last]) == said,
-            lost,
-        )
-
-
-def resume_flow(n: int) -> float:
-    """Of so many nodes of a workflow, in a chain, with two rows each."""
-    nodes = [node(f"n{i}", "work") for i in range(n)]
-    edges = [f"    - {{from: n{i}, to: n{i + 1}}}" for i in range(n - 1)]
-    return flow_back(flow_plan(nodes, edges, "n0"), f"n{n - 1}", 1)
-
-
-def resume_units(n: int) -> float:
-    """Of a map of a workflow with so many units, with two rows each; that its node was left is not on the disk yet."""
-    text = "\\n".join(map(str, range(n)))
-    nodes = [f'    - {{id: s, type: literal, config: {{content: "{text}"}}}}', node("m", "work")]
-    edges = ["    - {from: s, to: m, dynamic: {type: map, config: {split_type: lines, max_parallel: 100}}}"]
-    return flow_back(flow_plan(nodes, edges, "s"), "m", n, 1)
-
-
 if __name__ == "__main__":
     serve(
         {
@@ -215,7 +179,7 @@ if __name__ == "__main__":
             "barrier_99": lambda n: barriers(n, 0.99),
             "resume": resume,
             "resume_map": resume_map,
-            "resume_flow": resume_flow,
-            "resume_units": resume_units,
+            "resume_flow": in_a_fresh_process("resume_flow", "durable_flows"),
+            "resume_units": in_a_fresh_process("resume_units", "durable_flows"),
         }
     )

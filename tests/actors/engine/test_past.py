@@ -136,16 +136,19 @@ def test_work_that_had_ended_is_told_with_its_path_and_what_came_of_it() -> None
     assert [each.path for each in left.under_way(kept.past())] == ["2"]
 
 
+BACK = (
+    "{start: [A], end: [A], nodes: [{id: A, type: human, config: {}}, {id: B, type: literal, config: {content: x}}],"
+    " edges: [{from: B, to: A}, {from: A, to: B}]}"
+)
+"""The edge that another node's was."""
+
+
 @pytest.mark.parametrize(
     ("other", "why"),
     [
         ("{nodes: [{id: B, type: literal, config: {content: x}}], edges: []}", "tell the end of work 1"),
         ("{start: [B], nodes: [{id: B, type: human, config: {}}], edges: []}", "are not those of what it would go on"),
-        (
-            "{start: [A], end: [A], nodes: [{id: A, type: human, config: {}},"
-            " {id: B, type: literal, config: {content: x}}], edges: [{from: B, to: A}, {from: A, to: B}]}",
-            "are not those of what it would go on",
-        ),
+        (BACK, "are not those of what it would go on"),
     ],
 )
 def test_the_past_of_another_workflow_is_refused(other: str, why: str) -> None:

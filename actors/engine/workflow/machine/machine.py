@@ -38,7 +38,7 @@ from ...graph.failures import together
 from ..messages import TASK, Message, Queue, carried, seeded, signed
 from .perform import over
 from .result import Result, Warned, majority
-from .structure import Cycle, Layer, Place, Structure, listed
+from .structure import Cycle, Layer, Place, Structure, Way, listed
 
 
 class _Passed(msgspec.Struct):
@@ -135,17 +135,7 @@ class StateMachine:
             self._gates[place.index] = fired.gate
         for warning in dict.fromkeys(fired.warnings):
             self._warn("edge", warning, place)
-        if any(type(crossing.arrives) is int for crossing in fired.crossings):
-            crossings = tuple(self._arriving(crossing, fired) for crossing in fired.crossings)
-            fired = msgspec.structs.replace(fired, crossings=crossings)
         return self._scheduler.done(fired.key, fired)
-
-    def _arriving(self, crossing: Crossing, fired: Fired) -> Crossing:
-        """What it is with the message that arrives."""
-        if not isinstance(crossing.arrives, int):
-            return crossing
-        way = self._ways[crossing.way]
-        return Crossing(crossing.way, over(way, fired.outputs[crossing.arrives]), crossing.fires)
 
     def remembers(self) -> tuple[object, ...]:
         """What waits to be read, and what was said."""
@@ -253,10 +243,13 @@ class StateMachine:
                 passed.failures += end.failures
         for item, end in ends:
             for crossing in end.crossings:
-                if scope.holds(self._ways[crossing.way].target):
-                    self._deliver(crossing)
+                way, arrives = self._ways[crossing.way], crossing.arrives
+                if type(arrives) is int:
+                    arrives = over(way, end.outputs[arrives])
+                if scope.holds(way.target):
+                    self._deliver(way, arrives, crossing.fires)
                 else:
-                    passed.crossings.append(crossing)
+                    passed.crossings.append(Crossing(crossing.way, arrives, crossing.fires))
             if isinstance(item, Place) and remembers[item.index]:
                 for message in end.outputs:
                     self._put(item, carried(message, item.id, item.id))
@@ -337,15 +330,14 @@ class StateMachine:
         for way in place.into:
             self._triggered[way.index] = False
 
-    def _deliver(self, crossing: Crossing) -> None:
-        way = self._ways[crossing.way]
+    def _deliver(self, way: Way, message: Message | None, fires: bool) -> None:
         edge, target = way.edge, way.target
         if edge.clear_context or edge.clear_kept_context:
             kept = edge.clear_kept_context and (edge.clear_context or not self.structure.rules.kept_needs_clear)
             self._queues[target.index].clear(context=edge.clear_context, kept=kept)
-        if isinstance(crossing.arrives, Message):
-            self._put(target, crossing.arrives)
-        if crossing.fires:
+        if message is not None:
+            self._put(target, message)
+        if fires:
             self._triggered[way.index] = True
 
     def _windowed(self, place: Place, fired: Fired) -> bool:
