@@ -17,7 +17,7 @@ from ...protocol.kernel.questions import Answer, Question
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.problems import Problem
 from ...protocol.requests import AnswerText
-from ...supervisors.escalation import PASS, Verdict, listens
+from ...supervisors.escalation import PASS, Policy, Verdict, listens
 from ..engine.graph.decider import GraphResult
 from ..engine.graph.failures import ended_with
 from ..io.handed_out import without_secrets
@@ -116,10 +116,9 @@ class Execution:
         stream = bus.open(self.id, after=0 if self.resumed is None else (self.resumed.life - 1) * NUMBERS)
         saves = None if self.saved is None else self.saved.on_event
         try:
-            with _heard_by(stream, on_event), _heard_by(stream, saves), self._answered_by():
+            with _heard_by(stream, on_event), _heard_by(stream, saves):
                 actor = top.adopt(self._play, (), name=self.id, bond="watched", stream=stream)
-                if self.answers is not None:
-                    actor.policy = self.answers.policy
+                actor.policy = self._policy()
                 actor.emit(self.started)
                 if self.resumed is not None:
                     actor.emit(self.resumed)
@@ -156,9 +155,19 @@ class Execution:
             context.run(listens.set, self.playback)
         return context if self.kept is None else self.make_scopes(self.kept, actor).inside(context)
 
-    def _answered_by(self) -> AbstractContextManager[None]:
-        front_end = None if self.playback is None else self.playback.front_end
-        return _UNHEARD if front_end is None else self.root.questions.attach(front_end)
+    def _policy(self) -> Policy | None:
+        """Who answers questions before any person: what was prepared, then a record."""
+        given, playing = self.answers, self.playback
+        if playing is None:
+            return None if given is None else given.policy
+        if given is None:
+            return playing.policy
+
+        def policy(question: Question) -> Answer | Verdict:
+            verdict = given.policy(question)
+            return playing.policy(question) if verdict is PASS else verdict
+
+        return policy
 
     def _beginning(self) -> Beginning:
         started, context = self.started, self.context

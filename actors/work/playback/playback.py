@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ....protocol.kernel.questions import Answer, Question
     from ....protocol.settings import Settings
     from ....supervisors import Actor
-    from ....supervisors.escalation import FrontEnd
+    from ....supervisors.escalation import Verdict
     from ..spending.accounts import Account
 
 T = TypeVar("T")
@@ -102,7 +102,6 @@ class Playback(Protocol):
         model: the default one, where the world is not asked; "" if it does not know.
         broken: why the run could not be played on; it fails then.
         left: what the record has and the run has not asked for, in words.
-        front_end: who answers the run's questions; None for people.
     """
 
     @property
@@ -121,12 +120,11 @@ class Playback(Protocol):
     def left(self) -> str:
         """See above."""
 
-    @property
-    def front_end(self) -> FrontEnd | None:
-        """See above."""
-
     def begins(self, actor: Actor, beginning: Beginning) -> None:
         """This is the actor of the run."""
+
+    def policy(self, question: Question) -> Answer | Verdict:
+        """Answers a question of the run, as the policy of its actor."""
 
     def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
         """A question of the run was answered."""

@@ -16,6 +16,8 @@ import trio
 from .....protocol.cassette import AnswerLine, AnyLine, DoneLine, hash_of, read_cassette
 from .....protocol.chat import ChatReply, ChatRequest
 from .....protocol.errors import CallboardError, CassetteDiffers, ConfigError, UsageError
+from .....protocol.kernel.questions import Answer
+from .....supervisors.escalation import HOLD, PASS, Verdict
 from ....work.playback.playback import Asking, Beginning, Effect
 from ....work.playback.replies import Played
 from .content import CallIds, content_of
@@ -25,7 +27,7 @@ from .shelf import Shelf
 from .values import as_json, as_value
 
 if TYPE_CHECKING:
-    from .....protocol.kernel.questions import Answer, Question
+    from .....protocol.kernel.questions import Question
     from .....protocol.settings import Settings
     from .....supervisors import Actor
 
@@ -33,7 +35,7 @@ T = TypeVar("T")
 
 
 class Playing:
-    """See the module. A `Playback`, and a front end for the questions of its run.
+    """See the module. A `Playback`.
 
     Args:
         file: of the cassette.
@@ -45,7 +47,6 @@ class Playing:
     """
 
     asks_the_world = False
-    name = "cassette"
 
     def __init__(self, file: Path, *, loose: bool = False) -> None:
         self._file = file
@@ -57,11 +58,6 @@ class Playing:
         self._places: Places | None = None
         self._actor: Actor | None = None
         self._asked = 0
-
-    @property
-    def front_end(self) -> Playing:
-        """See `Playback`."""
-        return self
 
     @property
     def left(self) -> str:
@@ -128,25 +124,21 @@ class Playing:
         except ConfigError:  # no such client is configured here, and none is needed
             return None
 
-    def asked(self, question: Question) -> None:
-        """Have the answer that is recorded; what an agent above has answered it answers again."""
+    def policy(self, question: Question) -> Answer | Verdict:
+        """The answer that is recorded; what an agent above has answered it answers again."""
         actor = self._actor
-        if actor is None or question.run != actor.stream.run:
-            return
-        at = question.actor.removeprefix(actor.path)
-        line = self._shelf.answer(at, question.text)
+        assert actor is not None
+        line = self._shelf.answer(question.actor.removeprefix(actor.path), question.text)
+        if line is not None and line.by.startswith("/"):
+            return PASS
+        if line is not None and not line.reason:
+            return Answer(question=question.id, value=self._given(line), by=line.by)
         desk = actor.root.questions
-        if line is None:
-            desk.leave_to_nobody(question.id)
-        elif line.reason == "timeout":
+        if line is not None and line.reason == "timeout":
             desk.expire(question.id, question.timeout or 0.0)
-        elif line.reason:
+        else:
             desk.leave_to_nobody(question.id)
-        elif not line.by.startswith("/"):
-            desk.answer(question.id, self._given(line), by=line.by)
-
-    def closed(self, question_id: str, by: str) -> None:
-        """See `FrontEnd`."""
+        return HOLD
 
     def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
         """Nothing is written."""

@@ -29,6 +29,7 @@ from .....protocol.chat import ChatReply, ChatRequest
 from .....protocol.errors import CallboardError, UsageError
 from .....protocol.failure import Failure
 from .....protocol.version import VERSION
+from .....supervisors.escalation import PASS, Verdict
 from ....io.redact import Redactor, secrets_of
 from ....work.playback.playback import Asking, Beginning, Effect
 from .content import CallIds, content_of
@@ -56,7 +57,6 @@ class Recording:
     model = ""
     broken: CallboardError | None = None
     left = ""
-    front_end = None
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -121,6 +121,11 @@ class Recording:
             self._windows.add(model)
             self._lines.append(("line", WindowLine(model=model, tokens=found)))
         return found
+
+    def policy(self, question: Question) -> Verdict:
+        """It is for others to answer."""
+        del question
+        return PASS
 
     def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
         """A question had this answer; secrets are left out."""

@@ -13,6 +13,7 @@ from .....protocol.errors import CallboardError, NodeFailed
 from .....protocol.journal import AnyRow, Noted, Told, decode_value
 from .....protocol.knowledge import Hit, Retrieved
 from .....protocol.messages import NodeLeft, Replied, ResultsKept, Summarized, ToolDone, WorkDone, WorkFailed
+from .....supervisors.escalation import HOLD, Verdict
 from ....work.journal.of_run import REPLY, SERVER_TOOLS
 from ....work.journal.scope import here
 from ....work.playback.playback import Asking, Beginning, Effect
@@ -46,21 +47,25 @@ class RowEffects:
         self._book = book
         self._turnstile = turnstile
 
-    @property
-    def front_end(self) -> Turnstile:
-        """See `Playback`."""
-        return self._turnstile
-
     def begins(self, actor: Actor, beginning: Beginning) -> None:
         """See `Playback`."""
         del beginning
         self._turnstile.top = actor
 
+    def policy(self, question: Question) -> Verdict:
+        """It waits until it is the turn of the row with its answer."""
+        del question
+        return HOLD
+
     def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
-        """Nothing is written."""
+        """It is open no more."""
+        del actor, answer
+        self._turnstile.open.pop(question.id, None)
 
     def unanswered(self, actor: Actor, question: Question, reason: str) -> None:
-        """Nothing is written."""
+        """It is open no more."""
+        del actor, reason
+        self._turnstile.open.pop(question.id, None)
 
     async def over(self, status: str, settings: Settings) -> None:
         """Nothing is written."""

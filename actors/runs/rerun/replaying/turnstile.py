@@ -16,7 +16,6 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from .....protocol.journal import Answered, AnyRow, Told
-from .....protocol.kernel.questions import Question
 from .....protocol.messages import NodeLeft, PersonSays, ToolDone, WorkDone, WorkFailed
 from ....work.journal.prefix import work_path
 from .book import Book
@@ -31,7 +30,7 @@ FOR_THREADS = 0.001
 
 
 class Turnstile:
-    """See the module. A front end for questions, which are answered as their rows say.
+    """See the module. Questions are answered as their rows say.
 
     Args:
         clock: what the event loop goes by.
@@ -42,8 +41,6 @@ class Turnstile:
         top: the actor of the run.
         ended_early: the rows had an end before the run.
     """
-
-    name = "replay"
 
     def __init__(self, book: Book, clock: RowClock, desk: Desk) -> None:
         self._book = book
@@ -71,14 +68,6 @@ class Turnstile:
                 await turn.wait()
             finally:
                 self._waiting.pop(place, None)
-
-    def asked(self, question: Question) -> None:
-        """See `FrontEnd`."""
-
-    def closed(self, question_id: str, by: str) -> None:
-        """See `FrontEnd`."""
-        del by
-        self.open.pop(question_id, None)
 
     async def serve(self) -> None:
         """Hand out all there is; until cancelled."""
