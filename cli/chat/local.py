@@ -20,13 +20,17 @@ from ...actors.front.control.runs.live_run import HubOptions
 from ...actors.runs.root import Root, played
 from ...protocol.control.caller import LOCAL
 from ...supervisors import Actor
-from .bridge import ScreenEnd, TrioEnd
+from .bridge import GATHER, ScreenEnd, TrioEnd
 
 if TYPE_CHECKING:
     from ...actors.front.server.serving import Served
 
 MOST = 4_000
 """Frames that may wait for the screen; who has more to tell waits."""
+
+
+_AT_ONCE = 0.002
+"""Seconds that it takes to tell what has gathered."""
 
 
 @asynccontextmanager
@@ -58,7 +62,17 @@ async def serve(root: Root, chats: Chats, ours: TrioEnd, screen: ScreenEnd) -> N
     async def send(frame: bytes) -> None:
         screen.put(frame)
 
+    told = float("-inf")
+
     async def room() -> None:
+        """What comes soon after something else gathers until the screen would take it in, and is told in one go."""
+        nonlocal told
+        now = trio.current_time()
+        if _AT_ONCE < now - told < GATHER:
+            await trio.sleep_until(told + GATHER)
+            now = trio.current_time()
+        if now - told > _AT_ONCE:
+            told = now
         while screen.waiting > MOST:  # noqa: ASYNC110 - another thread takes them in, and has no event of ours
             await trio.sleep(0.01)
 

@@ -5,6 +5,7 @@ Nothing heavy is imported above: the first prompt comes first.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -106,6 +107,7 @@ class _Program:
 
     def play(self) -> int:
         """Starts the screen, then the server's half; ends both."""
+        gc.disable()  # until all is imported: it goes through all modules, and no key is echoed for 50 ms
         with ExitStack() as stack:
             stack.callback(self._thread.finish)
             self._handle_signals(stack)
@@ -213,6 +215,7 @@ class _Program:
             ours.begin()
             with suppress(ShuttingDown):  # a signal came before the server listened
                 async with chats_here(root, tell) as chats:
+                    _collect_what_follows()
                     with trio.CancelScope() as scope:
                         token = trio.lowlevel.current_trio_token()
                         self._stopping(lambda: token.run_sync_soon(scope.cancel))
@@ -233,6 +236,7 @@ class _Program:
 
         async def body() -> None:
             ours.begin()
+            _collect_what_follows()
             with trio.CancelScope() as scope:
                 token = trio.lowlevel.current_trio_token()
                 self._stopping(lambda: token.run_sync_soon(scope.cancel))
@@ -290,3 +294,9 @@ class _Program:
         handlers |= {signal.SIGWINCH: resized, signal.SIGCONT: continued}
         for number, handler in handlers.items():
             stack.callback(signal.signal, number, signal.signal(number, handler))
+
+
+def _collect_what_follows() -> None:
+    """From now on Python collects again, and leaves what is there alone: that stays."""
+    gc.freeze()
+    gc.enable()

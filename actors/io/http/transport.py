@@ -209,6 +209,11 @@ class Exchange(httpx.AsyncByteStream):
             raise StopAsyncIteration
         return piece
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether there is a piece that `receive` need not wait for."""
+        return bool(self._reader.chunks)
+
     async def receive(self) -> bytes:
         """The next piece of the body, as it came; nothing at its end.
 

@@ -34,6 +34,10 @@ WRITE_TIMEOUT = 60.0
 LAST_BYTES = 5.0
 """Seconds in which a stream has to end once its reply is complete; else its connection is closed."""
 
+GATHER, QUICK, SMALL = 1 / 60, 20, 4096
+"""Once so many pieces of fewer bytes have come within so many seconds of each other, the next ones gather for as long:
+to read one costs more than to take it in, and nobody sees letters come faster than that."""
+
 MAX_REPLY = 64 * 1024 * 1024
 """Bytes of an answer, unpacked if it is compressed, beyond which it is refused."""
 
@@ -236,14 +240,19 @@ async def _each_piece(response: httpx.Response, take: Callable[[bytes], object])
     stream = response.stream
     assert isinstance(stream, Exchange)
     unpacker = unpacker_of(response.headers.get("content-encoding", "identity"))
-    received = size = 0
+    received = size = quick = 0
+    began = trio.current_time()
     while piece := await stream.receive():
+        quick = quick + 1 if len(piece) < SMALL and trio.current_time() - began < GATHER else 0
         received += len(piece)
         for part in (piece,) if unpacker is None else unpacked(unpacker, piece):
             size += len(part)
             _check_size(size)
             take(part)
         _check_size(received)  # of a compressed one, any number of bytes may unpack to nothing
+        if quick > QUICK and not stream.at_hand:
+            await trio.sleep(GATHER)
+        began = trio.current_time()
 
 
 def _check_size(size: int) -> None:
