@@ -19,7 +19,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import final
 
-import msgspec
 import trio
 
 from .. import Root
@@ -35,9 +34,7 @@ from .render.text import safe
 from .settings_warnings import already_printed, line_about
 
 
-def serve_until_signal(
-    *, host: str | None, port: int | None, ui: bool, quiet: bool, durable: bool | None, config_dir: str | None
-) -> int:
+def serve_until_signal(*, host: str | None, port: int | None, ui: bool, quiet: bool, config_dir: str | None) -> int:
     """Serves until a signal comes; returns the exit code.
 
     Raises:
@@ -45,8 +42,7 @@ def serve_until_signal(
         ConfigError: the settings forbid it, or are wrong.
     """
     logging.configure()
-    options = ServeOptions(host=host, port=port, read=sys.stderr.isatty(), durable=durable)
-    ended = trio.run(_serve, options, ui, quiet, config_dir)
+    ended = trio.run(_serve, ServeOptions(host=host, port=port, read=sys.stderr.isatty()), ui, quiet, config_dir)
     if isinstance(ended, CallboardError):
         raise ended
     return ended
@@ -56,23 +52,20 @@ MISSING = "the page needs an extra that is not installed: pip install 'callboard
 
 
 @asynccontextmanager
-async def serve_beside(
-    root: Root, *, by: str, keep_requests: bool = False, durable: bool | None = None
-) -> AsyncIterator[tuple[Served, Server]]:
+async def serve_beside(root: Root, *, keep_requests: bool = False) -> AsyncIterator[tuple[Served, Server]]:
     """Serve this machine on a free port while something else goes on under the root.
 
     At the end of the block followers of a run get its end, before the process exits. The same holds for a signal: the
     first one cancels what runs, and the rest of the tree, with the server, stops after that; the second stops all.
 
     Args:
-        by, keep_requests, durable: as in `ServeOptions`.
+        keep_requests: as in `HubOptions`.
 
     Raises:
         ConfigError: the settings forbid it.
         ShuttingDown: a signal came first.
     """
-    options = ServeOptions(host="127.0.0.1", port=0, read=True, keep_requests=keep_requests, grace=0.0)
-    server = Server(msgspec.structs.replace(options, by=by, durable=durable))
+    server = Server(ServeOptions(host="127.0.0.1", port=0, read=True, keep_requests=keep_requests, grace=0.0))
     settled = trio.Event()
     found: list[Served] = []
 

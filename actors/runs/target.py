@@ -245,7 +245,6 @@ def _check(
             settings=registry.settings,
             strict=strict,
             compat=compat,
-            parts=found.parts,
         )
     own, of_tools = own_tools(found.directory)
     own = [*own, *functions]

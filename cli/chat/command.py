@@ -29,7 +29,6 @@ from .. import options
 )
 @click.option("--ui", is_flag=True, help="Shows the conversation on a page too, and lets other terminals attach.")
 @options.no_stream
-@options.durable
 @options.config_dir
 @options.server
 @click.pass_context
@@ -43,7 +42,6 @@ def command(
     attach: str | None,
     ui: bool,
     no_stream: bool,
-    durable: bool | None,
     config_dir: str | None,
     url: str | None,
     token: str | None,
@@ -75,8 +73,4 @@ def command(
         raise click.UsageError(
             "--ui is for a conversation of this process; a server with --url or --attach has a page."
         )
-    if durable is not None and where is not None:
-        raise click.UsageError("--durable and --ephemeral are for a conversation of this process, not of a server.")
-    return open_chat(
-        opening, config_dir=config_dir, streams=not no_stream, where=where, attach=attach, ui=ui, durable=durable
-    )
+    return open_chat(opening, config_dir=config_dir, streams=not no_stream, where=where, attach=attach, ui=ui)

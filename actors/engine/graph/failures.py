@@ -14,7 +14,6 @@ from ....protocol.errors import (
     CallboardError,
     GraphMistake,
     InvalidFile,
-    JournalError,
     NobodyToAsk,
     NodeFailed,
     ShuttingDown,
@@ -32,10 +31,9 @@ NEVER_TOLERATED = (
     BudgetReached,
     TurnsReached,
     ShuttingDown,
-    JournalError,
 )
 """Errors that no fallback and no tolerance catches: the author's mistakes (also in the files of a child agent), a want
-of a person, the run's budgets, the end of the root, and that nothing may be done as it can't be kept."""
+of a person, the run's budgets, the end of the root."""
 
 KEPT = "kept"
 """Attribute of an error: what was done before it, by the key of the state that it would have gone to."""

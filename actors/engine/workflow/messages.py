@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ....protocol.chat import Role
-from ....protocol.workflow.model import Seed
-from ....protocol.workflow_messages import Message
+from ....protocol.workflow.messages import Message
+from ....protocol.workflow.model import Role, Seed
 
 __all__ = ["TASK", "Message", "Queue", "carried", "seeded", "signed"]
 

@@ -21,7 +21,6 @@ import msgspec
 from ....protocol.errors import ToolFailed
 from ....protocol.messages import CallAnswered, FamilyCalled
 from ....supervisors import Actor
-from ..journal.scope import was_answered
 from ..tools.tool import TIMEOUT, Arguments, Decided, Json, Tool, ToolSpec
 
 Schema = dict[str, Json]
@@ -81,8 +80,7 @@ async def ask_decider(me: Actor, called: FamilyCalled) -> Json:
         ToolFailed: that something is wrong with the call.
     """
     assert me.parent is not None
-    if not was_answered(me):
-        await me.parent.ref.tell(called)
+    await me.parent.ref.tell(called)
     answered = await me.receive()
     assert isinstance(answered, CallAnswered)
     if answered.failed:

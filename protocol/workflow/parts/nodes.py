@@ -7,7 +7,6 @@ from typing import Any, get_args
 
 import msgspec
 
-from ...chat import Role
 from ...model_names import models_of
 from ...problems import did_you_mean
 from ...tree import Mapping, Node, Scalar, Sequence, describe, plain
@@ -28,7 +27,7 @@ from ..agents import (
     ToolSource,
 )
 from ..dialect import DEVALL
-from ..model import AgentConfig, HumanConfig, LiteralConfig, NodeConfig, PythonConfig, Seed
+from ..model import AgentConfig, HumanConfig, LiteralConfig, NodeConfig, PythonConfig, Role, Seed
 from .reading import Part
 
 ALL = ":All"

@@ -6,13 +6,7 @@ from .....supervisors import Actor
 
 
 class Store:
-    """Remembers for many nodes at once.
-
-    Attributes:
-        repeatable: to remember the same twice under one key is to remember it once.
-    """
-
-    repeatable = True
+    """Remembers for many nodes at once."""
 
     async def recall(self, me: Actor, text: str, *, top_k: int, threshold: float) -> list[str]:
         """What it knows about a text, the best first.
@@ -27,11 +21,8 @@ class Store:
         """
         raise NotImplementedError
 
-    async def remember(self, me: Actor, given: str, said: str, key: str | None = None) -> None:
+    async def remember(self, me: Actor, given: str, said: str) -> None:
         """Keep what a node was given and what it said; nothing in a store that is only read.
-
-        Args:
-            key: of this writing, in a durable run; None where it is not done again.
 
         Raises:
             CallboardError: it can't be written.

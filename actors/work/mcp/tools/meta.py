@@ -25,7 +25,6 @@ import msgspec
 from .....protocol.errors import ToolFailed
 from .....protocol.mcp.model import Tool as ServerTool
 from .....protocol.problems import did_you_mean
-from .....protocol.repeats import Repeats
 from .....supervisors import Actor
 from ...tools.tool import Arguments, Json, Run, Tool, ToolSpec, shortened
 from .direct import direct_tool, without_bytes
@@ -93,8 +92,7 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
         own = meta_name(verb, name)
         own = marked(f"mcp_{verb}_{name}") if own in taken else own
         spec = ToolSpec(name=own, description=description, parameters=parameters)
-        repeats: Repeats | None = None if verb == "invoke" else "read"
-        return Tool(spec=spec, run=run, alias=other_name(verb, name), origin="mcp", repeats=repeats)
+        return Tool(spec=spec, run=run, alias=other_name(verb, name), origin="mcp")
 
     invoke = one("invoke", run_invoke, f"Call a tool of the MCP server '{name}'.", tool=_TOOL, arguments=_GIVEN)
     return [
