@@ -56,7 +56,7 @@ LEAVES = 2.0
 """Seconds after an interrupt within which a second Ctrl-C leaves."""
 
 TYPES = 5.0
-"""Seconds after a key for which somebody is held to be typing."""
+"""Seconds after a key for which the cursor stays where keys go."""
 
 STOPS = 1.0
 """Seconds within which the process has stopped on Ctrl-Z. It does not where no shell could have it go on."""

@@ -8,10 +8,10 @@ prompt_toolkit keeps the place of its cursor in its own area. Live rows stand ab
 drawn. Lines that settle push all this down: the area is wiped, the lines are written, and it is drawn again, all in one
 write, within marks of synchronised output.
 
-- While there are live rows and nobody types, the cursor waits in the first column of the first of them, hidden, as
-  `render.markdown.rows` explains: whatever the terminal does when its size changes, the rows are found again. A mark
-  stands for it in the input line. When somebody types it goes there, since input methods show beside it what they
-  offer. From there it is counted how far up the live rows begin, on a screen of the size that the terminal tells: a
+- While there are live rows and no key has come for a while, the cursor waits in the first column of the first of them,
+  hidden, as `render.markdown.rows` explains: whatever the terminal does when its size changes, the rows are found again.
+  A mark stands for it in the input line. After a key it goes there, since input methods show beside it what they offer.
+  From there it is counted how far up the live rows begin, on a screen of the size that the terminal tells: a
   picture that is under way in the very millisecond in which that changes may leave one of them behind.
 - What is laid out has the rows of the terminal that live rows leave, so neither ever scrolls away while it is open.
 - prompt_toolkit's area never gets smaller by itself; here it does. It is drawn anew when a row of it gets shorter.
@@ -66,7 +66,7 @@ class Surface(Renderer):
     Args:
         reflows: whether the terminal breaks rows anew when it gets narrower.
         pushes: whether it then pushes rows off its top though there are empty ones at its bottom, as tmux does.
-        typing: whether somebody types, who wants to see the cursor.
+        typing: whether a key came a moment ago, so that the cursor has to stand where keys go.
         resized: called when it turns out to have another size.
     """
 
