@@ -9,7 +9,7 @@ drawn. Lines that settle push all this down: the area is wiped, the lines are wr
 write, within marks of synchronised output.
 
 - While there are live rows and no key has come for a while, the cursor waits in the first column of the first of them,
-  hidden, as `render.markdown.rows` explains: whatever the terminal does when its size changes, the rows are found again.
+  hidden, as `render.markdown.rows` explains: whatever the terminal does when its size changes, they are found again.
   A mark stands for it in the input line. After a key it goes there, since input methods show beside it what they offer.
   From there it is counted how far up the live rows begin, on a screen of the size that the terminal tells: a
   picture that is under way in the very millisecond in which that changes may leave one of them behind.
