@@ -248,8 +248,7 @@ class Hub:
             if not info.over:
                 raise _elsewhere(run)
             return outcome_of(info, await self.logs.last(run))
-        while not record.over:
-            await record.more_than(record.seq)
+        await record.ended()
         return outcome_of(record.info, record.ring[-1])
 
     def cancel(self, caller: Caller, run: str) -> bool:

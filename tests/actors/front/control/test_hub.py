@@ -66,6 +66,37 @@ async def test_a_run_is_started_watched_answered_and_waited_for(stage: Stage, hu
     assert hub.list(ANNA, status="failed") == []
 
 
+class _Turns(trio.abc.Instrument):
+    """How often a task of this name had its turn."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.count = name, 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task.name == self.name
+
+
+async def test_who_waits_for_a_run_is_woken_by_its_end_and_by_no_other_event(stage: Stage, hub: Hub) -> None:
+    turns = _Turns("who waits")
+    info = await hub.start(ANNA, StartRun(target="asks", prompt="go"))
+    question = await _asked(hub, info.run)
+    seen = hub.get(ANNA, info.run).seq
+    ends: list[str] = []
+
+    async def wait() -> None:
+        ends.append((await hub.wait(ANNA, info.run)).status)
+
+    trio.lowlevel.add_instrument(turns)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, name=turns.name)
+        await trio.testing.wait_all_tasks_blocked()
+        assert hub.answer(ANNA, question, "Anna")
+    trio.lowlevel.remove_instrument(turns)
+    assert ends == ["done"]
+    assert hub.get(ANNA, info.run).seq > seen + 2, "several events came meanwhile"
+    assert turns.count == 2, "one turn to begin, one at the end"
+
+
 async def test_pages_of_runs_are_bounded_in_bytes_and_together_they_are_all(root: callboard.Root, hub: Hub) -> None:
     for number in range(150):
         MadeRun(root, f"run-{number:03}").end(output="é" * 30_000)
