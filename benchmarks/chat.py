@@ -42,7 +42,7 @@ CHILDREN = 50
 KEYS = 300
 ROUNDS = 11
 INTERRUPTS = 100
-BUDGET = {"streaming": 0.20, "typing": 0.050, "interrupting": 0.5}
+BUDGET = {"streaming": 0.10, "typing": 0.030, "interrupting": 0.5}
 """The share of a core; seconds, of 99 of 100 keys; seconds, of every moment."""
 
 _ENDED = b"FINISHED"
