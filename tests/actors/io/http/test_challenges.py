@@ -71,6 +71,6 @@ def test_any_text_can_be_read(header: str) -> None:
 
 @pytest.mark.parametrize("piece", ['"', 'a="\\', "a ", '"a', "a,", '"\\"', "a=b ", " ", "a" * 99])
 def test_a_long_header_takes_no_long_time(piece: str) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     challenges("Bearer " + piece * LONGEST)
-    assert time.perf_counter() - begun < 1.0
+    assert time.process_time() - begun < 1.0

@@ -231,7 +231,7 @@ async def test_polite_leader_leaving_a_grandchild(house: House) -> None:
 async def test_shutdown_with_leases(tmp_path: Path) -> None:
     """Calls under way, leases that are kept, and a start: all over when the root's block is."""
     ended: list[BaseException] = []
-    with trio.fail_after(15):
+    with trio.fail_after(30):
         async with Root() as root:
             house = House(root, tmp_path)
             house.build(scripted("busy"), tiny("kept"), scripted("slow", "--never"))
@@ -249,7 +249,7 @@ async def test_shutdown_with_leases(tmp_path: Path) -> None:
             await house.call(house.scope(), "kept")
             await until(lambda: len(house.starts) == 3)
             begun = trio.current_time()
-    assert trio.current_time() - begun < 3.5
+    assert trio.current_time() - begun < 15, "not the minute that the calls would take"
     assert [type(error) for error in ended] == [trio.Cancelled] * 2
     assert house.alive == []
 

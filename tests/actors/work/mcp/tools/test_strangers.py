@@ -78,7 +78,7 @@ async def test_a_schema_that_takes_for_ever_to_check_is_left_to_its_server(
     checks = Checks()
     began = time.monotonic()
     assert checks._misfits(tool, {"a": value, "a" * 40 + "b": 1}) == []
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5.0
 
 
 async def test_arguments_that_plainly_do_not_fit_are_still_refused_here(house: House) -> None:
