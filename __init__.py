@@ -18,10 +18,11 @@ from .protocol.version import VERSION
 
 if TYPE_CHECKING:
     from .actors.front.telemetry.attach import telemetry
+    from .actors.runs.rerun.fork import fork
     from .actors.runs.root import Root
-    from .actors.runs.run import run, run_sync
+    from .actors.runs.run import resume, run, run_sync
     from .actors.runs.target import GraphAgent, LoopAgent, WorkflowAgent, load, validate
-    from .actors.work.tools.functions import function_tool
+    from .actors.work.tools.functions import function_tool, tool
     from .protocol.agent import Agent
     from .protocol.errors import CallboardError
     from .protocol.events import Event
@@ -46,21 +47,27 @@ _HOMES = {
     "Question": ".protocol.kernel.questions",
     "Root": ".actors.runs.root",
     "WorkflowAgent": ".actors.runs.target",
+    "fork": ".actors.runs.rerun.fork",
     "function_tool": ".actors.work.tools.functions",
     "load": ".actors.runs.target",
+    "resume": ".actors.runs.run",
     "run": ".actors.runs.run",
     "run_sync": ".actors.runs.run",
     "telemetry": ".actors.front.telemetry.attach",
+    "tool": ".actors.work.tools.functions",
     "validate": ".actors.runs.target",
 }
 
 __all__ = [  # noqa: RUF022 - in the order of docs/python-api.md
     "run",
     "run_sync",
+    "resume",
+    "fork",
     "load",
     "validate",
     "Agent",
     "function_tool",
+    "tool",
     "telemetry",
     "Root",
     "Limits",

@@ -13,7 +13,8 @@ from ..actors.runs.batch.batch import Target, run_batch
 from ..actors.runs.batch.decider import GivenUp
 from ..actors.runs.batch.journal import Journal
 from ..actors.runs.batch.tasks import read_tasks
-from ..actors.runs.loading import Hooks
+from ..actors.runs.durable import BY_BATCH
+from ..actors.runs.loading import Hooks, durable_by
 from ..protocol.errors import ConfigError
 from ..protocol.requests import RunRequest
 from ..supervisors import Actor
@@ -31,6 +32,7 @@ def run_tasks(
     results: str | None,
     as_json: bool,
     quiet: bool,
+    durable: bool | None,
     config_dir: str | None,
 ) -> int:
     """Runs the request for each task; returns 1 if a task has failed, 3 if all of them would.
@@ -41,17 +43,19 @@ def run_tasks(
     """
     file = Path(tasks)
     progress = choose_for_batch(sys.stderr, quiet=quiet)
-    path = Path(results) if results else file.with_suffix(".results.jsonl")
+    journal = Journal(Path(results) if results else file.with_suffix(".results.jsonl"))
 
     async def batch(me: Actor, root: Root) -> GivenUp | None:
         rows = await read_tasks(file)
         async with keeping(root, root.settings.keep_requests is True, progress.note) as recorder:
-            target = Target(request, root, Hooks(recorder=recorder))
+            keeps = durable_by(durable, root.settings)
+            target = Target(request, root, Hooks(recorder=recorder, durable=keeps, by=BY_BATCH))
             name = await target.check(file, rows)
             for problem in (*root.problems, *target.warnings):
                 progress.note(str(problem))
             with journal:
                 left = journal.left(rows, name)
+                await target.go_on(journal.path, name, [task for task in rows if task.id in journal.done])
                 journal.begin()
                 progress.begin(len(rows), len(rows) - len(left))
                 return await run_batch(
@@ -64,10 +68,10 @@ def run_tasks(
                     max_failures=max_failures,
                     on_begin=progress.began,
                     on_end=progress.ended,
+                    kept=target.kept,
                 )
         raise AssertionError("unreachable: nothing swallows errors")
 
-    journal = Journal(path)
     try:
         given_up = act(batch, config_dir=config_dir, progress=progress, traced=True)
     except click.exceptions.Exit:

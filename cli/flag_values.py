@@ -51,12 +51,18 @@ def request(flags: dict[str, Any]) -> RunRequest:
         rebuild_knowledge=flags.pop("rebuild_knowledge", False),
         attach=tuple(flags.pop("attach", ())),
         save=flags.pop("save", None),
+        on_unknown=flags.pop("on_unknown", None),
     )
 
 
 def variables(pairs: Iterable[str]) -> dict[str, str]:
     """`NAME=VALUE` strings as a dict; of two with one name the later wins."""
     return dict(_split(pair, "--var", "NAME=VALUE") for pair in pairs)
+
+
+def pairs(given: Iterable[str], flag: str, form: str) -> dict[str, str]:
+    """Strings such as `NAME=VALUE` as a dict; of two with one name the later wins."""
+    return dict(_split(pair, flag, form) for pair in given)
 
 
 def state(pairs: Iterable[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import click
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.directories import state_dir, user_folder
 from ..actors.work.library import AGENTS, MACROS, ROLES
+from ..protocol.repeats import ON_UNKNOWN
 from .settings_warnings import begin_with
 
 strict = click.option("--strict", is_flag=True, help="Unknown keys in files are errors, not warnings.")
@@ -121,6 +122,13 @@ prepared_answers = several(
         help="YAML: a list of answers used in order, or a mapping of node id to answer or list of answers.",
     ),
 )
+on_unknown = click.option(
+    "--on-unknown",
+    type=click.Choice(ON_UNKNOWN),
+    help="What to do about a call or a script that was under way when the process of a durable run was killed, and may "
+    "have done its work: ask a person, tell the model, do it again, or fail. [default: what files say; else models are "
+    "told, and scripts asked about]",
+)
 no_input = click.option("--no-input", is_flag=True, help="Never ask at the terminal.")
 yes_and_allow = several(
     click.option(
@@ -147,6 +155,12 @@ keep_requests = click.option(
     default=None,
     help="Keeps what models see and say, for callboard show, or not [default: keep_requests of config.yaml, or where"
     " stderr is a terminal].",
+)
+durable = click.option(
+    "--durable/--ephemeral",
+    default=None,
+    help="Keeps what the run does as it goes, so that callboard resume goes on with it after a kill, or not [default:"
+    " durable.by_default of config.yaml].",
 )
 result_form = click.option(
     "-o",
@@ -355,9 +369,24 @@ def complete_base(ctx: click.Context, parameter: click.Parameter, incomplete: st
     return sorted(name for name in found if not name.endswith(".kb/"))
 
 
+def complete_interrupted(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The ids of durable runs that may go on."""
+    from ..actors.runs.durable import interrupted
+
+    return [each.run for each in interrupted(os.environ) if each.run.startswith(incomplete)]
+
+
+def complete_durable(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The ids of all durable runs that are kept."""
+    from ..actors.runs.rerun.fork import durable_runs
+
+    return [run for run in durable_runs(os.environ) if run.startswith(incomplete)]
+
+
 def complete_run(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Runs that have left records."""
-    names = [path.name for path in _entries(state_dir(os.environ) / "runs") if not path.name.startswith(".")]
+    names = {path.name for path in _entries(state_dir(os.environ) / "runs") if not path.name.startswith(".")}
+    names.update(complete_interrupted(_ctx, _parameter, incomplete))
     return sorted(name for name in names if name.startswith(incomplete))
 
 

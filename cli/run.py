@@ -33,6 +33,8 @@ from . import options
 @options.dry_run
 @options.no_stream
 @options.keep_requests
+@options.durable
+@options.on_unknown
 @options.result_form
 @options.compat
 @options.limits
@@ -79,6 +81,7 @@ def run(**given: Any) -> int:
 @options.dry_run
 @options.no_stream
 @options.keep_requests
+@options.durable
 @options.result_form
 @options.limits
 @options.loudness
@@ -132,6 +135,7 @@ def ask(tools: tuple[str, ...], system: str, role: str | None, role_prompt: str 
 @options.prepared_answers
 @options.permissions
 @click.option("--save", metavar="DIR", help="Keeps every run as files in DIR/<run id>/, as `callboard run` does.")
+@options.durable
 @options.text_or_json
 @options.compat
 @options.limits

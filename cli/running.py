@@ -25,7 +25,7 @@ from ..actors.io.lines import from_any_thread
 from ..actors.runs.begin import perform
 from ..actors.runs.execution import INTERRUPTED
 from ..actors.runs.file_checks import KnownServers
-from ..actors.runs.loading import Hooks
+from ..actors.runs.loading import Hooks, durable_by
 from ..actors.runs.sessions.names import TEMP
 from ..protocol.chat import Turn
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, ShuttingDown, UsageError
@@ -48,6 +48,7 @@ from .stdin import prompt_text
 
 if TYPE_CHECKING:
     from ..actors.front.server.serving import Served, Server
+    from ..actors.work.models.recorder import Recorder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +151,7 @@ class RunFlags:
     dry_run: bool = False
     no_stream: bool = False
     keep_requests: bool | None = None
+    durable: bool | None = None
     session: str | None = None
     save_session: bool | None = None
     preludes: bool = True
@@ -181,11 +183,18 @@ def play_run(request: RunRequest, flags: RunFlags, result: Result | None = None)
         result = for_format(flags.output, sys.stdout)
     driver = partial(_drive, _completed(request, flags, person), flags, progress, result, person)
     outcome = play(driver, progress, config_dir=flags.config_dir, person=person, dry_run=flags.dry_run)
+    return finish(outcome, result)
+
+
+def finish(outcome: Outcome, result: Result) -> int:
+    """Writes the result, and says on stderr what is to be said of it; returns the exit code."""
     _keep(outcome)
     result.finish(outcome)
     _tell_failure(outcome)
     if outcome.unsaved is not None:
         sys.stderr.write(f"callboard: {safe(outcome.unsaved)}\n")
+    if outcome.resumable:
+        sys.stderr.write(f"callboard: callboard resume {outcome.run_id} goes on with it\n")
     return outcome.exit_code
 
 
@@ -202,7 +211,7 @@ def _completed(request: RunRequest, flags: RunFlags, person: bool) -> RunRequest
     return request
 
 
-def _present(event: Event) -> AbstractContextManager[None]:
+def seen_by_ps(event: Event) -> AbstractContextManager[None]:
     """The run that begins with this event is seen by `callboard ps` of this user."""
     from ..actors.front.control.presence import Present, present
 
@@ -220,12 +229,20 @@ async def _drive(
         progress.on_event(event)
         if isinstance(event.data, RunStarted):
             already_printed()  # by the run's own warnings, which come next
-            here.enter_context(_present(event))
+            here.enter_context(seen_by_ps(event))
             if beside is not None:
                 tell_page(beside[0], event.run, progress.note, quiet=flags.quiet)
             if event.data.why:
                 progress.note(f"model: {event.data.model} ({event.data.why})")
         result.on_event(event)
+
+    def hooks(recorder: Callable[[str], Recorder] | None) -> Hooks:
+        return Hooks(
+            on_event=on_event,
+            recorder=recorder,
+            durable=durable_by(flags.durable, root.settings),
+            by="run" if flags.adhoc is None else "ask",
+        )
 
     if isinstance(progress, Answer):
         progress.begin(look_of(root.settings.other, Path(root.config_dir), sys.stdout, os.environ))
@@ -235,7 +252,7 @@ async def _drive(
         from .serving import serve_beside, tell_page
     with ExitStack() as here:
         try:
-            async with serve_beside(root) if flags.ui else nullcontext() as beside:
+            async with serve_beside(root, by="run", durable=flags.durable) if flags.ui else nullcontext() as beside:
                 if flags.adhoc is not None:
                     request = flags.adhoc.request(request, root)
                 choice = SessionChoice(
@@ -247,7 +264,7 @@ async def _drive(
                     saves=flags.saves,
                 )
                 async with keeping(root, _keeps(root, flags), progress.note, logged=not flags.ui) as recorder:
-                    return await run_in_session(root, request, Hooks(on_event=on_event, recorder=recorder), choice)
+                    return await run_in_session(root, request, hooks(recorder), choice)
         except ShuttingDown:  # a signal came before the run began
             signal = root.kernel.signal
             return Outcome(run_id="", status="cancelled", exit_code=INTERRUPTED if signal is None else 128 + signal)
@@ -308,6 +325,8 @@ async def run_in_session(root: Root, request: RunRequest, hooks: Hooks, choice: 
         if not request.in_role:
             request = msgspec.structs.replace(request, role=begins.role)
         if name is None:
+            if hooks.by == "ask" and hooks.durable is None:  # a question that is asked again soon enough
+                hooks = msgspec.structs.replace(hooks, durable=False)
             outcome = await perform(request, hooks, root)
             if choice.saves:
                 await _save_message(root, request, outcome, choice.note)

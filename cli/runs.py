@@ -6,7 +6,7 @@ import click
 
 from . import options
 
-_STATUS = ("running", "waiting", "done", "failed", "cancelled", "lost")
+_STATUS = ("running", "waiting", "done", "failed", "cancelled", "interrupted", "lost")
 
 
 @click.group("runs", cls=options.ListByDefault, short_help="List and delete the records of runs.")
@@ -20,12 +20,19 @@ def command() -> None:
 
 @command.command("list", short_help="List runs, the newest first.")
 @click.option("--status", type=click.Choice(_STATUS), help="Only those that stand so.")
+@click.option("--interrupted", is_flag=True, help="Durable runs whose process was killed: callboard resume goes on.")
 @click.option("--limit", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="How many.")
 @options.text_or_json
-def list_all(status: str | None, limit: int, as_json: bool) -> str:
+def list_all(status: str | None, interrupted: bool, limit: int, as_json: bool) -> str:
     """Lists past runs and those under way: how they ended, when, what they have used. One whose server was killed
     before it had an end is `lost`.
     """
+    if interrupted:
+        if status is not None:
+            raise click.UsageError("--status is not for --interrupted: those have no other.")
+        from .resuming import list_interrupted
+
+        return list_interrupted(limit=limit, as_json=as_json)
     from .control.commands.kept import list_kept
 
     return list_kept(status=status, limit=limit, as_json=as_json)
@@ -33,9 +40,14 @@ def list_all(status: str | None, limit: int, as_json: bool) -> str:
 
 @command.command("show", short_help="Show one run: its figures, its end, its output.")
 @click.argument("run", shell_complete=options.complete_run)
+@click.option("--rows", is_flag=True, help="The steps of a durable run, by the numbers that callboard fork takes.")
 @options.text_or_json
-def show(run: str, as_json: bool) -> str:
+def show(run: str, rows: bool, as_json: bool) -> str:
     """Shows RUN (its id, the beginning of it, or `last`). What has happened in it: callboard logs RUN."""
+    if rows:
+        from .forking import show_rows
+
+        return show_rows(run, as_json=as_json)
     from .control.commands.kept import show_kept
 
     return show_kept(run, as_json=as_json)
@@ -75,6 +87,39 @@ def delete(runs: tuple[str, ...], as_json: bool) -> str:
     from .control.commands.kept import delete_kept
 
     return delete_kept(runs, as_json=as_json)
+
+
+@command.command("rm", hidden=True, short_help="The same as delete.")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=options.complete_run)
+@options.text_or_json
+def rm(runs: tuple[str, ...], as_json: bool) -> str:
+    """As delete."""
+    from .control.commands.kept import delete_kept
+
+    return delete_kept(runs, as_json=as_json)
+
+
+@command.command("export", short_help="Write what is kept of a durable run into a file.")
+@click.argument("run", shell_complete=options.complete_run)
+@click.argument("file", type=click.Path(dir_okay=False))
+@options.text_or_json
+def export(run: str, file: str, as_json: bool) -> str:
+    """Writes what is kept of RUN into FILE, which callboard runs import takes on another machine; the run stays here.
+    Prompts, replies and results stand there in clear.
+    """
+    from .moving import export_run
+
+    return export_run(run, file, as_json=as_json)
+
+
+@command.command("import", short_help="Take in a durable run that was exported.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@options.text_or_json
+def take_in(file: str, as_json: bool) -> str:
+    """Takes in the run in FILE under its id; if it was not over, callboard resume goes on with it."""
+    from .moving import import_run
+
+    return import_run(file, as_json=as_json)
 
 
 @command.command("prune", short_help="Delete the records of old runs.")

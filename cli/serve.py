@@ -15,6 +15,7 @@ from . import options
 @click.option("--port", type=click.IntRange(0, 65_535), metavar="PORT", help="Port, 0 for a free one [default: 3400].")
 @click.option("--ui", is_flag=True, help="Prints the page's address with its token, also where stderr is no terminal.")
 @click.option("-q", "--quiet", is_flag=True, help="Prints nothing but errors.")
+@options.durable
 @options.config_dir
 def serve(**given: Any) -> int:
     """Serves the control channel and HTTP on one port, until Ctrl-C or SIGTERM; SIGHUP reads config.yaml again.

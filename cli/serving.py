@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import final
 
+import msgspec
 import trio
 
 from .. import Root
@@ -34,7 +35,9 @@ from .render.text import safe
 from .settings_warnings import already_printed, line_about
 
 
-def serve_until_signal(*, host: str | None, port: int | None, ui: bool, quiet: bool, config_dir: str | None) -> int:
+def serve_until_signal(
+    *, host: str | None, port: int | None, ui: bool, quiet: bool, durable: bool | None, config_dir: str | None
+) -> int:
     """Serves until a signal comes; returns the exit code.
 
     Raises:
@@ -42,7 +45,8 @@ def serve_until_signal(*, host: str | None, port: int | None, ui: bool, quiet: b
         ConfigError: the settings forbid it, or are wrong.
     """
     logging.configure()
-    ended = trio.run(_serve, ServeOptions(host=host, port=port, read=sys.stderr.isatty()), ui, quiet, config_dir)
+    options = ServeOptions(host=host, port=port, read=sys.stderr.isatty(), durable=durable)
+    ended = trio.run(_serve, options, ui, quiet, config_dir)
     if isinstance(ended, CallboardError):
         raise ended
     return ended
@@ -52,20 +56,23 @@ MISSING = "the page needs an extra that is not installed: pip install 'callboard
 
 
 @asynccontextmanager
-async def serve_beside(root: Root, *, keep_requests: bool = False) -> AsyncIterator[tuple[Served, Server]]:
+async def serve_beside(
+    root: Root, *, by: str, keep_requests: bool = False, durable: bool | None = None
+) -> AsyncIterator[tuple[Served, Server]]:
     """Serve this machine on a free port while something else goes on under the root.
 
     At the end of the block followers of a run get its end, before the process exits. The same holds for a signal: the
     first one cancels what runs, and the rest of the tree, with the server, stops after that; the second stops all.
 
     Args:
-        keep_requests: as in `HubOptions`.
+        by, keep_requests, durable: as in `ServeOptions`.
 
     Raises:
         ConfigError: the settings forbid it.
         ShuttingDown: a signal came first.
     """
-    server = Server(ServeOptions(host="127.0.0.1", port=0, read=True, keep_requests=keep_requests, grace=0.0))
+    options = ServeOptions(host="127.0.0.1", port=0, read=True, keep_requests=keep_requests, grace=0.0)
+    server = Server(msgspec.structs.replace(options, by=by, durable=durable))
     settled = trio.Event()
     found: list[Served] = []
 

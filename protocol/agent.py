@@ -12,12 +12,25 @@ import msgspec
 from msgspec import Meta
 
 from .chat import ReasoningEffort, ThinkingBudget
-from .graph.model import NO_JOBS, NO_SKILLS, OWN_LIMITS, AtLeastOne, Count, Id, McpTools, OwnLimits, Seconds, Variable
+from .graph.model import (
+    NO_JOBS,
+    NO_SKILLS,
+    ON_UNKNOWN,
+    OWN_LIMITS,
+    AtLeastOne,
+    Count,
+    Id,
+    McpTools,
+    OwnLimits,
+    Seconds,
+    Variable,
+)
 from .model_names import Models
 from .no_effect import no_effect
 from .permissions import Permissions
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
+from .repeats import OnUnknown
 from .schema import schema_of
 from .source import Source, parse_mapping
 from .tree import Path
@@ -55,6 +68,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
     max_turns: Annotated[AtLeastOne, Meta(description="Model replies after which the agent is ended.")] = 200
     tool_timeout: Annotated[Seconds | None, Meta(description="Seconds of one tool call.")] = None
+    on_unknown: Annotated[OnUnknown | None, ON_UNKNOWN] = None
     mcp_servers: Annotated[Texts, Meta(description="MCP servers of mcp.json.")] = ()
     mcp_tools: McpTools = {}
     documents: Annotated[Texts, Meta(description="Files, directories, globs or URLs to look things up in.")] = ()

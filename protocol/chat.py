@@ -20,6 +20,9 @@ from msgspec import Meta
 Json = Any
 """A JSON value: str, int, float, bool, None, or lists and string-keyed dicts of them."""
 
+Role = Literal["system", "user", "assistant", "tool"]
+"""Who says a message of a workflow."""
+
 
 # --- content ----------------------------------------------------------------------------------------------
 

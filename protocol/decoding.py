@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -35,6 +36,22 @@ def json_decoder(type: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]
     """As `msgspec.json.Decoder`."""
     with _LEARNING:
         return msgspec.json.Decoder(type, strict=strict)
+
+
+@overload
+def msgpack_decoder(
+    type: type[T], *, ext_hook: Callable[[int, memoryview], Any] | None = None
+) -> msgspec.msgpack.Decoder[T]: ...
+@overload
+def msgpack_decoder(
+    type: Any, *, ext_hook: Callable[[int, memoryview], Any] | None = None
+) -> msgspec.msgpack.Decoder[Any]: ...
+def msgpack_decoder(
+    type: Any, *, ext_hook: Callable[[int, memoryview], Any] | None = None
+) -> msgspec.msgpack.Decoder[Any]:
+    """As `msgspec.msgpack.Decoder`."""
+    with _LEARNING:
+        return msgspec.msgpack.Decoder(type, ext_hook=ext_hook)
 
 
 @overload

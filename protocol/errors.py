@@ -201,6 +201,12 @@ class NodeFailed(RunFailed):
     code = "node_failed"
 
 
+class UnknownOutcome(NodeFailed):
+    """It was under way when the program was killed, and nobody is there to say whether it is to be done again."""
+
+    code = "unknown_outcome"
+
+
 class WorkCrashed(NodeFailed):
     """The actor that did a piece of work had a bug; the text is that of its exception, with its class."""
 

@@ -1,4 +1,8 @@
-"""Messages to actors of runs, beside the kernel's own messages (`protocol/kernel/messages`)."""
+"""Messages to actors of runs, beside the kernel's own messages (`protocol/kernel/messages`).
+
+What deciders are told is also what a durable run is on disk (`journal`): those messages are arrays with a number as
+tag. So a number is never given to another message, and a new field comes last and has a default.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from .outcome import ChildRecord, ErrorReport, Status
 __all__ = ["Down", "Message"]  # of the kernel; what is defined here is public as well
 
 
-class PersonSays(Message, frozen=True, kw_only=True):
+class PersonSays(Message, frozen=True, kw_only=True, tag=31, array_like=True):
     """Sent to an agent at work by a person who watches it; its model reads it with the next request.
 
     Attributes:
@@ -38,7 +42,7 @@ class WorkDone(Message, frozen=True):
     key: int
 
 
-class WorkFailed(WorkDone, frozen=True, kw_only=True):
+class WorkFailed(WorkDone, frozen=True, kw_only=True, tag=11, array_like=True):
     """It came to no result: its actor crashed, or was cancelled from outside.
 
     Attributes:
@@ -52,7 +56,7 @@ class WorkFailed(WorkDone, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-class Interrupted(WorkDone, frozen=True, kw_only=True):
+class Interrupted(WorkDone, frozen=True, kw_only=True, tag=12, array_like=True):
     """It was under way when the decider finished, or was ended itself. Nothing can be done about it any more.
 
     Attributes:
@@ -62,18 +66,36 @@ class Interrupted(WorkDone, frozen=True, kw_only=True):
     seconds: float
 
 
-class GraphBegun(Message, frozen=True, kw_only=True):
+class GraphBegun(Message, frozen=True, kw_only=True, tag=1, array_like=True):
     """A graph is to run: `prompt` becomes `initial_prompt`, `state` replaces keys of `initial_state`."""
 
     prompt: str
     state: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class MapBegun(Message, frozen=True, kw_only=True):
+class StateSet(Message, frozen=True, kw_only=True, tag=6, array_like=True):
+    """Of a fork: a person has set these keys of a graph's state, and nodes that were under way begin again."""
+
+    state: dict[str, Any]
+
+
+class Follows(Message, frozen=True):
+    """Base of what a decider begins with that is kept empty: it is large, and known when the decider begins again."""
+
+    def emptied(self) -> Message:
+        """It without what it holds."""
+        raise NotImplementedError
+
+
+class MapBegun(Follows, frozen=True, kw_only=True, tag=2, array_like=True):
     """A map is to run over these items, on this state."""
 
     items: list[Any]
     state: Mapping[str, Any]
+
+    def emptied(self) -> Message:
+        """See `Follows`."""
+        return MapBegun(items=[], state={})
 
 
 class MapEnded(Message, frozen=True, kw_only=True):
@@ -83,7 +105,7 @@ class MapEnded(Message, frozen=True, kw_only=True):
     unaccepted: tuple[Failure, ...] = ()
 
 
-class NodeLeft(WorkDone, frozen=True, kw_only=True):
+class NodeLeft(WorkDone, frozen=True, kw_only=True, tag=10, array_like=True):
     """A node of a graph was left, failed or not.
 
     Attributes:
@@ -105,14 +127,14 @@ class NodeLeft(WorkDone, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-class BatchBegun(Message, frozen=True, kw_only=True):
+class BatchBegun(Message, frozen=True, kw_only=True, tag=5, array_like=True):
     """A batch of so many tasks is to run; `with_vars` are those that have variables of their own, by number."""
 
     tasks: int
     with_vars: frozenset[int] = frozenset()
 
 
-class TaskEnded(WorkDone, frozen=True, kw_only=True):
+class TaskEnded(WorkDone, frozen=True, kw_only=True, tag=18, array_like=True):
     """A task of a batch was run, and its result is on disk.
 
     Attributes:
@@ -143,14 +165,38 @@ class Todos(msgspec.Struct, kw_only=True):
     items: list[Todo] = []
 
 
-class ConversationBegun(Message, frozen=True):
-    """A model is to reply to these turns; `todos` is what is on its todo list."""
+class Shortening(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """When the history of a conversation is shortened.
+
+    Attributes:
+        threshold: tokens from which on; None for never.
+        keep_last: turns that stay then.
+        window: tokens that its model takes in; None if that is not known.
+        fixed: tokens, roughly, of what each request has beside the history.
+        model: the one it is held with.
+    """
+
+    threshold: int | None = None
+    keep_last: int | None = None
+    window: int | None = None
+    fixed: int = 0
+    model: str = ""
+
+
+class ConversationBegun(Message, frozen=True, tag=3, array_like=True):
+    """A model is to reply to these turns.
+
+    Attributes:
+        todos: what is on its todo list.
+        shortening: as it was settled then: a run that goes on, perhaps with another model, was shortened by that.
+    """
 
     turns: tuple[Turn, ...]
     todos: Todos | None = None
+    shortening: Shortening | None = None
 
 
-class CallsBegun(Message, frozen=True):
+class CallsBegun(Message, frozen=True, tag=4, array_like=True):
     """These calls are to be played."""
 
     calls: tuple[ToolCall, ...]
@@ -168,13 +214,13 @@ class ConversationEnded(Message, frozen=True):
     stop: Stop
 
 
-class Replied(WorkDone, frozen=True, kw_only=True):
+class Replied(WorkDone, frozen=True, kw_only=True, tag=13, array_like=True):
     """A model's reply, with its calls."""
 
     reply: ChatReply
 
 
-class FamilyCalled(Message, frozen=True, kw_only=True):
+class FamilyCalled(Message, frozen=True, kw_only=True, tag=30, array_like=True):
     """A call over what the conversation itself remembers (`todo__add`) may go ahead: the decider answers it.
 
     Attributes:
@@ -221,7 +267,7 @@ class ShutdownApproved(msgspec.Struct, frozen=True, tag="shutdown_approved"):
 Payload: TypeAlias = Text | TaskCompleted | ShutdownRequest | ShutdownApproved
 
 
-class Letter(Message, frozen=True, kw_only=True):
+class Letter(Message, frozen=True, kw_only=True, tag=32, array_like=True):
     """A letter of a teammate (see `actors/work/letters`).
 
     Attributes:
@@ -253,13 +299,13 @@ class FromBelow(Message, frozen=True, kw_only=True):
     late: bool = False
 
 
-class Partial(FromBelow, frozen=True, kw_only=True):
+class Partial(FromBelow, frozen=True, kw_only=True, tag=33, array_like=True):
     """What the model had said of a reply that does not come to its end."""
 
     text: str
 
 
-class ChildEnded(FromBelow, frozen=True, kw_only=True):
+class ChildEnded(FromBelow, frozen=True, kw_only=True, tag=34, array_like=True):
     """A child agent has ended.
 
     Attributes:
@@ -275,7 +321,7 @@ class ChildEnded(FromBelow, frozen=True, kw_only=True):
     token: str
 
 
-class EscalationNoted(FromBelow, frozen=True, kw_only=True):
+class EscalationNoted(FromBelow, frozen=True, kw_only=True, tag=35, array_like=True):
     """A child asks what its parent's model may answer.
 
     Attributes:
@@ -289,11 +335,21 @@ class EscalationNoted(FromBelow, frozen=True, kw_only=True):
     question: Question
 
 
-class EscalationClosed(FromBelow, frozen=True, kw_only=True):
+class EscalationClosed(FromBelow, frozen=True, kw_only=True, tag=36, array_like=True):
     """Such a question is open no more: `answered` by this agent, else by others, withdrawn or timed out."""
 
     id: str
     answered: bool
+
+
+class ServersAnew(FromBelow, frozen=True, kw_only=True, tag=39, array_like=True):
+    """The run goes on in another process: these MCP servers, which it has used, are other instances by now.
+
+    Attributes:
+        servers: their names; what they remembered is gone.
+    """
+
+    servers: tuple[str, ...]
 
 
 class CallAnswered(Message, frozen=True):
@@ -303,19 +359,19 @@ class CallAnswered(Message, frozen=True):
     failed: bool = False
 
 
-class ToolDone(WorkDone, frozen=True, kw_only=True):
+class ToolDone(WorkDone, frozen=True, kw_only=True, tag=14, array_like=True):
     """A tool call came to a result."""
 
     content: Content
 
 
-class Summarized(WorkDone, frozen=True, kw_only=True):
+class Summarized(WorkDone, frozen=True, kw_only=True, tag=15, array_like=True):
     """The summary of a conversation's first turns."""
 
     summary: str
 
 
-class ResultsKept(WorkDone, frozen=True, kw_only=True):
+class ResultsKept(WorkDone, frozen=True, kw_only=True, tag=16, array_like=True):
     """The files that results of calls were written into, in their order; "" for one that could not be kept."""
 
     files: tuple[str, ...]
@@ -339,7 +395,7 @@ class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
     listed: bool
 
 
-class LookedAround(WorkDone, frozen=True, kw_only=True):
+class LookedAround(WorkDone, frozen=True, kw_only=True, tag=17, array_like=True):
     """What has changed around a conversation.
 
     Attributes:
@@ -349,13 +405,13 @@ class LookedAround(WorkDone, frozen=True, kw_only=True):
     offered: tuple[OfferedTool, ...] | None = None
 
 
-class TimerFired(Message, frozen=True):
+class TimerFired(Message, frozen=True, tag=37, array_like=True):
     """The time that a decider has set is over; `name` is what it calls it."""
 
     name: str
 
 
-class Idle(Message, frozen=True):
+class Idle(Message, frozen=True, tag=38, array_like=True):
     """No mail waits, and nothing is paused; `name` is what the decider calls it."""
 
     name: str

@@ -101,6 +101,7 @@ class Outcome(msgspec.Struct, kw_only=True):
             `on_error`, in order. A run that has any is not `done`.
         error: why the run failed: the first of `failures`, else what ended it; or None.
         unsaved: why not all of it could be kept as files (`save`), or None.
+        resumable: of a run that is `cancelled`: it ended with its process, and `callboard resume` goes on with it.
         exit_code: what the command line exits with; not part of the JSON.
     """
 
@@ -120,6 +121,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     failures: list[ErrorReport] = []
     error: ErrorReport | None = None
     unsaved: str | None = None
+    resumable: bool = False
     exit_code: int = 0
 
     def to_wire(self) -> dict[str, Any]:
@@ -132,6 +134,8 @@ class Outcome(msgspec.Struct, kw_only=True):
                 del wire[key]
         if wire["unsaved"] is None:
             del wire["unsaved"]
+        if not wire["resumable"]:
+            del wire["resumable"]
         for time in wire["nodes"].values():
             time["seconds"] = round(time["seconds"], 6)
         for usage in wire["usage"].values():

@@ -23,6 +23,7 @@ from .chat import ChatRequest, Part, ToolTurn, Turn
 from .errors import UsageError
 from .json_values import DEEPEST, is_too_deep
 from .mcp.config import Server
+from .repeats import ON_UNKNOWN, OnUnknown
 
 COMPAT = ("standard", "loki", "devall")
 """Dialects that a request may force; a file of another kind goes by its own."""
@@ -120,6 +121,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
         role_prompt: the same for a role that is this text, and no file.
         default_tools: the tools and servers of the target, an `Agent`, are those of the settings: what a role or a
             session names counts in their place.
+        on_unknown: what is to be done about calls that are under way when the process of a durable run is killed,
+            whatever files say; see `repeats`.
 
     Raises:
         UsageError: a value that no run can be given.
@@ -153,6 +156,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
     role: str | None = None
     role_prompt: str | None = None
     default_tools: bool = False
+    on_unknown: OnUnknown | None = None
 
     def __post_init__(self) -> None:
         """Check the values; `state` and `answers` become what scripts, templates and questions can take."""
@@ -162,6 +166,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
             raise UsageError(
                 f"the id of a run is 'run-' and up to 40 lower-case letters or digits, not {self.id[:60]!r}"
             )
+        if self.on_unknown is not None and self.on_unknown not in ON_UNKNOWN:
+            raise UsageError(f"on_unknown must be one of {', '.join(ON_UNKNOWN)}, not '{self.on_unknown}'")
         _check_unicode("the prompt", self.prompt)
         if self.role is not None and self.role_prompt is not None:
             raise UsageError(f"a run has either a role ('{self.role}') or a prompt for one, not both")

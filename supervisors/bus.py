@@ -117,13 +117,13 @@ class Stream(_Heard):
 
     __slots__ = ("_behind", "_bus", "_hearers", "_seq", "_telling", "heard", "run")
 
-    def __init__(self, bus: Bus, run: str) -> None:
+    def __init__(self, bus: Bus, run: str, after: int = 0) -> None:
         super().__init__()
         self.run = run
         self._bus = bus
         self._behind: list[Event] = []
         self._telling = False
-        self._seq = 0
+        self._seq = after
         self._hearers: tuple[tuple[Listener, Callable[[Listener], None]], ...]
         self.heard: bool
         self.retune()
@@ -184,9 +184,9 @@ class Bus(_Heard):
         self._streams: dict[str, Stream] = {}
         self.kernel = self.open("")
 
-    def open(self, run: str) -> Stream:
-        """A new stream for run `run`."""
-        stream = self._streams[run] = Stream(self, run)
+    def open(self, run: str, *, after: int = 0) -> Stream:
+        """A new stream for run `run`, whose first event has the number after this one."""
+        stream = self._streams[run] = Stream(self, run, after)
         return stream
 
     def is_open(self, run: str) -> bool:

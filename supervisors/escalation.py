@@ -27,6 +27,7 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, final
 
@@ -77,6 +78,23 @@ class FrontEnd(Protocol):
 
     def closed(self, question_id: str, by: str) -> None:
         """It is answered or withdrawn; stop showing it. `by` says why."""
+
+
+class QuestionMemory(Protocol):
+    """Remembers what actors have asked in an earlier life of what they work on, and what was answered."""
+
+    def asked(self, actor: Actor, question: Question) -> Question | Answer:
+        """The answer that was given before; else the question as it is to be asked, under the id that it had."""
+
+    def answer(self, actor: Actor, question: Question, answer: Answer) -> None:
+        """It is answered. Called before anybody is told."""
+
+    async def keep(self) -> None:
+        """Wait until the answers so far will be remembered, whatever happens."""
+
+
+remembers: ContextVar[QuestionMemory | None] = ContextVar("callboard_question_memory", default=None)
+"""What remembers the questions of the actors of this context."""
 
 
 class QuestionTimeout(TimedOut):
@@ -141,6 +159,14 @@ class Desk:
         self._close(pending, answer, by)
         return True
 
+    async def answer_for_good(self, question_id: str, value: Value, by: str = "") -> bool:
+        """As `answer`; returns when the answer will be remembered, if its asker's are. Raises if that can't be."""
+        pending = self._open.get(question_id)
+        answered = self.answer(question_id, value, by)
+        if answered and pending is not None and pending.memory is not None:
+            await pending.memory.keep()
+        return answered
+
     def expire(self, question_id: str, seconds: float) -> bool:
         """End a question that was open for so long, as its own `timeout` would. False if it is not open."""
         pending = self._open.get(question_id)
@@ -168,9 +194,14 @@ class Desk:
             ShuttingDown: the root stops and asks people nothing more.
             Saturated: as many questions as may be are open.
         """
-        root = self._root
+        root, memory = self._root, remembers.get()
         if root.stopping or root.actor.stopping:
             raise ShuttingDown(f"{actor.path} can't ask: the root is stopping")
+        if memory is not None:
+            known = memory.asked(actor, question)
+            if isinstance(known, Answer):
+                return known
+            question = known
         question = msgspec.structs.replace(
             question, id=question.id or self.new_id(), actor=actor.path, run=actor.stream.run
         )
@@ -183,7 +214,7 @@ class Desk:
                 f"{actor.path} can't ask '{_short(question.text)}': {len(self._open):,} questions are open, which"
                 " is the most; answer some of them (`callboard answer` lists them), or start fewer runs that ask"
             )
-        pending = self._open[question.id] = _Open(question, Request(question, root.actor, actor), actor)
+        pending = self._open[question.id] = _Open(question, Request(question, root.actor, actor), actor, memory)
         self._asking[actor] += 1
         if actor.state == "running":
             actor.state = "waiting"
@@ -291,6 +322,8 @@ class Desk:
     def _close(self, pending: _Open, result: Answer | Exception, by: str) -> None:
         del self._open[pending.question.id]
         if isinstance(result, Answer):
+            if pending.memory is not None:
+                pending.memory.answer(pending.actor, pending.question, result)
             pending.request.reply(result)
         else:
             pending.request.fail(result)
@@ -314,6 +347,7 @@ class _Open(msgspec.Struct, eq=False):
     question: Question
     request: Request
     actor: Actor
+    memory: QuestionMemory | None = None
     callbacks: list[Callable[[str], None]] = []
     holder: Actor | None = None
     noted: bool = False

@@ -80,6 +80,12 @@ async def graph(stage: Stage) -> callboard.Outcome:
     return await stage.run("hi")
 
 
+async def durable(stage: Stage) -> callboard.Outcome:
+    asks = "{type: llm, prompt: hi, next: c}"
+    stage.agent(f"start: a\nnodes:\n  a: {asks}\n  c: {{type: end, output: c}}")
+    return await stage.run("hi", durable=True)
+
+
 async def workflow(stage: Stage) -> callboard.Outcome:
     file = stage.config_dir / "w.yaml"
     file.write_text(PYTHON.replace("URL", stage.models.openai_base))
@@ -88,7 +94,7 @@ async def workflow(stage: Stage) -> callboard.Outcome:
 
 
 KINDS: dict[str, Callable[[Stage], Awaitable[callboard.Outcome]]] = {
-    each.__name__: each for each in (tools, functions, spawning, servers, documents, graph, workflow)
+    each.__name__: each for each in (tools, functions, spawning, servers, documents, graph, durable, workflow)
 }
 
 

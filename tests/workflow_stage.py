@@ -31,9 +31,9 @@ from callboard.actors.engine.workflow.rules import RULES
 from callboard.protocol.errors import CallboardError, GraphMistake, NobodyToAsk, NodeFailed
 from callboard.protocol.problems import Problem
 from callboard.protocol.workflow.dialect import Known
-from callboard.protocol.workflow.messages import FireNode, Unit
 from callboard.protocol.workflow.model import AgentConfig, HumanConfig, PythonConfig, SubgraphConfig, Workflow
 from callboard.protocol.workflow.read import read_workflow
+from callboard.protocol.workflow_messages import FireNode, Unit
 
 T = TypeVar("T")
 Seen = tuple[str, tuple[Message, ...]]

@@ -17,21 +17,25 @@ the task of the driver's own actor: a model's reply, for which an agent waits an
 for each would put another line into the tree that users watch, and move the events of a request from the agent's path
 to one below it. Its result goes through the mailbox as well.
 
+In a durable run what a decider is told is kept (`work/journal`). A driver that is made in a later life of the run tells
+its decider that past first, and goes on with what was open (`past`).
+
 A decider that finishes, and a driver that is interrupted (by a cancel from above), leave nothing under way: it is
 interrupted and waited for, as long as there is time. The decider counts what that cost (`Interrupted`).
 
 What is told by what belongs to the decider's own actor (`tell`: the end of a child agent) always fits into the mailbox,
-does not wait for work in place, and reaches the decider even when that is over: then it only writes it down.
+waits neither for work in place nor for the driver's turn, and reaches the decider even when that is over: then it only
+writes it down. So it is told before anything follows from it elsewhere: a child that gets no answer to its question
+goes on after its parent has been told that it is closed.
 """
 
 from __future__ import annotations
 
 import contextvars
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import trio
@@ -42,43 +46,13 @@ from ...protocol.failure import Failure
 from ...protocol.kernel.messages import Message
 from ...protocol.messages import CallAnswered, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 from ...supervisors import Actor, End
-
-
-class Decider(Protocol):
-    """See the module.
-
-    Attributes:
-        heard: whether events are listened to; if not, `Emit` may be left out.
-    """
-
-    heard: bool
-
-    def begin(self, request: Any) -> list[Effect]:
-        """What is to be done first."""
-
-    def on(self, message: Message) -> list[Effect]:
-        """What is to be done now that this has happened."""
-
-    def remembers(self) -> Iterable[object]:
-        """What it has taken in so far, for who measures the memory of its actor."""
-
+from ..work.journal.scope import Player, here
+from .beside import Beside
+from .deciding import Decider, Tape, recorder
+from .past import Gone, Left, fold
 
 Performer: TypeAlias = Callable[["Actor", Any], Awaitable[WorkDone]]
 """Body of the actor that does a piece of work, which it is given."""
-
-
-class Tape(Protocol):
-    """Writes down what one decider was told and what it said."""
-
-    def wrote(self, message: Any, effects: list[Effect]) -> None:
-        """It was told `message` (the request, for `begin`), and said this."""
-
-
-Recorder: TypeAlias = Callable[[Decider, Callable[[], Decider]], Tape]
-"""Makes a tape for a decider, and for what makes another one like it."""
-
-recorder: ContextVar[Recorder | None] = ContextVar("callboard_recorder", default=None)
-"""Writes down all that is decided by actors of this context and by those below them: of a run, or of a test."""
 
 
 class _Look(Message, frozen=True):
@@ -97,8 +71,12 @@ class Driver:
         performers: who does which kind of work.
         at_once: how much of it is under way together; the rest waits in its order.
         afresh: makes another decider like this one, for the `recorder`.
-        instantly: who carries out effects that are no work, and take no time.
+        beside: who carries out effects that are no work.
         tapes: what else writes down what is decided.
+        recalls: told, in a later life of a durable run, which work had ended in earlier ones.
+
+    Attributes:
+        player: keeps it, in a durable run.
     """
 
     def __init__(
@@ -109,23 +87,29 @@ class Driver:
         *,
         at_once: int,
         afresh: Callable[[], Decider],
-        instantly: Mapping[type[Effect], Callable[[Any], None]] | None = None,
+        beside: Beside | None = None,
         tapes: Sequence[Tape] = (),
+        recalls: Callable[[Player, list[Gone]], Awaitable[None]] | None = None,
     ) -> None:
         self._me = me
         self._decider = decider
         self._performers = performers
         self._at_once = max(1, at_once)
-        records = recorder.get()
-        self._tapes = tapes if records is None else (*tapes, records(decider, afresh))
+        records, scope = recorder.get(), here(me)
+        self.player = None if scope is None else scope.player()
+        kept = () if self.player is None else (self.player,)
+        self._tapes = (*tapes, *kept) if records is None else (*tapes, *kept, records(decider, afresh))
+        self._recalls = recalls
+        self._left: Left | None = None  # of an earlier life
         self._ready: deque[Work] | None = None  # made when there is work: an empty one takes 760 bytes
         self._lanes: dict[str, deque[Work]] = {}  # of each lane that is taken, what waits for it
         self._running: dict[int, tuple[Actor, float]] = {}
         self._failed: dict[int, Actor] = {}  # of each failure that the decider has not been told yet
         self._in_place: InPlace | None = None
         self._is_in_place = False
-        self._instantly = instantly or {}
-        self._is_instant = False
+        self._beside = beside
+        self._instantly = {} if beside is None else beside.at_once
+        self._is_stepping = False
         self._idle: str | None = None
         self._finish: Finish | None = None
         self._error: Exception | None = None
@@ -145,10 +129,15 @@ class Driver:
         decider.heard = me.stream.heard
         me.keeps = decider
         try:
-            effects = decider.begin(request)
-            for tape in self._tapes:
-                tape.wrote(request, effects)
-            self._carry_out(effects)
+            if self.player is not None and self.player.past:
+                gone = await self._go_on(self.player, request)
+                if self._recalls is not None:
+                    await self._recalls(self.player, gone)
+            else:
+                effects = decider.begin(request)
+                for tape in self._tapes:
+                    tape.wrote(request, effects)
+                self._carry_out(effects)
             while self._finish is None:
                 if self._in_place is not None:
                     await self._do_in_place(self._in_place)
@@ -162,7 +151,7 @@ class Driver:
         finally:
             self._ending = True
             me.keeps = None
-            if self._instantly:
+            if self._beside is not None:
                 self._take_what_is_left()
             if self._running:
                 await self._interrupt_all()
@@ -170,9 +159,40 @@ class Driver:
             raise self._finish.failure.restore()
         return self._finish.result
 
+    async def _go_on(self, player: Player, request: Any) -> list[Gone]:
+        """Where the decider was when the process was killed that played it before; work that had ended then."""
+        gone: list[Gone] = []
+        others = [tape for tape in self._tapes if tape is not player]
+        left = self._left = fold(self._decider, player, request, others, None if self._recalls is None else gone)
+        self._decider.heard = self._me.stream.heard
+        self._in_place, self._idle, self._finish = left.in_place, left.idle, left.finish
+        for name, at in left.timers.items():
+            self._me.tell_later(max(0.0, (at - player.now) / 1000), TimerFired(name))
+        for work in left.work.values():
+            self._line_up_in_its_lane(work)
+        ends = self._finish is not None or player.ends
+        if self._beside is not None:
+            self._is_stepping = True  # what is told meanwhile waits
+            self._beside.go_on(player, left.family, ends=ends)
+            if ends:
+                await self._beside.caught_up()
+            self._is_stepping = False
+        player.there(over=self._finish is not None)
+        if self._finish is None and player.ends:
+            self._is_stepping = True
+            await trio.sleep_forever()  # who wanted that ends us now
+        if self._ready:
+            self._begin_work()
+        self._take_mail()  # what it is told of how things are now comes before work in place
+        return gone
+
     def _step(self, message: Message) -> None:
         self._decider.heard = self._me.stream.heard
-        self._carry_out(self._hand_over(message))
+        self._is_stepping = True
+        try:
+            self._carry_out(self._hand_over(message))
+        finally:
+            self._is_stepping = False
         if type(message) is WorkFailed:
             self._failed.pop(message.key, None)
 
@@ -182,16 +202,16 @@ class Driver:
         Waking it for that would be one more turn of trio's loop per piece of work, which costs as much as the step.
         """
         box = self._me.mailbox
-        if box.reader is None:  # it is at something else: there may be older mail
+        if box.reader is None or self._is_stepping:  # it is at something else: there may be older mail
             box.put_own(message)
-            if self._is_in_place and not self._is_instant:
+            if self._is_in_place and not self._is_stepping:
                 self._take_mail()
             return
         try:
             self._step(message)
         except Exception as error:  # noqa: BLE001 - it is raised again, in the driver's own task
             self._error = error
-        if self._finish or self._in_place or self._idle is not None or self._error:
+        if self._has_to_look:
             box.put_own(_LOOK)
         else:
             box.earlier += 1  # it has received one more
@@ -202,15 +222,23 @@ class Driver:
             message = msgspec.structs.replace(message, late=True)
         if self._ending:
             self._hand_over(message)
-        elif self._is_instant:  # the effects of a step are being carried out
-            self._me.mailbox.put_own(message)
-        else:
-            self._tell(message)
+            return
+        wakes = self._me.mailbox.reader is None and not (self._is_in_place or self._is_stepping or self._finish)
+        self._tell(message)
+        if wakes:  # others might go on before it comes to its mail
+            self._take_mail()
+            if self._has_to_look:
+                self._me.mailbox.put_own(_LOOK)
+
+    @property
+    def _has_to_look(self) -> bool:
+        """Whether there is something for the driver's own task to do."""
+        return bool(self._finish or self._in_place or self._idle is not None or self._error)
 
     def _take_mail(self) -> None:
-        """While the driver waits for work in place: steps for all mail there is."""
+        """While the driver is at something else: steps for all mail there is."""
         try:
-            while self._error is None and self._me.has_mail:
+            while self._error is None and self._finish is None and self._me.has_mail:
                 message = self._me.take_mail()
                 if message is not _LOOK:
                     self._step(message)
@@ -249,11 +277,7 @@ class Driver:
             elif type(effect) is SetTimer:
                 self._me.tell_later(effect.seconds, TimerFired(effect.name))
             else:
-                self._is_instant = True
-                try:
-                    self._instantly[type(effect)](effect)
-                finally:
-                    self._is_instant = False
+                self._instantly[type(effect)](effect)
         if self._ready:
             self._begin_work()
 
@@ -277,6 +301,11 @@ class Driver:
         if isinstance(work, InPlace):
             self._in_place = work
             return
+        if self.player is not None:
+            self.player.count(work)
+        self._line_up_in_its_lane(work)
+
+    def _line_up_in_its_lane(self, work: Work) -> None:
         if work.lane is not None:
             if work.lane in self._lanes:
                 self._lanes[work.lane].append(work)
@@ -297,7 +326,18 @@ class Driver:
             child = self._me.adopt(self._perform, (work,), name=work.name, bond="watched")
             running[work.key] = (child, now)
             child.on_end(partial(self._ended, work))
+            if self.player is not None:
+                self._keep(self.player, child, work)
             child.launch_soon(self._context)
+            if self._left is not None and work.key in self._left.answers:
+                self._answer(self._left.answers.pop(work.key))
+
+    def _keep(self, player: Player, child: Actor, work: Work) -> None:
+        """The actor is a part of a durable run."""
+        left = self._left
+        player.scopes.begun(child, player, work, answered=left is not None and work.key in left.asked)
+        if left is not None:
+            left.asked.discard(work.key)
 
     async def _do_in_place(self, work: InPlace) -> None:
         self._in_place, self._is_in_place = None, True
@@ -323,6 +363,8 @@ class Driver:
     def _ended(self, work: Work, end: End) -> None:
         """Called in the task that ends: its result is mail, like everything else that the decider gets."""
         child, began = self._running.pop(work.key)
+        if self.player is not None:
+            self.player.scopes.ended(child)
         if work.lane is not None:
             self._pass_on(work.lane)
         if self._ending:

@@ -56,6 +56,16 @@ def state_dir(environ: Mapping[str, str]) -> Path:
     return _of_standard("XDG_STATE_HOME", ".local/state", environ)
 
 
+def journal_dir(environ: Mapping[str, str]) -> Path:
+    """Where durable runs are kept."""
+    return state_dir(environ) / "journal"
+
+
+def durable_dir(environ: Mapping[str, str]) -> Path:
+    """Where durable runs have what they need beside their journal, each in a directory of its own."""
+    return state_dir(environ) / "durable"
+
+
 def data_dir(environ: Mapping[str, str]) -> Path:
     """For data that is fetched and kept: `$XDG_DATA_HOME/callboard`, else `~/.local/share/callboard`.
 

@@ -22,6 +22,7 @@ from ...protocol.outcome import Outcome
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ..io.directories import state_dir
+from ..io.imports import imported
 from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.spending.meter import Meter
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ..work.knowledge.of_run import RunKnowledge
     from ..work.knowledge.recipe import Recipe
 
+_KEEPING = (".actors.runs.kept", ".supervisors.journal.journal", ".supervisors.journal.store")
 _DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
 
 
@@ -59,6 +61,11 @@ async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
         execution = begin(request, hooks, root)
     else:
         execution = await root.loader.threaded(partial(begin, request, hooks, root))
+    if hooks.durable is not False and not (hooks.settings or root.settings).dry_run:
+        await imported(*_KEEPING)
+        from .kept import keep
+
+        await keep(execution, request, hooks)
     return await execution.run(hooks.on_event)
 
 
@@ -101,7 +108,7 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         if context.account is not None and context.account.asks_for_prices:
             root.gateway.check_price(name, context.account)
     input = _input(request, root, hooks.settings)
-    saved = None if request.save is None else Saved(Path(request.save) / id)
+    saved = None if request.save is None else Saved(Path(request.save) / id, again=hooks.resumed)
     return Execution(
         id,
         root,
@@ -158,6 +165,7 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         mcp=root.mcp_servers,
         make_knowledge=partial(_knowledge_of_run, root, request),
         servers=request.servers,
+        on_unknown=request.on_unknown,
     )
 
 

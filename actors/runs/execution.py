@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
-from ...protocol.errors import CallboardError, ShuttingDown, TimedOut
-from ...protocol.events import Event, RunCancelled, RunFailed, RunFinished, RunStarted, Warned
+from ...protocol.errors import CallboardError, JournalError, ShuttingDown, TimedOut
+from ...protocol.events import Event, RunCancelled, RunFailed, RunFinished, RunResumed, RunStarted, Warned
 from ...protocol.kernel.questions import Answer, Question
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.problems import Problem
@@ -21,6 +23,9 @@ from ..engine.graph.failures import ended_with
 from ..io.handed_out import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext
+from ..work.journal.directory import directory_of, remove
+from ..work.journal.of_run import PREPARED, OfRun
+from ..work.journal.scope import Scopes
 from ..work.record import Record
 from ..work.tools.kept_results import readable
 from .files import Saved
@@ -34,6 +39,9 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 """Exit code of a run that was cancelled without a signal."""
 
+
+NUMBERS = 1_000_000_000
+"""Events that a life of a run may have: those of the next one have other numbers, whatever was told before."""
 
 REMOVE_WITHIN = 2.0
 """Seconds to remove what a run has kept for its models only; what is left then is removed by a later run."""
@@ -63,7 +71,13 @@ class Answers:
         left = self._by_node.get(question.node or "", []) or self._in_order
         if not left:
             return PASS
-        return Answer(question=question.id, value=left.pop(0), by="answers")
+        return Answer(question=question.id, value=left.pop(0), by=PREPARED)
+
+    def drop(self, node: str) -> None:
+        """A question of this node got its answer in an earlier life of the run."""
+        left = self._by_node.get(node, []) or self._in_order
+        if left:
+            del left[0]
 
     @property
     def left(self) -> list[str]:
@@ -86,15 +100,24 @@ class Execution:
     history: History
     started: RunStarted
     problems: tuple[Problem, ...]
+    kept: OfRun | None = None
+    resumed: RunResumed | None = None
 
     def __post_init__(self) -> None:
         self._result = self.prepared.new_result()
         self._record = Record()
+        self._holds: Callable[[str, Callable[[], None]], None] = _now
+
+    def keep(self, kept: OfRun, holds: Callable[[str, Callable[[], None]], None] | None) -> None:
+        """Keep what it does; `holds` as in `Hooks`. Before it begins."""
+        self.kept, self._holds = kept, holds or _now
+        self.history.is_left = lambda: kept.is_left
+        self.root.kept[self.id] = kept
 
     async def run(self, on_event: Callable[[Event], None] | None) -> Outcome:
         """Start the run's actor, wait for its end, tell it once."""
         bus, top = self.root.bus, self.root.kernel.actor
-        stream = bus.open(self.id)
+        stream = bus.open(self.id, after=0 if self.resumed is None else (self.resumed.life - 1) * NUMBERS)
         saves = None if self.saved is None else self.saved.on_event
         try:
             with _heard_by(stream, on_event), _heard_by(stream, saves):
@@ -102,11 +125,18 @@ class Execution:
                 if self.answers is not None:
                     actor.policy = self.answers.policy
                 actor.emit(self.started)
+                if self.resumed is not None:
+                    actor.emit(self.resumed)
+                    for used in self.context.meter.totals():
+                        actor.emit(used)
                 for problem in self.problems:
                     actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
-                actor.launch()
+                if self.kept is not None:
+                    self.kept.on_refusal = actor.crash
+                actor.launch(None if self.kept is None else Scopes(self.kept, actor).inside(contextvars.copy_context()))
                 try:
                     end = await actor.wait_over()
+                    await self._keep()
                 except trio.Cancelled:
                     actor.interrupt()
                     with self.root.kernel.shield(actor.time_to_end()):
@@ -119,9 +149,18 @@ class Execution:
             if self.context.recorder is not None:
                 self.context.recorder.end()
             bus.close(stream)
-            for results in self.context.kept:
-                with self.root.kernel.shield(REMOVE_WITHIN):
-                    await trio.to_thread.run_sync(results.remove)
+            await self._remove()
+
+    async def _remove(self) -> None:
+        """Remove what the run had for itself alone, unless it may go on in another process."""
+        if self.kept is not None and (self.context.kept or directory_of(self.id).exists()):
+            with self.root.kernel.shield(REMOVE_WITHIN):
+                if not await self.kept.is_over():
+                    return
+                await trio.to_thread.run_sync(remove, self.id)
+        for results in self.context.kept:
+            with self.root.kernel.shield(REMOVE_WITHIN):
+                await trio.to_thread.run_sync(results.remove)
 
     async def _play(self, me: Actor) -> None:
         readable.set(self.context.results)  # for all that works below
@@ -132,10 +171,23 @@ class Execution:
         if seconds is None:
             await playing
             return
+        if self.kept is not None:
+            seconds = max(0.0, seconds - self.kept.now / 1000)
         with trio.move_on_after(seconds) as clock:
             await playing
         if clock.cancelled_caught:
             self._result.error = TimedOut(f"the run did not end within {seconds:g} s (--timeout)")
+
+    async def _keep(self) -> None:
+        """Of a durable run: nothing is told of its end before all of it is on the disk."""
+        if self.kept is None:
+            return
+        try:
+            await self.kept.barrier()
+        except ShuttingDown as error:
+            self._result.error = error
+        except JournalError as error:
+            self._result.error = self._result.error or error
 
     def _close(self, actor: Actor, end: End) -> Outcome:
         error = self._result.error
@@ -176,6 +228,7 @@ class Execution:
             leftover=leftover,
             failures=[ErrorReport.of(each) for each in self._record.failures],
             error=None if error is None else ErrorReport.of(error),
+            resumable=status == "cancelled" and self.kept is not None and self.kept.is_left,
             exit_code=code,
         )
         if self.root.vault.told:
@@ -183,12 +236,18 @@ class Execution:
         if self.saved is not None:
             self.saved.keep(outcome, outputs)
             _unsaved(outcome, self.saved)
+        if self.kept is not None and not self.kept.is_left:
+            self._holds(self.id, partial(self.kept.over, status))
         if actor.stream.heard:
             actor.emit(_ENDS[status](outcome=outcome.to_wire()))
         if self.saved is not None:
             self.saved.close()
             _unsaved(outcome, self.saved)
         return outcome
+
+
+def _now(_: str, over: Callable[[], None]) -> None:
+    over()
 
 
 _UNHEARD = nullcontext()

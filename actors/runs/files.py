@@ -114,6 +114,9 @@ def _too_large(path: str | os.PathLike[str]) -> UsageError:
 class Saved:
     """A run that is saved. What can't be written ends the saving, never the run.
 
+    Args:
+        again: it is there, from an earlier life of the run.
+
     Attributes:
         error: why it is not all there, or None.
 
@@ -121,12 +124,12 @@ class Saved:
         UsageError: the directory can't be made.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, again: bool = False) -> None:
         self.directory = directory.absolute()
         self.error: str | None = None
         try:
-            self.directory.mkdir(mode=0o700, parents=True)
-            self._log = (self.directory / "log.jsonl").open("wb", buffering=0)  # a kill costs no event
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=again)
+            self._log = (self.directory / "log.jsonl").open("ab", buffering=0)  # a kill costs no event
         except OSError as error:
             raise UsageError(f"the run can't be saved to {self.directory}: {error.strerror or error}") from error
 

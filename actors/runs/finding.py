@@ -45,12 +45,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         file: path as the user would type it.
         directory: the agent's directory.
         text: what the file says.
+        parts: texts of other files that it consists of, by absolute path, where they are known; else they are read.
     """
 
     dialect: Dialect
     file: str
     directory: Path
     text: str
+    parts: Mapping[str, str] = {}
 
 
 def find(

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from ...protocol.problems import Problem, did_you_mean
 from ...protocol.settings import Settings
-from ...protocol.workflow import Known, Load, Workflow, read_workflow
+from ...protocol.workflow import Graph, Known, Load, Workflow, read_workflow
 from ...protocol.workflow.dialect import DIALECTS, Mode
 from ..engine.workflow.edges.files import functions_in
 from ..engine.workflow.nodes.custom import node_types
 from ..engine.workflow.places import functions_directory, module_name
+from ..engine.workflow.plan import graphs_of
 from ..io.env_file import read_dotenv
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
@@ -32,14 +33,18 @@ def read_flow(
     settings: Settings,
     strict: bool,
     compat: str | None,
+    parts: Mapping[str, str] | None = None,
 ) -> tuple[Workflow | None, list[Problem]]:
     """The workflow in a file of `directory`, and all that is wrong with it.
+
+    Args:
+        parts: texts of files of subgraphs, by absolute path; others are read.
 
     Raises:
         ConfigError: a `.env` file can't be read.
     """
     mode: Mode | None = "devall" if compat == "devall" else "standard" if compat in DIALECTS else None
-    find = _loader(directory, file)
+    find = _loader(directory, file, parts or {})
     texts = [text, *variables.values()]
 
     def load(path: str, parent: str) -> tuple[str, str]:
@@ -98,7 +103,13 @@ def _known(directory: Path, settings: Settings) -> Known:
     )
 
 
-def _loader(directory: Path, root: str) -> Load:
+def parts_of(graph: Graph, file: str) -> dict[str, str]:
+    """The texts of the files of a workflow's subgraphs, by absolute path; `file` is its own."""
+    sources = (each.source for each in graphs_of(graph))
+    return {os.path.abspath(each.file): each.text for each in sources if each.text and each.file != file}  # noqa: PTH100 - no link is followed
+
+
+def _loader(directory: Path, root: str, parts: Mapping[str, str]) -> Load:
     """Finds the files of subgraphs: beside the file that names them, beside the workflow, one directory above it."""
 
     def load(path: str, parent: str) -> tuple[str, str]:
@@ -106,6 +117,9 @@ def _loader(directory: Path, root: str) -> Load:
         places = [beside, directory, directory.parent]
         for place in places:
             found = Path(os.path.normpath(place / Path(path).expanduser()))
+            known = parts.get(os.path.abspath(found))  # noqa: PTH100 - no link is followed
+            if known is not None:
+                return known, _shown(found, directory, root)
             if found.is_file():
                 try:
                     return found.read_text(encoding="utf-8"), _shown(found, directory, root)

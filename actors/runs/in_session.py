@@ -14,6 +14,7 @@ import trio
 from ...protocol.agent import Agent
 from ...protocol.chat import Turn as Said
 from ...protocol.errors import CallboardError, ShuttingDown, UsageError
+from ...protocol.journal import InSession
 from ...protocol.mcp.config import split
 from ...protocol.outcome import Outcome
 from ...protocol.requests import RunRequest
@@ -174,8 +175,17 @@ def _act(turn: Turn, target: Loaded | Agent, request: RunRequest, hooks: Hooks) 
             history=turn.history,
             default_tools=request.default_tools and not _names_tools(turn.session),
         ),
-        hooks=msgspec.structs.replace(hooks, loaded=found, on_history=turn.keep, todos=turn.todos),
+        hooks=heard_in(turn, msgspec.structs.replace(hooks, loaded=found)),
     )
+
+
+def heard_in(turn: Turn, hooks: Hooks) -> Hooks:
+    """The hooks, for the run that is this turn."""
+    hooks = msgspec.structs.replace(hooks, on_history=turn.keep, todos=turn.todos)
+    if not turn.keeps:
+        return hooks
+    session = InSession(turn.stored.id, turn.stored.agent, len(turn.history))
+    return msgspec.structs.replace(hooks, session=session, holds=turn.holds)
 
 
 class RoundedOff(msgspec.Struct, frozen=True, kw_only=True):

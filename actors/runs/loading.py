@@ -31,6 +31,7 @@ from .finding import find
 from .target import Loaded, LoopAgent, WorkflowAgent, read
 
 if TYPE_CHECKING:
+    from ...protocol.journal import InSession
     from ...protocol.settings import Settings
     from ..work.models.recorder import Recorder
 
@@ -57,6 +58,12 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         recorder: makes what keeps the requests of the run of this id and their replies; None to keep none.
         settings: what goes in the place of the root's settings for this run alone; None for those.
         told: texts of problems that the caller was told before: the run tells those alone that are new, and adds them.
+        durable: what the run does is kept, so that another process can go on with it; None: where that can be kept.
+        resumed: it goes on, and is not new.
+        by: what has it played, for lists of durable runs; see `journal.About`.
+        session: the session that it is a turn of.
+        holds: given the id of a durable run and what says that it is over, to be called when all that it has brought is
+            on disk elsewhere; None to say it at its end.
         check_model: raises `Denied` if the caller may not have this model, which a role names; None: all are allowed.
     """
 
@@ -71,9 +78,21 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     check_model: Callable[[str], None] | None = None
     settings: Settings | None = None
     told: set[str] | None = None
+    durable: bool | None = False
+    resumed: bool = False
+    by: str = ""
+    session: InSession | None = None
+    holds: Callable[[str, Callable[[], None]], None] | None = None
 
 
 NO_HOOKS = Hooks()
+
+
+def durable_by(flag: bool | None, settings: Settings) -> bool | None:
+    """`Hooks.durable`, as a flag says it, else as the settings do."""
+    if flag is not None:
+        return flag
+    return None if settings.durable.by_default else False
 
 
 @final

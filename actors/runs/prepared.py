@@ -30,8 +30,9 @@ from ..io.imports import imported
 from ..work.agent.family import renamed
 from ..work.agent.history import History
 from ..work.agent.user import user_tools
+from ..work.journal.scope import here, noted
 from ..work.record import Record
-from ..work.spending.accounts import as_failure
+from ..work.spending.accounts import Account, Amount, as_failure
 from ..work.tools.registry import tools_of_agent
 from ..work.tools.tool import Tool
 from ..work.variables import Values, overridden, resolve_variables
@@ -186,6 +187,15 @@ class Prepared:
             wanted.append(self._cast.servers)
         return {choice.server.name for each in wanted for choice in each.choices}
 
+    @property
+    def parts(self) -> dict[str, str]:
+        """The texts of the files that a workflow consists of beside its own, by absolute path."""
+        if self._flow is None:
+            return {}
+        from .flows import parts_of
+
+        return parts_of(self._flow.workflow.graph, self._flow.workflow.graph.source.file)
+
     def new_result(self) -> GraphResult:
         """Where its result goes."""
         if self._flow is None:
@@ -222,6 +232,8 @@ class Prepared:
         if self._limits is None:
             return self._play(me, input, context, depth, result, record, seat, escalation_timeout, history)
         own = context.limited(f"agent '{self.name}'", self._limits)
+        if own is not context and own.account is not None:
+            _restore(own.account, me)
         playing = self._play(me, input, own, depth, result, record, seat, escalation_timeout, history)
         return self._within(self._limits, playing, result, own, context)
 
@@ -337,11 +349,14 @@ class Prepared:
         await imported(*_KNOWLEDGE)
         knowledge = context.knowledge
         await knowledge.ready(me, (*self.recipes.values(), *input.recipes))
-        attached = await knowledge.attached(me, input.files, prompt)
         how = self._cast.agent.knowledge if self._cast is not None else "prompt"
-        if how != "tool" and (prompt or input.files):
-            prompt = await knowledge.prompt(me, asked, prompt)
-        return f"{attached}\n\n{prompt}".strip() if attached else prompt, asked if how != "prompt" else ()
+
+        async def looked_up() -> str:
+            attached = await knowledge.attached(me, input.files, prompt)
+            found = await knowledge.prompt(me, asked, prompt) if how != "tool" and (prompt or input.files) else prompt
+            return f"{attached}\n\n{found}".strip() if attached else found
+
+        return await noted(me, "prompt", str, looked_up), asked if how != "prompt" else ()
 
 
 def _told(file: str, absent: Mapping[str, str], compat: str | None) -> tuple[Problem, ...]:
@@ -365,6 +380,13 @@ def _recipes_of(
     from ..work.knowledge.recipe import recipes_of
 
     return recipes_of(agent, directory, context.config_dir, context.environ, compat=compat)
+
+
+def _restore(account: Account, me: Actor) -> None:
+    """In a durable run that goes on: what the agent has spent in earlier lives counts."""
+    scope = here(me)
+    for each in () if scope is None else scope.spent():
+        account.charge(Amount(each.tokens, each.cost), 1)
 
 
 async def _its_end(me: Actor, ref: Ref[Any]) -> End:

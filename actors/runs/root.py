@@ -11,6 +11,7 @@ root of the block it is called in by itself.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -26,11 +27,11 @@ import msgspec
 import trio
 
 from ...protocol.control.caller import LOCAL
-from ...protocol.errors import ShuttingDown, UsageError
+from ...protocol.errors import JournalError, ShuttingDown, UsageError
 from ...protocol.requests import Limits
 from ...supervisors import Actor, Bus, Desk, End
 from ...supervisors import Root as Kernel
-from ..io.directories import cache_dir, state_dir
+from ..io.directories import cache_dir, journal_dir, private_directory, state_dir
 from ..io.directories import config_dir as configured
 from ..io.settings import load_settings
 from ..io.vault.vault import AskPassphrase, Vault
@@ -40,6 +41,8 @@ from ..work.tools.registry import ToolRegistry
 from .loading import Loader
 
 if TYPE_CHECKING:
+    from ...supervisors.journal.journal import Journal
+    from ..work.journal.of_run import OfRun
     from ..work.knowledge.base.model import BuildReport
     from ..work.knowledge.recipe import Recipe
     from ..work.knowledge.service import Knowledge
@@ -55,7 +58,12 @@ current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
 END_WITHIN = 2.0
 """Seconds for an actor to end in when the task that waits for it is cancelled."""
 
+PRUNE_WITHIN = 2.0
+"""Seconds for the removal of old durable runs, which the next process goes on with."""
+
 T = TypeVar("T")
+
+log = logging.getLogger("callboard.journal")
 
 
 async def played(root: Root, body: Callable[[Actor], Awaitable[None]], *, name: str) -> None:
@@ -113,6 +121,13 @@ def in_asyncio() -> bool:
         return False
 
 
+def _tell_trouble(trouble: str) -> None:
+    if trouble:
+        log.warning("durable runs wait before they change anything, since it can't be kept: %s", trouble)
+    else:
+        log.warning("durable runs go on: what they do can be kept again")
+
+
 @final
 class Root:
     """See the module.
@@ -138,6 +153,7 @@ class Root:
         loader: loads what is to be run.
         book: what is spent on models by day; None if that is not kept.
         days: what may be spent on a day; None but for a server, which sets it.
+        kept: the durable runs that are under way, by id.
 
     Raises:
         ConfigError: `config.yaml` has errors (at the beginning of the block).
@@ -183,6 +199,9 @@ class Root:
         self._mcp: McpServers | None = None
         self._knowledge: Knowledge | None = None
         self._sessions: Sessions | None = None
+        self._journal: Journal | None = None
+        self._opening_journal = trio.Lock()
+        self.kept: dict[str, OfRun] = {}
         self.days: Days | None = None
         self.book: Book | None = None
         if keeps_usage:
@@ -212,6 +231,8 @@ class Root:
         if self.days is not None:
             closing.push_async_callback(self.days.aclose)
         closing.push_async_callback(self._close_models)
+        if self._journal is not None:
+            closing.push_async_callback(self._close_journal, self._journal)
         return await closing.__aexit__(kind, error, trace)
 
     async def _close_models(self) -> None:
@@ -219,6 +240,39 @@ class Root:
             await self.gateway.aclose()
             if self._knowledge is not None:
                 await self._knowledge.aclose()
+
+    async def _close_journal(self, journal: Journal) -> None:
+        if self.kernel.signal is None and not self._serving:
+            from .keeping import prune_if_due
+
+            with self.kernel.shield(PRUNE_WITHIN):
+                await trio.to_thread.run_sync(prune_if_due, self.settings, journal.sign, abandon_on_cancel=True)
+        with trio.CancelScope(shield=True):  # it has a bound of its own
+            if not await journal.aclose():
+                log.warning("not all of what durable runs need to go on is on the disk: %s", journal.trouble)
+
+    async def journal(self) -> Journal:
+        """What durable runs are kept in; opened when this is first asked for.
+
+        Raises:
+            JournalError: none can be kept.
+        """
+        async with self._opening_journal:
+            if self._journal is None:
+                from ...supervisors.journal.journal import open_journal
+
+                directory = journal_dir(os.environ)
+                try:
+                    await trio.to_thread.run_sync(private_directory, directory.parent)
+                except OSError as error:
+                    raise JournalError(f"no run can be kept in {directory}: {error.strerror or error}") from error
+                self._journal = await open_journal(directory, _tell_trouble)
+            return self._journal
+
+    @property
+    def journal_in_use(self) -> Journal | None:
+        """The journal, once it was asked for."""
+        return self._journal
 
     @property
     def usage_file(self) -> Path:
@@ -309,6 +363,7 @@ class Root:
 
     def end_run(self, id: str) -> None:
         """A run is over, and so is what only that run has used."""
+        self.kept.pop(id, None)
         if self._knowledge is not None:
             self._knowledge.charges.end_run(id)
         if self._mcp is not None:

@@ -17,6 +17,7 @@ from ...protocol.chat import Part, Turn
 from ...protocol.errors import UsageError
 from ...protocol.events import Event
 from ...protocol.outcome import Outcome
+from ...protocol.repeats import OnUnknown
 from ...protocol.requests import Limits, RunRequest
 from ..work.tools.functions import Function, function_tool
 from ..work.tools.tool import Tool
@@ -65,6 +66,8 @@ class Options(TypedDict, total=False):
     parts: Sequence[Part]
     role: str | None
     role_prompt: str | None
+    durable: bool
+    on_unknown: OnUnknown | None
 
 
 async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> Outcome:
@@ -103,6 +106,9 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         parts: images and files that an LLM agent gets beside the prompt.
         role: the name of a role, with arguments behind `#`; the target is "" then, or an `Agent` made in Python.
         role_prompt: the same for a role that is this text.
+        durable: what the run does is kept on disk as it goes, so that `callboard resume` goes on with it if this
+            process is killed.
+        on_unknown: what is to be done about calls that are under way then: `ask`, `tell`, `again` or `fail`.
 
     Returns:
         How it ended. A run that failed, or was cancelled by its root's end, does not raise.
@@ -145,6 +151,42 @@ def run_sync(target: Target, prompt: str = "", **options: Unpack[Options]) -> Ou
         return await run(target, prompt, **options)
 
     return trio.run(alone)
+
+
+async def resume(
+    run: str,
+    *,
+    tools: Sequence[Function | Tool] = (),
+    on_event: Callable[[Event], None] | None = None,
+    with_changes: bool = False,
+    on_unknown: OnUnknown | None = None,
+    config_dir: PathLike | None = None,
+    root: Root | None = None,
+) -> Outcome:
+    """Go on with a durable run whose process was killed, to its end.
+
+    Args:
+        run: its id.
+        tools: the Python functions that it was begun with.
+        on_event: called with every event from here on; see `run`.
+        with_changes: with its file as it is today, not as it was when it began.
+        on_unknown: what is to be done about calls that were under way, in place of what was said when it began.
+        config_dir, root: see `run`.
+
+    Returns and raises as `run` does, and:
+        NotFound: there is no such run.
+        Conflict: it is over, or goes on elsewhere.
+        JournalError: it can't go on, and stays as it is.
+    """
+    from .durable import resume as go_on
+
+    need_trio("callboard.resume")
+    made = tuple(tool if isinstance(tool, Tool) else function_tool(tool) for tool in tools)
+    root = root or current.get()
+    if root is not None:
+        return await go_on(root, run, on_event=on_event, with_changes=with_changes, tools=made, on_unknown=on_unknown)
+    async with Root(config_dir=config_dir) as own:
+        return await go_on(own, run, on_event=on_event, with_changes=with_changes, tools=made, on_unknown=on_unknown)
 
 
 def requested(target: Target, prompt: str, **options: Any) -> tuple[RunRequest, Hooks]:

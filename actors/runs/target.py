@@ -245,6 +245,7 @@ def _check(
             settings=registry.settings,
             strict=strict,
             compat=compat,
+            parts=found.parts,
         )
     own, of_tools = own_tools(found.directory)
     own = [*own, *functions]

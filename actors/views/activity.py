@@ -9,8 +9,8 @@ import msgspec
 
 from ...protocol.control.things import ActorKind
 from ...protocol.events import Event, EventData
+from .kinds import CANCELLED, Kind
 
-Kind: TypeAlias = Literal["graph", "agent", "node", "chat", "tool", "mcp", "knowledge"]
 Key: TypeAlias = tuple[str, Kind, Any]
 """An activity's actor, its kind, and what tells it from others of this kind and actor."""
 
@@ -146,6 +146,18 @@ class NodeView(msgspec.Struct):
     state: Literal["", "done", "failed", "cancelled"] = ""
     error: str = ""
 
+    def enter(self, visit: int) -> None:
+        """It is entered: for the first time in this visit, or by another item of it."""
+        self.visits = max(self.visits + (visit == 1), visit)
+        self.running += 1
+        self.error = ""
+
+    def leave(self, code: str, error: str | None) -> None:
+        """It was left."""
+        self.running -= 1
+        self.state = "cancelled" if code == CANCELLED else "failed" if code or error else "done"
+        self.error = error or ""
+
 
 @final
 class Asked(msgspec.Struct, frozen=True):
@@ -174,3 +186,12 @@ class Change(msgspec.Struct, frozen=True, eq=False):
 
 
 NOTHING = Change()
+
+
+def find(actor: ActorView | None, key: Key) -> Activity | None:
+    """The activity of an actor that is under way and has this key; None if there is none, or no actor."""
+    if actor is not None:
+        for each in reversed(actor.open):
+            if each.key == key:
+                return each
+    return None

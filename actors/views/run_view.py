@@ -6,7 +6,8 @@
 
 A view holds what is under way and totals of what is over, so it grows with the living tree of actors and with the
 names that files have (nodes, models), and not with the number of events. Of an actor that has ended nothing is kept.
-One that begins in the middle of a run knows what it has seen.
+One that begins in the middle of a run knows what it has seen. Where a run goes on in another process
+(`run.resumed`), what was under way in the one before has come to no end; it begins again.
 
 The kernel's own stream (events whose `run` is "") can be seen by a view as well: it has actors and activities and never
 ends.
@@ -17,17 +18,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, ClassVar, Literal, TypeAlias, final
+from typing import Any, ClassVar, TypeAlias, final
 
 from ...protocol import events as ev
-from ...protocol.control.things import ActorKind
 from ...protocol.events import Event, EventData
-from .activity import NOTHING, Activity, ActorView, Asked, Change, Key, Kind, NodeView
-
-Status: TypeAlias = Literal["running", "waiting", "done", "failed", "cancelled"]
-
-CANCELLED = "cancelled"
-"""The `code` of an activity that something else has ended."""
+from .activity import NOTHING, Activity, ActorView, Asked, Change, Key, NodeView, find
+from .kinds import CANCELLED, ENCLOSING, ENDS, KINDS_OF_ACTORS, Kind, Status, end_of
 
 WARNINGS = 100
 """Warnings that are kept, the newest; `warned` counts all."""
@@ -36,15 +32,6 @@ WARNINGS = 100
 _Table: TypeAlias = "dict[type[EventData], Callable[[RunView, Event, Any, ActorView | None], Change]]"
 
 _PIECES = frozenset({ev.LlmDelta, ev.LlmReasoning})
-_KINDS_OF_ACTORS: dict[Kind, ActorKind] = {
-    "graph": "graph",
-    "agent": "agent",
-    "node": "node",
-    "tool": "tool",
-    "mcp": "mcp",
-}
-_ENCLOSING = frozenset({"graph", "agent", "node", "tool"})
-_ENDS: dict[type, Status] = {ev.RunFinished: "done", ev.RunFailed: "failed", ev.RunCancelled: "cancelled"}
 
 
 @final
@@ -59,6 +46,7 @@ class RunView:
         run: the run's id.
         seq: number of the last event that was seen.
         started, began: what its first event says, and when; None as long as that was not seen. `at`: on the clock.
+        life: how many processes have played it.
         ended: when it ended.
         outcome: of a run that is over, what `-o json` prints.
         actors: those that live, by path.
@@ -77,6 +65,7 @@ class RunView:
         self.started: ev.RunStarted | None = None
         self.began: datetime | None = None
         self.at = 0.0
+        self.life = 1
         self.ended: datetime | None = None
         self.outcome: dict[str, Any] | None = None
         self.actors: dict[str, ActorView] = {}
@@ -94,6 +83,7 @@ class RunView:
         self.warnings: deque[ev.Warned] = deque(maxlen=WARNINGS)
         self.warned = 0
         self._end: Status | None = None
+        self._last = 0  # number of the last beginning or end of a life
         self._text = text
         self._clock = clock
 
@@ -129,7 +119,7 @@ class RunView:
             actor = self.actors.get(path)
             if actor is not None:
                 for each in reversed(actor.open):
-                    if each.kind in _ENCLOSING:
+                    if each.kind in ENCLOSING:
                         return each
             path = path.rpartition("/")[0]
         return None
@@ -155,18 +145,35 @@ class RunView:
     # --- the run ---
 
     def _run_started(self, event: Event, data: ev.RunStarted, _: object) -> Change:
-        self.started, self.began, self.at = data, event.ts, self._clock(event)
+        change = NOTHING
+        if self.started is None:
+            self.began, self.at = event.ts, self._clock(event)
+        elif event.seq > self._last:  # another process goes on with it: what the last one had under way is not
+            change = Change(ended=self._close_all(again=True))
+            self.actors[event.actor] = ActorView("run", events=1, last_event=event.kind)
+            self.home = self.outcome = self.ended = self._end = None
+        self.started, self._last = data, max(event.seq, self._last)
+        return change
+
+    def _run_resumed(self, _: Event, data: ev.RunResumed, __: object) -> Change:
+        self.life = data.life
         return NOTHING
 
     def _run_ended(self, event: Event, data: Any, _: object) -> Change:
-        self._end, self.ended = _ENDS[type(data)], event.ts
         self.outcome = data.outcome if isinstance(data.outcome, dict) else {}
+        self._end, self.ended, self._last = end_of(type(data), self.outcome), event.ts, event.seq
+        return Change(ended=self._close_all(again=self._end == "interrupted"))
+
+    def _close_all(self, *, again: bool) -> tuple[Activity, ...]:
+        """End what is open; nodes that another process enters `again` have not been visited."""
+        for node in self.nodes.values() if again else ():
+            node.visits -= node.running
         ended = [each for actor in reversed(self.actors.values()) for each in reversed(actor.open)]
         for each in ended:
             self._close(each, CANCELLED)
         self.actors.clear()
         self.questions.clear()
-        return Change(ended=tuple(ended))
+        return tuple(ended)
 
     def _warned(self, _: Event, data: ev.Warned, __: object) -> Change:
         self.warnings.append(data)
@@ -241,17 +248,14 @@ class RunView:
         if actor is not None:
             actor.talks = actor.talks or data.type == "llm"
         if change.about is not None and self._is_own(change.about):
-            node = self.nodes.setdefault(data.node, NodeView(data.type))
-            node.visits = max(node.visits + (data.visit == 1), data.visit)
-            node.running += 1
-            node.error = ""
+            self.nodes.setdefault(data.node, NodeView(data.type)).enter(data.visit)
         return change
 
     def _llm_request(self, event: Event, data: ev.LlmRequest, actor: ActorView | None) -> Change:
-        agent = _find(actor, (event.actor, "agent", None))
+        agent = find(actor, (event.actor, "agent", None))
         if agent is not None and data.attempt == 1:
             agent.requests += 1
-        chat = _find(actor, (event.actor, "chat", event.id))
+        chat = find(actor, (event.actor, "chat", event.id))
         change = self._begin("chat", event.id, data.model, event, actor) if chat is None else Change(chat)
         if chat is not None:  # the next try, perhaps of another model
             chat.hear_anew()
@@ -267,7 +271,7 @@ class RunView:
         return self._begin("mcp", data.server, data.server, event, actor)
 
     def _base_building(self, event: Event, data: ev.KnowledgeBuilding, actor: ActorView | None) -> Change:
-        found = _find(actor, (event.actor, "knowledge", data.what))
+        found = find(actor, (event.actor, "knowledge", data.what))
         change = self._begin("knowledge", data.what, data.what, event, actor) if found is None else Change(found)
         if change.about is not None:
             change.about.news = data
@@ -277,7 +281,7 @@ class RunView:
 
     def _piece(self, event: Event, data: Any) -> Change:
         actor = self.actors.get(event.actor)
-        chat = _find(actor, (event.actor, "chat", event.id))
+        chat = find(actor, (event.actor, "chat", event.id))
         if chat is not None:
             chat.hear(data.text if type(data) is ev.LlmDelta else "", self._clock(event), self._text)
             if chat.above is not None:
@@ -287,7 +291,7 @@ class RunView:
     def _llm_waits(
         self, event: Event, data: ev.LlmRetry | ev.LlmWaiting | ev.LlmFallback, actor: ActorView | None
     ) -> Change:
-        chat = _find(actor, (event.actor, "chat", event.id))
+        chat = find(actor, (event.actor, "chat", event.id))
         if chat is not None:
             chat.hear_anew()
             chat.waits = True
@@ -323,7 +327,7 @@ class RunView:
             actor.turns += 1
             actor.input_tokens += data.input_tokens
             actor.output_tokens += data.output_tokens
-        chat = _find(actor, (event.actor, "chat", event.id))
+        chat = find(actor, (event.actor, "chat", event.id))
         if chat is not None:
             chat.use(data.input_tokens, data.output_tokens, data.cached_tokens)
         self._tell(event, data)
@@ -356,10 +360,10 @@ class RunView:
     def _begin(self, kind: Kind, key: object, name: str, event: Event, actor: ActorView | None) -> Change:
         if actor is None:  # told after the run's end
             return NOTHING
-        found = _find(actor, (event.actor, kind, key))
+        found = find(actor, (event.actor, kind, key))
         ended = () if found is None else self._over(actor, found.key, CANCELLED).ended
         if actor.kind == "actor" and not (kind == "mcp" and event.run):  # a run hears of servers that are not its own
-            actor.kind = _KINDS_OF_ACTORS.get(kind, "actor")
+            actor.kind = KINDS_OF_ACTORS.get(kind, "actor")
         above = self.nearest(event.actor)
         while kind == "node" and above is not None and above.kind == "node" and above.actor == event.actor:
             above = above.above  # nodes of one actor stand side by side
@@ -373,7 +377,7 @@ class RunView:
 
     def _over(self, actor: ActorView | None, key: Key, code: str = "", error: str | None = None) -> Change:
         """End one, and what is open within it for the same actor: an error may have gone past its end."""
-        found = _find(actor, key)
+        found = find(actor, key)
         if actor is None or found is None:
             return NOTHING
         ended = tuple(each for each in reversed(actor.open) if each.within(found))
@@ -386,9 +390,7 @@ class RunView:
         activity.over, activity.code, activity.error = True, code, error
         (self.roots if activity.above is None else activity.above.below).pop(activity.key, None)
         if activity.kind == "node" and self._is_own(activity) and (node := self.nodes.get(activity.name)) is not None:
-            node.running -= 1
-            node.state = "cancelled" if code == CANCELLED else "failed" if code or error else "done"
-            node.error = error or ""
+            node.leave(code, error)
 
     def _is_own(self, node: Activity) -> bool:
         """Whether a node belongs to the run's own graph and not to one below it."""
@@ -412,8 +414,9 @@ class RunView:
 
     _HANDLERS: ClassVar[_Table] = {
         **_BEGIN,
-        **dict.fromkeys(_ENDS, _run_ended),
+        **dict.fromkeys(ENDS, _run_ended),
         ev.RunStarted: _run_started,
+        ev.RunResumed: _run_resumed,
         ev.Warned: _warned,
         ev.UsageUpdate: _used,
         ev.QuestionAsked: _asked,
@@ -440,11 +443,3 @@ class RunView:
         ev.McpServerFailed: _server_started,
         ev.KnowledgeBuilt: _base_built,
     }
-
-
-def _find(actor: ActorView | None, key: Key) -> Activity | None:
-    if actor is not None:
-        for each in reversed(actor.open):
-            if each.key == key:
-                return each
-    return None

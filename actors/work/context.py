@@ -22,6 +22,7 @@ from ...protocol.errors import KnowledgeError
 from ...protocol.graph.model import OwnLimits
 from ...protocol.mcp.config import Server
 from ...protocol.permissions import Permissions as Rules
+from ...protocol.repeats import OnUnknown
 from ...protocol.requests import Limits
 from ...protocol.settings import Settings
 from ...supervisors import Actor, Retry
@@ -114,6 +115,7 @@ class RunContext:
         mcp: the MCP servers; they are made when this is first called. None in a run that has none.
         servers: those that the run's own agent has beside the ones it names.
         recorder: keeps what the run's models see and say; None where nothing is kept.
+        on_unknown: what is to be done about calls that were under way at a kill, before what files say.
     """
 
     gateway: Gateway
@@ -144,6 +146,7 @@ class RunContext:
     servers: tuple[Server, ...] = ()
     make_results: Callable[[], KeptResults] | None = None
     recorder: Recorder | None = None
+    on_unknown: OnUnknown | None = None
 
     def __post_init__(self, limits: Limits, owner: str, book: Book | None, day: Account | None) -> None:
         self.meter = Meter(limits, allow_unpriced=self.allow_unpriced, owner=owner, book=book, day=day)
@@ -164,6 +167,18 @@ class RunContext:
             lower.max_depth = MAX_DEPTH if max_depth is None else max_depth
         elif max_depth is not None:
             lower.max_depth = min(self.max_depth, max_depth)
+        return lower
+
+    def settles(self, own: OnUnknown | None) -> OnUnknown | None:
+        """What is to be done about a call that was under way at a kill; `own` is what the file of its maker says."""
+        return self.on_unknown or own
+
+    def settling(self, own: OnUnknown | None) -> RunContext:
+        """The run as those see it who work on something that says this itself."""
+        if own is None or self.on_unknown is not None:
+            return self
+        lower = copy.copy(self)
+        lower.on_unknown = own
         return lower
 
     def played_by(self, agent: str) -> RunContext:

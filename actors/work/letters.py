@@ -11,6 +11,8 @@ The sender of a letter is given as the name that its reader can answer to: the i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from ...protocol.kernel.errors import MailboxFull
@@ -41,6 +43,11 @@ class Inbox:
         """Undo `put`, if the letter has not been read."""
         self._letters = [unread for unread in self._letters if unread is not letter]
 
+    @property
+    def texts(self) -> int:
+        """How many letters that teammates have written are in it."""
+        return sum(isinstance(letter.payload, Text) for letter in self._letters)
+
     def drain(self) -> list[Letter]:
         """All letters, the urgent ones first: shutdowns, ended tasks, texts; each kind in the order of arrival."""
         letters, self._letters = self._letters, []
@@ -52,18 +59,25 @@ class Address:
 
     Attributes:
         unread: letters that were sent and that its model has not read.
+        path: of the decider that is told of them, in a durable run (see `protocol/journal`).
     """
 
     def __init__(self) -> None:
         self.unread = 0
+        self.path = ""
         self._early: list[Letter] = []
         self._ref: Ref | None = None
 
-    def open(self, ref: Ref) -> None:
-        """The agent reads its mail from now on."""
+    def open(self, ref: Ref, lost: Sequence[Letter] = ()) -> None:
+        """The agent reads its mail from now on.
+
+        Args:
+            lost: what was on its way to it when an earlier process of the run was killed.
+        """
         self._ref = ref
+        self.unread += len(lost)
         early, self._early = self._early, []
-        for letter in early:
+        for letter in (*lost, *early):
             ref.tell_nowait(letter)
 
     def send(self, letter: Letter) -> bool:

@@ -29,6 +29,7 @@ from .. import options
 )
 @click.option("--ui", is_flag=True, help="Shows the conversation on a page too, and lets other terminals attach.")
 @options.no_stream
+@options.durable
 @options.config_dir
 @options.server
 @click.pass_context
@@ -42,6 +43,7 @@ def command(
     attach: str | None,
     ui: bool,
     no_stream: bool,
+    durable: bool | None,
     config_dir: str | None,
     url: str | None,
     token: str | None,
@@ -73,4 +75,8 @@ def command(
         raise click.UsageError(
             "--ui is for a conversation of this process; a server with --url or --attach has a page."
         )
-    return open_chat(opening, config_dir=config_dir, streams=not no_stream, where=where, attach=attach, ui=ui)
+    if durable is not None and where is not None:
+        raise click.UsageError("--durable and --ephemeral are for a conversation of this process, not of a server.")
+    return open_chat(
+        opening, config_dir=config_dir, streams=not no_stream, where=where, attach=attach, ui=ui, durable=durable
+    )

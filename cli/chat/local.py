@@ -17,6 +17,7 @@ from ...actors.front.chat.methods import ChatMethods
 from ...actors.front.control.opening import open_hub
 from ...actors.front.control.peer import Peer
 from ...actors.front.control.runs.live_run import HubOptions
+from ...actors.runs.loading import durable_by
 from ...actors.runs.root import Root, played
 from ...protocol.control.caller import LOCAL
 from ...supervisors import Actor
@@ -25,29 +26,39 @@ from .bridge import ScreenEnd, TrioEnd
 if TYPE_CHECKING:
     from ...actors.front.server.serving import Served
 
+BY = "chat"
+
 MOST = 4_000
 """Frames that may wait for the screen; who has more to tell waits."""
 
 
 @asynccontextmanager
-async def chats_here(root: Root, tell: Callable[[Served], None] | None = None) -> AsyncIterator[Chats]:
+async def chats_here(
+    root: Root, tell: Callable[[Served], None] | None = None, *, durable: bool | None = None
+) -> AsyncIterator[Chats]:
     """The chats of a hub in this process, for the length of the block.
 
     Args:
         tell: the hub is served beside, for the page and for other terminals; this is told where.
+        durable: whether its runs are kept; None for what the settings say.
 
     Raises:
         ConfigError: the settings forbid that.
         ShuttingDown: a signal came before the server listened.
     """
     if tell is None:
-        options = HubOptions(keep_runs=root.settings.api.keep_runs, keep_requests=True)  # see there: a person looks on
+        options = HubOptions(
+            keep_runs=root.settings.api.keep_runs,
+            keep_requests=True,  # see there: a person looks on
+            durable=durable_by(durable, root.settings),
+            by=BY,
+        )
         async with open_hub(root, options=options) as hub:
             yield Chats(hub)
         return
     from ..serving import serve_beside
 
-    async with serve_beside(root, keep_requests=True) as (served, server):
+    async with serve_beside(root, by=BY, keep_requests=True, durable=durable) as (served, server):
         tell(served)
         yield server.chats
 

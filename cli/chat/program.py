@@ -42,6 +42,7 @@ def open_chat(
     where: Where | None = None,
     attach: str | None = None,
     ui: bool = False,
+    durable: bool | None = None,
 ) -> int:
     """Leads a conversation at this terminal; the exit code.
 
@@ -51,6 +52,7 @@ def open_chat(
         attach: the beginning of the id of a chat of the server that is there already.
         streams: whether answers are drawn while they grow, if the settings have nothing against it.
         ui: whether the hub in this process is served, for the page and for other terminals.
+        durable: whether what its runs do is kept; None for what the settings say.
 
     Raises:
         UsageError: there is no terminal.
@@ -68,7 +70,7 @@ def open_chat(
         ).play()
     if not opening.get("model"):
         _set_up(config_dir)
-    return _Program(opening, config_dir, streams=streams, ui=ui).play()
+    return _Program(opening, config_dir, streams=streams, ui=ui, durable=durable).play()
 
 
 def _set_up(config_dir: str | None) -> None:
@@ -92,8 +94,10 @@ class _Program:
         there: tuple[Server, Where] | None = None,
         attach: str | None = None,
         ui: bool = False,
+        durable: bool | None = None,
     ) -> None:
         self._ui = ui
+        self._durable = durable
         self._opening = dict(opening)
         self._there = there
         self._attach = attach
@@ -215,7 +219,7 @@ class _Program:
         async def body(root: Root) -> None:
             ours.begin()
             with suppress(ShuttingDown):  # a signal came before the server listened
-                async with chats_here(root, tell) as chats:
+                async with chats_here(root, tell, durable=self._durable) as chats:
                     with trio.CancelScope() as scope:
                         token = trio.lowlevel.current_trio_token()
                         self._stopping(lambda: token.run_sync_soon(scope.cancel))

@@ -19,6 +19,8 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "_run/list": (own.ListRuns, own.Runs),
     "_run/get": (own.OfRun, own.OneRun),
     "_run/cancel": (own.OfRun, own.Cancelled),
+    "_run/resume": (own.ResumeRun, own.OneRun),
+    "_run/rows": (own.ReadRows, own.Rows),
     "_run/delete": (own.OfRun, own.Done),
     "_run/subscribe": (own.Subscribe, own.Subscribed),
     "_run/unsubscribe": (own.Unsubscribe, own.Unsubscribed),

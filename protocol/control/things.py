@@ -12,8 +12,9 @@ from msgspec import UNSET, UnsetType
 
 from ..outcome import ErrorReport
 
-RunStatus = Literal["running", "waiting", "done", "failed", "cancelled", "lost"]
-"""`waiting`: a question is open. `lost`: the process was killed before the run had an end."""
+RunStatus = Literal["running", "waiting", "done", "failed", "cancelled", "lost", "interrupted"]
+"""`waiting`: a question is open. `lost`: the process was killed before the run had an end. `interrupted`: the same, or
+it was told to end, and enough is kept of the run to go on with it."""
 
 ActorKind = Literal["run", "graph", "node", "agent", "tool", "mcp", "process", "actor"]
 
@@ -39,6 +40,9 @@ class RunInfo(msgspec.Struct, kw_only=True):
         error: what it failed with.
         output: of one that is done.
         exit_code: what `callboard run` would have ended with.
+        life: how many processes have played it.
+        resumable: nobody plays it, and `_run/resume` goes on with it.
+        stuck: processes that went on with it have died again and again, so that none does by itself any more.
     """
 
     run: str
@@ -62,11 +66,36 @@ class RunInfo(msgspec.Struct, kw_only=True):
     error: ErrorReport | None = None
     output: str = ""
     exit_code: int | None = None
+    life: int = 1
+    resumable: bool = False
+    stuck: bool = False
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Whether nobody plays it any more; one that is interrupted may still go on."""
         return self.status not in ("running", "waiting")
+
+
+class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A row of a durable run, as `_run/rows` shows it.
+
+    Attributes:
+        seq: its number, from 1.
+        path: whose it is: the place of its work below the run; "" for the run itself.
+        at: milliseconds that the run had been played when it was written.
+        kind: `began`, `lived`, `over`, `told`, `intends`, `asked`, `answered`, `noted`, `spoilt`.
+        name: of a message that its decider was told, as `replied`; of what was noted.
+        value: what it says; long texts are cut.
+        cut: how many characters were left out.
+    """
+
+    seq: int
+    path: str
+    at: int
+    kind: str
+    name: str = ""
+    value: Any = None
+    cut: int = 0
 
 
 class ActorInfo(msgspec.Struct, kw_only=True):

@@ -14,6 +14,8 @@ The envelope, and the kinds of the kernel, are in `protocol/kernel/events`. `dec
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from ..kernel.events import *  # noqa: F403 - the kinds of the kernel are kinds of runs as well
@@ -38,6 +40,38 @@ class RunStarted(EventData, frozen=True, kw_only=True):
     model: str | None = None
     why: str = ""
     prompt: str = ""
+
+
+class RunResumed(EventData, frozen=True, kw_only=True):
+    """Follows `run.started` where the run goes on that an earlier process was killed in, or is a fork of another.
+
+    Attributes:
+        life: how many processes have played it, this one included.
+        rows: what is on disk of it.
+        after: the number of the last event before that the run's log has, 0 if it has none; those that were told after
+            it are lost. Numbers go on at a billion for each life.
+        forked_from: the run that it has its first rows from, of a fork; forked_at: how many of them.
+    """
+
+    kind = "run.resumed"
+    life: int
+    rows: int
+    after: int = 0
+    forked_from: str = ""
+    forked_at: int = 0
+
+
+class CallUnknown(EventData, frozen=True, kw_only=True):
+    """A call or a script was under way when an earlier process of the run was killed: its outcome is unknown.
+
+    Attributes:
+        what: the tool, or the script.
+        then: what comes of it: it is made `again`, the model is `told`, it is left out (`skipped`), or `failed`.
+    """
+
+    kind = "call.unknown"
+    what: str
+    then: Literal["again", "told", "skipped", "failed"]
 
 
 class RunFinished(EventData, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from ..mcp.config import ToolMode
 from ..model_names import Models
 from ..no_effect import no_effect
 from ..permissions import Permissions
+from ..repeats import OfScript, OnUnknown
 from ..schema import by_tag, by_type, schema_of
 from ..source import Source
 
@@ -94,6 +95,12 @@ OWN_LIMITS = Meta(
 )
 
 
+ON_UNKNOWN = Meta(
+    description="What to do about a call that was under way when the process of a durable run was killed, unless its "
+    "tool says that it may be made again: ask a person, tell the model, make it again, or fail."
+)
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the graph is run."""
 
@@ -155,6 +162,13 @@ class ScriptNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     routes: Annotated[
         tuple[str, ...], Meta(description="Where the script's `_next` may go, so that nothing looks unreachable.")
     ] = ()
+    on_unknown: Annotated[
+        OfScript | None,
+        Meta(
+            description="What to do if the script was under way when the process of a durable run was killed: ask a "
+            "person, run it again, or fail."
+        ),
+    ] = None
 
 
 class LlmNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="llm"):
@@ -179,6 +193,7 @@ class LlmNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     output_schema: Annotated[
         dict[str, Json] | None, Meta(description="JSON Schema of the answer; its keys are merged into the state.")
     ] = None
+    on_unknown: Annotated[OnUnknown | None, ON_UNKNOWN] = None
 
 
 class AgentNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="agent"):
@@ -190,6 +205,7 @@ class AgentNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     output_schema: dict[str, Json] | None = None
     inputs: Annotated[dict[str, str], Meta(description="The child's variables (templates).")] = {}
     teammates: Annotated[bool, no_effect("parallel siblings can't send each other messages yet")] = False
+    on_unknown: Annotated[OnUnknown | None, ON_UNKNOWN] = None
     max_attempts: AtLeastOne = 1
     limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
     fallback: Annotated[str | None, Meta(description="Where to go when all tries fail.")] = None

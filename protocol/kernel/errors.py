@@ -6,6 +6,9 @@ when the error ends a run; `protocol/errors` lists both, with the errors of ever
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 
 class CallboardError(Exception):
     """Base of all errors of this package.
@@ -155,3 +158,51 @@ class Saturated(CallboardError):
 
     code = "saturated"
     exit_code = 6
+
+
+# --- the journal -----------------------------------------------------------------------------------------------------
+
+
+class JournalError(CallboardError):
+    """What a run needs to outlive its process can't be written or read."""
+
+    code = "journal"
+
+
+class JournalBroken(JournalError):
+    """Nothing more can be written: the journal's file is damaged or gone, or the disk has lost what it had taken."""
+
+    code = "journal_broken"
+
+
+class JournalPlace(JournalError):
+    """No journal can be kept in this directory: it is on a file system that other machines share."""
+
+    code = "journal_place"
+    exit_code = 3
+
+
+class Damaged(JournalError):
+    """A journal says something else than was written.
+
+    Attributes:
+        rows: those before the damage, each as it was written.
+    """
+
+    code = "journal_damaged"
+
+    def __init__(self, message: str, rows: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.rows: tuple[Any, ...] = tuple(rows)
+
+
+class RunClaimed(JournalError):
+    """Another process goes on with this run, so nothing more of it may be written here, or done."""
+
+    code = "run_claimed"
+
+
+class StillPlayed(JournalError):
+    """The process that plays these runs lives, so no other may go on with them."""
+
+    code = "run_still_played"

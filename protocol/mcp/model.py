@@ -29,6 +29,12 @@ META_CLIENT = "io.modelcontextprotocol/clientInfo"
 META_SERVER = "io.modelcontextprotocol/serverInfo"
 META_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 
+CALL_KEY = "callboard/key"
+"""In `_meta` of a call of a durable run: the same whenever the call is made again, and no other call has it."""
+
+KEYED = "callboard/keyed"
+"""True in `_meta` of a tool that does its work once for each such key."""
+
 COMPLETE = "complete"
 INPUT_REQUIRED = "input_required"
 
@@ -69,6 +75,7 @@ class Tool(Wire, frozen=True, kw_only=True):
     input_schema: dict[str, Json] = {}
     output_schema: dict[str, Json] | None = None
     annotations: ToolAnnotations | None = None
+    meta: dict[str, Json] | None = msgspec.field(default=None, name="_meta")
 
 
 class Resource(Wire, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from ..mcp.config import PoolSettings, ToolMode
 from ..model_names import DefaultModels
 from ..permissions import Permissions
 from .api import ApiSettings
+from .durable import DurableSettings
 from .patches import ClientPatch, Patch, Patterns
 from .vault import VaultSettings
 
@@ -247,6 +248,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         rag_private_pages: whether documents may be pages of this machine and of private networks.
         rag_template: how a prompt is put together with what was found for it.
         document_loaders: commands that make text of documents, by the ending or the name that they are for.
+        durable: how runs are kept that go on after a kill; see `durable`.
         api: what a server goes by; see `api`.
         vault: where `{{NAME}}` is looked up; see `vault`.
         patches: those of the environment, by client (as in names of variables) and kind of request.
@@ -290,6 +292,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rag_private_pages: bool = False
     rag_template: str = ""
     document_loaders: dict[str, str] = {}
+    durable: DurableSettings = DurableSettings()
     api: ApiSettings = ApiSettings()
     vault: VaultSettings = VaultSettings()
     patches: dict[tuple[str, str], Patterns] = {}

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Meta
 
+from ..chat import Role
 from ..model_names import Models
 from ..schema import by_tag
 from ..source import Source
@@ -24,7 +25,6 @@ from .dialect import STANDARD, Dialect, Mode
 from .edges import AtLeastOne, Edge, Id, Texts
 
 Json = Any
-Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
 

@@ -20,7 +20,7 @@ from mcp_stage import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a f
 from person import Person
 from stage import Stage
 
-from callboard.actors.engine.driver import Decider, Tape, recorder
+from callboard.actors.engine.deciding import Decider, Tape, recorder
 from callboard.protocol.effects import Effect
 from callboard.protocol.events import Event
 from callboard.supervisors import Root

@@ -80,7 +80,7 @@ async def test_every_frame_is_as_the_official_schema_wants_it(
     prompt = await editor.speak(graph, "go")
     await editor.until(lambda: [each for each in editor.asked if each["method"] == "elicitation/create"])
     (question,) = hub.questions(LOCAL)
-    hub.answer(LOCAL, question.id, "it is me")  # somebody else is faster
+    await hub.answer(LOCAL, question.id, "it is me")  # somebody else is faster
     await editor.end(prompt, good=True)
     await editor.until(lambda: editor.withdrawn)
     assert editor.withdrawn == [editor.asked[-1]["id"]]

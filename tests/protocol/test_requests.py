@@ -13,6 +13,7 @@ from callboard.protocol.agent import Agent
 from callboard.protocol.chat import AssistantTurn, FilePart, ImagePart, TextPart, ToolCall, ToolTurn, UserTurn
 from callboard.protocol.errors import UsageError
 from callboard.protocol.mcp.config import Server, ToolList
+from callboard.protocol.repeats import ON_UNKNOWN
 from callboard.protocol.requests import COMPAT, Limits, Overrides, RunRequest
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -91,6 +92,7 @@ requests = st.builds(
     role=st.none(),
     role_prompt=st.none() | texts,
     default_tools=st.booleans(),
+    on_unknown=st.sampled_from([None, *ON_UNKNOWN]),
 )
 
 

@@ -8,6 +8,7 @@ import pytest
 from callboard.protocol.permissions import PermissionRule
 from callboard.protocol.problems import errors_in
 from callboard.protocol.settings import ClientSettings, Extra, ModelSettings, Settings, json_schema, read_settings
+from callboard.protocol.settings.durable import DurableSettings
 
 FULL = """\
 model: lab:big
@@ -300,3 +301,15 @@ def test_a_price_that_would_make_sums_infinite_is_an_error(price: str) -> None:
 def test_a_daily_limit_that_limits_nothing_is_an_error(cost: str) -> None:
     _, problems = read_settings(f"api: {{limits: {{daily: {{max_cost: {cost}}}}}}}\n", "config.yaml", {})
     assert "api.limits.daily.max_cost" in str(errors_in(problems)[-1])
+
+
+def test_how_durable_runs_are_kept_is_read() -> None:
+    settings, problems = read_settings(
+        "durable: {by_default: true, resume: ask, keep_days: 7, max_bytes: 1000000}", "config.yaml", {}
+    )
+    assert problems == []
+    assert settings.durable == DurableSettings(by_default=True, resume="ask", keep_days=7, max_bytes=1_000_000)
+    _, problems = read_settings("durable: {resume: perhaps}", "config.yaml", {})
+    assert [problem.severity for problem in problems] == ["error"]
+    _, problems = read_settings("durable: {keep: 7}", "config.yaml", {})
+    assert [problem.code for problem in problems] == ["unknown_key"]

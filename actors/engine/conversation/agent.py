@@ -24,7 +24,7 @@ from ....protocol.agent import Agent
 from ....protocol.chat import ChatRequest, Content, Part, TextPart
 from ....protocol.errors import Unsupported, code_of
 from ....protocol.events import AgentFinished, AgentStarted
-from ....protocol.messages import Stop
+from ....protocol.messages import Shortening, Stop
 from ....supervisors import Actor
 from ...io.imports import imported
 from ...work.agent.compaction import PART
@@ -289,11 +289,9 @@ class _Agent:
             looks_around=self._offering is not None,
             team=None if self._children is None else self._team_rules(self._children),
             mail=self.seat is not None,
-            threshold=threshold,
-            keep_last=agent.compression_keep_last,
-            model=model,
-            window=window,
-            fixed=fixed,
+            shortening=Shortening(
+                threshold=threshold, keep_last=agent.compression_keep_last, window=window, fixed=fixed, model=model
+            ),
             auto_continue=agent.auto_continue,
             max_auto_continues=agent.max_auto_continues,
             continuation=agent.continuation_prompt or CONTINUE,
@@ -305,6 +303,7 @@ class _Agent:
             timeout=agent.tool_timeout,
             result_limit=limit,
             meter=context.meter,
+            on_unknown=context.settles(agent.on_unknown),
         )
         request = ChatRequest(
             model=model,

@@ -59,6 +59,11 @@ LONGEST_TEXT = 4_000_000
 CONTINUE = """[The todo list still has open items]
 Go on with the next one now. Call tools; don't announce what you are about to do."""
 
+ANEW = """[The program was ended and started again]
+{servers} runs anew. What it had in its memory is gone (sessions, open files, pages, directories): look before you \
+rely on it."""
+"""What a conversation is told of its MCP servers."""
+
 _READS_NO_MORE = "an agent at work reads nothing but what people say to it"
 
 
@@ -82,11 +87,7 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
         looks_around: there are tools that may change.
         team: what the files say of its team; None if it may have none.
         mail: it may get letters.
-        threshold: tokens from which on its history is shortened; None for never.
-        keep_last: turns that stay then.
-        model: the one it is held with.
-        window: tokens that this model takes in; None if that is not known.
-        fixed: tokens, roughly, of what each request has beside the history.
+        shortening: when its history is shortened.
         auto_continue: it goes on while its todo list has open items, so many times; 0 for never.
         continuation: the user's message that makes it go on.
     """
@@ -103,11 +104,7 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     looks_around: bool = False
     team: TeamRules | None = None
     mail: bool = False
-    threshold: int | None = None
-    keep_last: int | None = None
-    model: str = ""
-    window: int | None = None
-    fixed: int = 0
+    shortening: messages.Shortening = messages.Shortening()
     auto_continue: bool = False
     max_auto_continues: int = 0
     continuation: str = CONTINUE
@@ -140,11 +137,12 @@ class ConversationDecider:
 
             self.team = Team(talk.team, self.record, self.inbox or Inbox())
         self._rounds = Rounds(talk.tools, talk.unlisted, RepeatGuard(*talk.repeats), talk.result_limit)
-        self._compaction = None
-        if talk.threshold is not None:
-            self._compaction = Compaction(talk.threshold, talk.keep_last, window=talk.window, fixed=talk.fixed)
+        self._shortening = talk.shortening
+        self._compaction: Compaction | None = None
         self._cut: SumUp | CutResults | None = None  # how the history is being shortened
         self._written: list[messages.PersonSays] = []  # what people have written that is not in the history yet
+        self._news: list[UserTurn] = []  # what else is to be told with the next request
+        self._is_asking = False
         self._left = talk.max_turns
         self._said: list[str] = []
         self._looked = False
@@ -156,6 +154,9 @@ class ConversationDecider:
     def begin(self, request: messages.ConversationBegun) -> list[Effect]:
         """The first turn."""
         self.messages = list(request.turns)
+        how = self._shortening = request.shortening or self._shortening
+        if how.threshold is not None:
+            self._compaction = Compaction(how.threshold, how.keep_last, window=how.window, fixed=how.fixed)
         if request.todos is not None or self._talk.auto_continue:
             self.todos = TodoList(request.todos)
         return self._turn()
@@ -186,6 +187,8 @@ class ConversationDecider:
                 self.unfinished = message.text
                 self.record.texts.append(message.text)
                 return []
+            case messages.ServersAnew():
+                return self._servers_anew(message)
             case messages.FromBelow() | messages.TimerFired() if self.team is not None:
                 return self.team.on(message)
             case messages.PersonSays():
@@ -232,11 +235,16 @@ class ConversationDecider:
                     self._cut = found
                     return [*effects, KeepResults(key=self._next_key(), results=self._whole(found.places))]
                 case DoesNotFit() as found:
-                    talk = self._talk
-                    error = too_large(talk.agent or talk.name, talk.model, talk.window or 0, found)
+                    talk, how = self._talk, self._shortening
+                    error = too_large(talk.agent or talk.name, how.model, how.window or 0, found)
                     return [*effects, *self._fail(Failure.of(error))]
-        effects.append(CallModel(key=self._next_key(), messages=tuple(self.messages)))
-        return effects
+        return [*effects, self._ask()]
+
+    def _ask(self) -> CallModel:
+        self.messages += self._news
+        self._news = []
+        self._is_asking = True
+        return CallModel(key=self._next_key(), messages=tuple(self.messages))
 
     def _whole(self, places: tuple[int, ...]) -> tuple[WholeResult, ...]:
         results = (turn for place in places if isinstance(turn := self.messages[place], ToolTurn))
@@ -249,6 +257,15 @@ class ConversationDecider:
         self.messages += [UserTurn(message.text) for message in written]
         name = self._talk.name
         return [Emit(AgentTold(agent=name, text=message.text, by=message.by)) for message in written]
+
+    def _servers_anew(self, message: messages.ServersAnew) -> list[Effect]:
+        """Told before anything is begun again: a request that was under way is made with the news."""
+        several = len(message.servers) > 1
+        names = ", ".join(f"'{server}'" for server in message.servers)
+        text = ANEW.format(servers=f"{'Each of the MCP servers' if several else 'The MCP server'} {names}")
+        self._news.append(UserTurn(text))
+        effects: list[Effect] = [Emit(Warned(code="servers_anew", message=text, node=self._talk.node))]
+        return [*effects, self._ask()] if self._is_asking else effects
 
     def _looked_around(self, message: messages.LookedAround) -> list[Effect]:
         if message.offered is not None:
@@ -279,7 +296,7 @@ class ConversationDecider:
             self._said.append(text)
         calls = tame(reply.tool_calls)
         self.messages.append(AssistantTurn(text, calls, reply.thought_by))
-        self._after_calls = False
+        self._after_calls = self._is_asking = False
         if self._compaction is not None:
             self._compaction.count(reply.usage, self.messages)
         if not calls:
@@ -351,6 +368,7 @@ class ConversationDecider:
 
     def _failed(self, message: messages.WorkFailed) -> list[Effect]:
         failure, cut = message.failure, self._cut
+        self._is_asking = False
         if self._rounds.running:
             return self._call_ended(message)
         if not isinstance(cut, SumUp) or "ModelError" not in failure.kinds:

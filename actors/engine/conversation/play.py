@@ -16,7 +16,7 @@ import trio
 
 from ....protocol import messages
 from ....protocol.chat import ChatRequest, Content, Delta, Restarted, TextDelta, Turn, UserTurn
-from ....protocol.effects import CallModel, CallTool, KeepResults, LookAround, Summarize, Work
+from ....protocol.effects import CallModel, CallTool, Effect, KeepResults, LookAround, Summarize, Work
 from ....protocol.events import CacheMissed
 from ....supervisors import Actor, Retry
 from ...io.imports import imported
@@ -34,6 +34,8 @@ from .decider import LONGEST_TEXT, ConversationDecider, OutOfTurns, Talk
 if TYPE_CHECKING:
     from ...work.agent.children import Children
     from ...work.context import RunContext
+    from ...work.journal.family import FamilyLeft
+    from ...work.journal.scope import Player as Kept
     from ...work.letters import Address
 
 __all__ = ["Conversation", "OutOfTurns", "Renewal", "Renewed", "Talk"]
@@ -130,15 +132,17 @@ class Conversation:
             performers,
             at_once=MOST_CALLS,
             afresh=partial(ConversationDecider, talk),
-            instantly=None if children is None else children.at_once,
+            beside=self,
         )
         self._tell = driver.tell
         if children is not None:
-            children.tell = driver.tell
+            children.begin(driver.tell, driver.player)
         if self.address is not None:
-            self.address.open(me.ref)
+            player = driver.player
+            self.address.open(me.ref, () if player is None else player.letters())
         todos = self.todos
-        begun = messages.ConversationBegun(tuple(self.messages), None if todos is None else todos.told())
+        now = None if todos is None else todos.told()
+        begun = messages.ConversationBegun(tuple(self.messages), now, talk.shortening)
         try:
             ended: messages.ConversationEnded = await driver.play(begun)
         finally:
@@ -147,6 +151,29 @@ class Conversation:
             if todos is not None and decider.todos is not None:
                 todos.become(decider.todos.told() or messages.Todos())
         return ended
+
+    # --- beside its work (see `engine/driver`) ------------------------------------------------------------
+
+    @property
+    def at_once(self) -> Mapping[type[Effect], Callable[[Any], None]]:
+        """Who carries out what it wants of its children."""
+        return {} if self.children is None else self.children.at_once
+
+    def go_on(self, player: Kept, left: FamilyLeft, *, ends: bool) -> None:
+        """It was told its past."""
+        decider = self.decider
+        assert decider is not None
+        if self.address is not None and decider.inbox is not None:
+            self.address.unread += decider.inbox.texts
+        if self.children is not None:
+            self.children.go_on(left, ends=ends)
+        if servers := player.servers():
+            self._tell(messages.ServersAnew(servers=servers))
+
+    async def caught_up(self) -> None:
+        """Until its children are where they were."""
+        if self.children is not None:
+            await self.children.caught_up()
 
     # --- who does it --------------------------------------------------------------------------------------
 

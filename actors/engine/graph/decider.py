@@ -14,6 +14,9 @@ still come to it.
 
 A decider (`engine/driver`): it gets `NodeLeft` for each node, and answers with the next step once all are in. A node
 that was cancelled from outside is left like one that failed: `leave` says where its lane goes.
+
+In a run that was forked a person may have set keys of the state (`StateSet`): nodes that were under way begin again on
+it, under the same keys; what they had found out by then, and asked, was about another state.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from ....protocol.effects import Effect, Emit, Finish, RunNode, SetTimer
 from ....protocol.errors import CallboardError, GraphMistake, TimedOut
 from ....protocol.events import NodeEntered, NodeExited, NodeSkipped, StatePatch, StepFinished, StepStarted, Warned
 from ....protocol.kernel.messages import Message
-from ....protocol.messages import GraphBegun, Interrupted, NodeLeft, TimerFired, WorkFailed
+from ....protocol.messages import GraphBegun, Interrupted, NodeLeft, StateSet, TimerFired, WorkFailed
 from ....protocol.outcome import NodeTime
 from . import leave
 from .failures import KEPT, together
@@ -104,6 +107,8 @@ class GraphDecider:
                 f"Graph '{self.plan.name}' timed out after {limit:g}s during super-step with frontier {self.frontier}"
             )
             return [Finish(self.result)]
+        if isinstance(message, StateSet):
+            return self._set(message)
         if isinstance(message, Interrupted):
             self._timed(self._running.pop(message.key), message.seconds)
         return []
@@ -120,22 +125,29 @@ class GraphDecider:
             effects.append(Finish(self.result))
         return effects
 
+    def _set(self, message: StateSet) -> list[Effect]:
+        self.snapshot = self.result.state = {**self.result.state, **message.state}
+        return [self._entered(key, id) for key, id in self._running.items()]
+
+    def _entered(self, key: int, id: str) -> RunNode:
+        visit = self._visits[id]
+        name = id if visit == 1 else f"{id}#{visit}"
+        return RunNode(key=key, name=name, node=id, visit=visit, state=self.result.state)
+
     # --- one step -----------------------------------------------------------------------------------------
 
     def _step(self, effects: list[Effect]) -> None:
         """Begin the nodes of the frontier; end nodes have nothing to begin."""
         self._enter(effects)
-        steps, state = self.plan.steps, self.result.state
+        steps = self.plan.steps
         self._ends = []
         for id in self.frontier:
             if steps[id].kind == "end":
                 self._ends.append(id)
             else:
-                visit = self._visits[id]
                 self._key = key = self._key + 1
                 self._running[key] = id
-                name = id if visit == 1 else f"{id}#{visit}"
-                effects.append(RunNode(key=key, name=name, node=id, visit=visit, state=state))
+                effects.append(self._entered(key, id))
         if not self._running:
             self._next_step(effects)
 

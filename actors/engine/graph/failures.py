@@ -14,6 +14,7 @@ from ....protocol.errors import (
     CallboardError,
     GraphMistake,
     InvalidFile,
+    JournalError,
     NobodyToAsk,
     NodeFailed,
     ShuttingDown,
@@ -31,9 +32,10 @@ NEVER_TOLERATED = (
     BudgetReached,
     TurnsReached,
     ShuttingDown,
+    JournalError,
 )
 """Errors that no fallback and no tolerance catches: the author's mistakes (also in the files of a child agent), a want
-of a person, the run's budgets, the end of the root."""
+of a person, the run's budgets, the end of the root, and that nothing may be done as it can't be kept."""
 
 KEPT = "kept"
 """Attribute of an error: what was done before it, by the key of the state that it would have gone to."""

@@ -20,7 +20,7 @@ from ....protocol.events import Warned as WarnedEvent
 from ....protocol.failure import Failure
 from ....protocol.kernel.messages import Message
 from ....protocol.messages import Interrupted, TimerFired, WorkFailed
-from ....protocol.workflow.messages import Fired, FireNode, NodeSaid, UnitsBegun, WorkflowBegun
+from ....protocol.workflow_messages import Fired, FireNode, NodeSaid, UnitsBegun, WorkflowBegun
 from .machine.machine import StateMachine
 from .machine.perform import Firing, performed
 from .machine.result import Warned
@@ -114,7 +114,7 @@ class WorkflowDecider:
             self.machine.under_way[work.key] = again
             self._effects.append(again)
             return
-        fired = Fired(message.key, failure=Failure.of(error), seconds=message.seconds)
+        fired = Fired(message.key, node=place.id, failure=Failure.of(error), seconds=message.seconds)
         if self.heard:
             self._effects.append(Emit(exited(self._structure, work, fired), about=message.key))
         self._timed(fired)

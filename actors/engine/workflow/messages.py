@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
-from ....protocol.workflow.messages import Message
-from ....protocol.workflow.model import Role, Seed
+from ....protocol.chat import Role
+from ....protocol.workflow.model import Seed
+from ....protocol.workflow_messages import Message
 
 __all__ = ["TASK", "Message", "Queue", "carried", "seeded", "signed"]
 

@@ -16,8 +16,8 @@ import msgspec
 from ....protocol.outcome import Message as Told
 from ....protocol.outcome import NodeTime
 from ....protocol.workflow.edges import FunctionCondition, FunctionProcessor
-from ....protocol.workflow.messages import Unit
 from ....protocol.workflow.model import CustomConfig, Graph, Node, SubgraphConfig, Workflow
+from ....protocol.workflow_messages import Unit
 from ..graph.decider import GraphResult
 from .edges.files import Named, functions_in
 from .machine.perform import Firing, Said
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ...work.context import RunContext
     from ...work.record import Record
     from .agents.resources import GraphResources
+    from .ran import Ran
     from .workspace import Workspace
 
 Code: TypeAlias = Callable[["Actor", "Job"], Awaitable[Said]]
@@ -102,7 +103,7 @@ def _named(graph: Graph, directory: Path, environ: Mapping[str, str]) -> Named:
 
 
 class WorkflowResult(GraphResult, kw_only=True):
-    """How a workflow ended, filled in while it runs, so that what ends it early leaves how far it has come.
+    """How a workflow ended; also of one that was ended early, then it is how far it has come.
 
     `output` is the result text, `order` holds the nodes of subgraphs as well.
 
@@ -123,18 +124,16 @@ class WorkflowResult(GraphResult, kw_only=True):
         )
         return [_told(message) for message in self.final_messages], left, said
 
-    def keep(self, prefix: str, outputs: Mapping[str, tuple[Message, ...]]) -> None:
-        """Keep what the nodes of a graph have said."""
-        for id, said in outputs.items():
-            self.outputs[prefix + id] = (*self.outputs.get(prefix + id, ()), *said)
-
-    def take(self, result: Result, timing: Mapping[str, tuple[int, float, float]]) -> None:
-        """Take over how far the workflow's own machine has come; what a subgraph takes is its node's time."""
+    def take(self, result: Result, timing: Mapping[str, tuple[int, float, float]], ran: Ran) -> None:
+        """Take over how far the workflow has come; what a subgraph takes is its node's time."""
         self.output = result.final
         self.nodes = {id: NodeTime(visits=visits, seconds=seconds) for id, (visits, seconds, _) in timing.items()}
         self.final_messages = result.final_messages
         self.leftover = result.leftover
-        self.keep("", result.outputs)
+        ran.outputs = result.outputs
+        self.order = list(ran.fired())
+        for id, said in ran.said():
+            self.outputs[id] = (*self.outputs.get(id, ()), *said)
 
 
 def _told(message: Message) -> Told:
@@ -148,8 +147,6 @@ class WorkflowRun(msgspec.Struct, frozen=True, kw_only=True):
         depth: how many agents stand above it.
         record: where the models' texts are written down.
         workspace: the directory that python nodes work in.
-        result: filled while the run goes on.
-        parts: what units have said of firings that failed or were cancelled before all of it was there, by node.
     """
 
     plan: Plan
@@ -157,8 +154,6 @@ class WorkflowRun(msgspec.Struct, frozen=True, kw_only=True):
     depth: int
     record: Record
     workspace: Workspace
-    result: WorkflowResult
-    parts: dict[str, list[Message]] = msgspec.field(default_factory=dict)
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -195,6 +190,11 @@ class Job(msgspec.Struct, frozen=True):
     def context(self) -> RunContext:
         """The run, for nodes whose type a plugin brings."""
         return self.shared.context
+
+    @property
+    def is_told_at_once(self) -> bool:
+        """Whether what its code comes to is told to a decider as soon as that is known: nothing takes time after it."""
+        return self.unit.index is not None or all(way.pure for way in self.firing.place.out)
 
     @property
     def inputs(self) -> tuple[Message, ...]:

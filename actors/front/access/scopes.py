@@ -39,6 +39,8 @@ READ_RUNS = Rule(("read:runs",))
 LIST_RUNS = Rule(("read:runs",), costs=0.2)  # a page that shows them looks every other second
 READ_USAGE = Rule(("read:runs",), costs=0.2)
 CONTROL = Rule(("write:runs",), "RunControl")
+RESUME = Rule(("write:runs",), "RunControl", costs=1)
+ROWS = Rule(("write:runs",), costs=0.2)
 RESTORE_FILES = Rule(("write:runs", "run:files"), "FilesRestore", costs=1)
 START = Rule(("run:agents",), costs=1)
 ANSWER = Rule(("answer:questions",), "QuestionAnswer")
@@ -74,6 +76,8 @@ METHODS: dict[str, Rule] = {
     "_run/restore": RESTORE_FILES,
     "_run/list": LIST_RUNS,
     **dict.fromkeys(("_run/cancel", "_run/delete"), CONTROL),
+    "_run/resume": RESUME,
+    "_run/rows": ROWS,
     **dict.fromkeys(("_actor/tree", "_actor/subscribe", "_actor/unsubscribe", "_actor/inspect"), READ_RUNS),
     **dict.fromkeys(("_actor/send", "_actor/pause", "_actor/resume", "_actor/cancel"), CONTROL),
     **dict.fromkeys(("_question/list", "_question/subscribe", "_question/unsubscribe"), QUESTIONS),

@@ -15,10 +15,12 @@ from ....protocol.errors import CallboardError, Conflict, NotFound, UsageError
 from ....protocol.jsonrpc import INVALID_PARAMS, Json
 from ....protocol.version import VERSION
 from ...io.stdio import over_pipes, private_stdio
+from ...runs.loading import durable_by
 from ...runs.root import Root, played
 from ..control.opening import open_hub
 from ..control.peer import Method, Peer
 from ..control.requests import check_model
+from ..control.runs.live_run import HubOptions
 from .prompting import Prompting, Shows
 from .session import MODEL, MODES, AcpSession, workspace_of
 from .updates import replay
@@ -278,7 +280,8 @@ async def serve_acp(root: Root, agent: str | None = None, *, pipes: tuple[int, i
     """
 
     async def body(me: Actor) -> None:
-        async with open_hub(root) as hub, over_pipes(me, source, sink) as (messages, outbox):
+        options = HubOptions(keep_runs=root.settings.api.keep_runs, durable=durable_by(None, root.settings), by="chat")
+        async with open_hub(root, options=options) as hub, over_pipes(me, source, sink) as (messages, outbox):
             peer = Peer(me, hub, LOCAL, outbox.put, methods=lambda peer: AcpAgent(peer, agent).methods)
             try:
                 async for line in messages:

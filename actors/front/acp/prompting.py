@@ -8,6 +8,7 @@ nothing that the client can show      the question's default, or none
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Never
 
 import msgspec
@@ -18,7 +19,7 @@ from ....protocol.control.acp import StopReason, text_block
 from ....protocol.control.errors import RUN_FAILED, Refused
 from ....protocol.control.own import StartRun
 from ....protocol.control.things import QuestionAsked
-from ....protocol.errors import ConfigError, NobodyToAsk
+from ....protocol.errors import CallboardError, ConfigError, NobodyToAsk
 from ....protocol.events.decode import decode
 from ....protocol.outcome import Outcome
 from ..control.logs.reading import LoggedEvent
@@ -152,7 +153,8 @@ class Prompting:
         if answer is None:
             self.cancel()
         else:
-            self._hub.answer(self._peer.caller, id, answer)
+            with suppress(CallboardError):  # it counts, though it could not be kept
+                await self._hub.answer(self._peer.caller, id, answer)
 
     def _window(self, model: str) -> int | None:
         try:

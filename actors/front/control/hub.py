@@ -23,7 +23,7 @@ import msgspec
 import trio
 
 from ....protocol.control.caller import Caller
-from ....protocol.control.own import Events, StartRun
+from ....protocol.control.own import StartRun
 from ....protocol.control.things import GraphPicture, RunInfo, TargetInfo
 from ....protocol.errors import Conflict, Saturated, ShuttingDown, UsageError
 from ....protocol.events import TERMINAL, Event
@@ -32,12 +32,16 @@ from ....protocol.mcp.status import ServerStatus
 from ....protocol.outcome import Outcome
 from ....protocol.requests import RunRequest
 from ...io.outbox import UnreadOfAll
+from ...runs.execution import NUMBERS
+from ...runs.keeping import remove_kept
 from ...runs.loading import NO_HOOKS, Hooks
 from .actors import Actors
+from .answering import answer
 from .logs.reading import LoggedEvent
-from .logs.runs import RunLogs, order
+from .logs.runs import RunLogs, is_settled, order
 from .open_questions import OpenQuestions, QuestionFeed
 from .requests import check_model, request_of
+from .resuming import Resuming
 from .runs.live_run import HubOptions
 from .runs.running import Running, check_owner, no_run, sees
 from .runs.summary import outcome_of
@@ -73,7 +77,9 @@ class Hub:
         root: what the runs share.
         logs: what is kept of runs.
         options: see there.
+        running: its runs that are under way.
         sessions: starts runs that belong to a session.
+        resuming: goes on with runs whose process was killed.
         actors: what can be seen of the actors of runs, and done with them.
         methods: what a peer may be asked, by name.
         unread: what the connections of each key have not read yet.
@@ -92,22 +98,28 @@ class Hub:
         self.logs = logs
         self.options = options
         self.sessions: HubSessions
+        self.resuming: Resuming
         self.methods: dict[str, Method] = {}
         self.since = trio.current_time()
         self.closing = False
         self.unread = UnreadOfAll()
         self._open_questions = OpenQuestions(self.options.questions)
         self._pictures: dict[str, GraphPicture] = {}
-        self._runs = Running(root, logs, self.options, redact)
-        self.actors = Actors(root, self._runs, self.get)
+        self.running = Running(root, logs, self.options, redact)
+        self.actors = Actors(root, self.running, self.get)
+
+    def complete(self, sessions: HubSessions) -> None:
+        """Take what plays turns of sessions."""
+        self.sessions = sessions
+        self.resuming = Resuming(self.root, self.logs, self.running, sessions)
 
     @contextlib.asynccontextmanager
-    async def at_work(self) -> AsyncIterator[trio.Nursery]:
+    async def open(self) -> AsyncIterator[trio.Nursery]:
         """Listen, and let runs go on, while the block lasts; what goes on beside them is put into the nursery."""
         try:
             with self.root.bus.listen(self._hear), self.root.questions.attach(self._open_questions):
                 async with trio.open_nursery() as nursery:
-                    self._runs.nursery = nursery
+                    self.running.nursery = nursery
                     nursery.start_soon(self._prune)
                     nursery.start_soon(self._look_around)
                     yield nursery
@@ -122,7 +134,7 @@ class Hub:
     @property
     def under_way(self) -> int:
         """How many runs have no end yet."""
-        return self._runs.under_way
+        return self.running.under_way
 
     @property
     def being_told(self) -> int:
@@ -130,7 +142,7 @@ class Hub:
         return sum(map(self._is_over, [reader.run for reader in self.logs.readers]))
 
     def _is_over(self, run: str) -> bool:
-        record = self._runs.live.get(run)
+        record = self.running.live.get(run)
         if record is not None:
             return record.over
         past = self.logs.past.get(run)
@@ -172,12 +184,14 @@ class Hub:
         *,
         title: str = "",
         session: str | None = None,
+        durable: bool = True,
     ) -> RunInfo:
         """Start a run whose request was checked (`request`). Raises as `start` does.
 
         Args:
             title: what lists call it.
             session: the id of the session that it is a turn of.
+            durable: false: nobody would want it to go on after a kill, as it goes with who asked for it.
         """
         if self.closing:
             raise ShuttingDown("the server is about to end and begins nothing new")
@@ -187,7 +201,14 @@ class Hub:
         if request.role is not None:
             hooks = self.hooks(caller, hooks)
         info = RunInfo(run="", owner=caller.subject, title=title, session=session)
-        return self.get(caller, await self._runs.start(info, request, hooks))
+        return self.get(caller, await self.running.start(info, request, hooks, durable=durable))
+
+    async def resume(self, caller: Caller, run: str, *, with_changes: bool = False) -> RunInfo:
+        """Go on with a run whose process was killed; see `Resuming.resume`. Returns when it has begun."""
+        if self.closing:
+            raise ShuttingDown("the server is about to end and begins nothing new")
+        await self.resuming.resume(caller, await self.look(caller, run), with_changes=with_changes)
+        return self.get(caller, run)
 
     def list(
         self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
@@ -195,8 +216,9 @@ class Hub:
         """Runs, newest first, past ones included; `before` is the id of the last one of the page before."""
         caller.need("read:runs")
         last = None if before is None else order(self.get(caller, before))
-        here = (record.info for record in self._runs.live.values())
-        runs = [info for info in (*self.logs.past.values(), *here) if sees(caller, info.owner)]
+        live = self.running.live
+        past = (info for id, info in self.logs.past.items() if id not in live)
+        runs = [info for info in (*past, *(record.info for record in live.values())) if sees(caller, info.owner)]
         runs.sort(key=order, reverse=True)
         found = [info for info in runs if status in (None, info.status) and (last is None or order(info) < last)]
         return found[: max(0, limit)]
@@ -222,7 +244,7 @@ class Hub:
         Raises:
             NotFound, Denied: see the module.
         """
-        record = self._runs.live.get(run)
+        record = self.running.live.get(run)
         info = record.info if record is not None else self.logs.get(run)
         if info is None:
             raise no_run(run)
@@ -232,7 +254,7 @@ class Hub:
     async def look(self, caller: Caller, run: str) -> RunInfo:
         """As `get`; what another process may have changed is read in a thread."""
         past = self.logs.past.get(run)
-        if run in self._runs.live or (past is not None and past.over):
+        if run in self.running.live or (past is not None and past.over):
             return self.get(caller, run)
         return await trio.to_thread.run_sync(self.get, caller, run)
 
@@ -243,7 +265,7 @@ class Hub:
             Conflict: it goes on in another process.
         """
         info = self.get(caller, run)
-        record = self._runs.live.get(run)
+        record = self.running.live.get(run)
         if record is None:
             if not info.over:
                 raise _elsewhere(run)
@@ -259,7 +281,7 @@ class Hub:
         """
         caller.need("write:runs")
         info = self.get(caller, run)
-        if not info.over and run not in self._runs.live:
+        if not info.over and run not in self.running.live:
             raise _elsewhere(run)
         actor = self.root.kernel.actor.child(run)
         if actor is None or actor.end is not None:
@@ -268,21 +290,23 @@ class Hub:
         return True
 
     async def delete(self, caller: Caller, run: str) -> None:
-        """Remove a run that is over, with all that is kept of it.
+        """Remove a run that is over or was interrupted, with all that is kept of it.
 
         Raises:
             Conflict: it is under way.
+            Damaged: what is kept of it to go on with can't be read.
         """
         caller.need("write:runs")
         info = self.get(caller, run)
         if not info.over:
             raise Conflict(f"{run} is under way; cancel it first")
-        if run in self._runs.live:  # its log is about to be closed
+        if run in self.running.live:  # its log is about to be closed
             await self.logs.flush()
-        record = self._runs.live.pop(run, None)
+        record = self.running.live.pop(run, None)
         if record is not None:  # its log can't be written now
             record.log.forget()
             await self.logs.flush()
+        await trio.to_thread.run_sync(remove_kept, run)
         await self.logs.remove(run)
 
     def subscribe(self, caller: Caller, run: str, after: int = 0) -> Subscription:
@@ -292,8 +316,9 @@ class Hub:
             UsageError: `after` is negative, or beyond the newest event.
         """
         info = self.get(caller, run)
-        record = self._runs.live.get(run)
-        newest = after if record is None and not info.over else info.seq  # unknown for a run of another process
+        record = self.running.live.get(run)
+        unknown = record is None and not is_settled(info)  # of another process, or one that was killed
+        newest = max(after if unknown else info.seq, info.life * NUMBERS if info.life > 1 else 0)
         if not 0 <= after <= newest:
             raise UsageError(f"`after` is a number from 0 to {newest}, that of the newest event, not {after}")
         return Subscription(self.logs, info, record, after)
@@ -312,20 +337,12 @@ class Hub:
                     continue
             return
 
-    async def page_of_events(self, caller: Caller, run: str, after: int, limit: int) -> Events:
-        """As `events`, with the `after` of the next page; None at the end of a run that is over."""
-        found = await self.events(caller, run, after, limit)
-        last = found[-1].seq if found else after
-        info = self.get(caller, run)
-        at_the_end = info.over and (last >= info.seq or not found)
-        return Events(events=[msgspec.Raw(event.data) for event in found], next=None if at_the_end else last)
-
     async def events(self, caller: Caller, run: str, after: int = 0, limit: int = 1000) -> builtins.list[LoggedEvent]:
         """A page of what has happened after number `after`: at least one event if there is any, and `limit` at most."""
         self.get(caller, run)
-        record = self._runs.live.get(run)
+        record = self.running.live.get(run)
         if record is not None:
-            if after + 1 >= record.first:
+            if record.has(after):
                 return record.after(after)[:limit]
             await self.logs.flush()
         found = await self.logs.several(run, after, limit)
@@ -345,7 +362,7 @@ class Hub:
             from .targets import picture_of
 
             found = picture_of(info.target, self.root.config_dir)
-            if run in self._runs.live and not info.over:
+            if run in self.running.live and not info.over:
                 self._pictures[run] = found
         return found
 
@@ -370,20 +387,23 @@ class Hub:
         if run is not None:
             self.get(caller, run)
         asked = self._open_questions.open.values()
-        return [each for each in asked if run in (None, each.run) and sees(caller, self._runs.owner_of(each.run))]
+        return [each for each in asked if run in (None, each.run) and sees(caller, self.running.owner_of(each.run))]
 
-    def answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
-        """Answer a question; False if it is not open any more."""
-        caller.need("answer:questions")
-        asked = self._open_questions.open.get(question)
-        if asked is None:
-            return False
-        check_owner(caller, self._runs.owner_of(asked.run), asked.run)
-        return self.root.questions.answer(question, value, by=caller.called)
+    async def answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
+        """Answer a question; False if it is not open any more.
+
+        That of a durable run has its answer when that is on the disk. One whose run was interrupted gets it when the
+        run goes on.
+
+        Raises:
+            JournalError, ShuttingDown: the answer can't be kept, so it counts for this process alone, or for none.
+            Conflict: an answer was left for it before, or must not be left.
+        """
+        return await answer(self, self._open_questions, caller, question, value)
 
     def watch_questions(self, caller: Caller) -> contextlib.AbstractContextManager[QuestionFeed]:
         """The open ones, then each as it is asked or closed."""
-        return self._open_questions.watch(lambda question: sees(caller, self._runs.owner_of(question.run)))
+        return self._open_questions.watch(lambda question: sees(caller, self.running.owner_of(question.run)))
 
     # --- what runs share ----------------------------------------------------------------------------------
 
@@ -403,7 +423,7 @@ class Hub:
         """Everything that happens under this root, at once, in the task in which it happens."""
         try:
             if event.run:
-                self._runs.hear(event)
+                self.running.hear(event)
             self.actors.take(event)
             if event.kind in TERMINAL:
                 self._pictures.pop(event.run, None)
@@ -421,7 +441,7 @@ class Hub:
         """Notice the runs of other processes that write into the same directory."""
         while True:
             await trio.sleep(LOOK_EVERY)
-            await self.logs.look_again(self._runs.live)
+            await self.logs.look_again(self.running.live.keys() | self.resuming.held)
 
 
 def _elsewhere(run: str) -> Conflict:

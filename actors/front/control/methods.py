@@ -27,8 +27,10 @@ from .actors import memory_of_process
 from .calls import call_of, calls_of
 from .changes import changes_of_run, restore_run
 from .open_questions import FeedLagged
+from .pages import page_of_events
 from .peer import Follow, Method, Peer
 from .requests import check_role
+from .rows import rows_of
 from .subscription import Lagged, Subscription
 from .usage import usage_of
 
@@ -101,7 +103,12 @@ async def _events(peer: Peer, params: own.ReadEvents) -> own.Events:
     _check_limit(params.limit, MOST_EVENTS)
     if params.after < 0:
         raise UsageError(f"`after` is the number of an event, 0 for before the first, not {params.after}")
-    return await peer.hub.page_of_events(peer.caller, params.run, params.after, params.limit)
+    return await page_of_events(peer.hub, peer.caller, params.run, params.after, params.limit)
+
+
+async def _rows(peer: Peer, params: own.ReadRows) -> own.Rows:
+    _check_limit(params.limit, MOST_EVENTS)
+    return await rows_of(peer.hub, peer.caller, params.run, params.after, params.limit)
 
 
 # --- actors ------------------------------------------------------------------------------------------------
@@ -172,6 +179,8 @@ _CALLS: dict[str, Callable[[Peer, Any], Any]] = {
     "_run/list": _list,
     "_run/get": lambda peer, params: peer.hub.look(peer.caller, params.run),
     "_run/cancel": lambda peer, params: peer.hub.cancel(peer.caller, params.run),
+    "_run/resume": lambda peer, given: peer.hub.resume(peer.caller, given.run, with_changes=given.with_changes),
+    "_run/rows": _rows,
     "_run/delete": lambda peer, params: peer.hub.delete(peer.caller, params.run),
     "_run/subscribe": _subscribe,
     "_run/unsubscribe": lambda peer, params: peer.unsubscribe(params.subscription),
@@ -205,7 +214,7 @@ _CALLS: dict[str, Callable[[Peer, Any], Any]] = {
 _LONG = frozenset(
     {
         *("_run/list", "_run/get", "_run/events", "_run/graph", "_target/list", "_mcp/status", "_usage/read"),
-        *("_run/calls", "_run/call", "_run/changes", "_run/restore"),
+        *("_run/calls", "_run/call", "_run/changes", "_run/restore", "_run/resume", "_run/rows"),
         *("_actor/tree", "_actor/subscribe", "_actor/inspect", "_question/list"),
     }
 )

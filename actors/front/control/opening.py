@@ -37,12 +37,16 @@ async def open_hub(
         ConfigError: the logs can't be kept there.
     """
     options = options or HubOptions(keep_runs=root.settings.api.keep_runs)
-    logs = RunLogs(directory or state_dir(os.environ) / "runs", keep=options.keep_runs)
+    logs = RunLogs(
+        directory or state_dir(os.environ) / "runs",
+        keep=options.keep_runs,
+        shows_interrupted=root.settings.durable.resume != "never",
+    )
     await logs.__aenter__()
     try:
         hub = Hub(root, logs, options, redact)
-        async with hub.at_work() as nursery:
-            hub.sessions = HubSessions(hub, nursery)
+        async with hub.open() as nursery:
+            hub.complete(HubSessions(hub, nursery))
             hub.methods = dict(METHODS)
             yield hub
     finally:

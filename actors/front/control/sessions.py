@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,8 @@ from ....protocol.control.own import StartRun
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError
 from ....protocol.requests import RunRequest
-from ...runs.in_session import RoundedOff, agent_of, in_memory, on_stage, round_off, session_of_agent
+from ...runs.durable import Taken, on_stage_again
+from ...runs.in_session import Act, RoundedOff, agent_of, in_memory, on_stage, round_off, session_of_agent
 from ...runs.loading import NO_HOOKS, Hooks
 from ...runs.sessions.names import TEMP
 
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ...runs.sessions.store import Stored
     from .hub import Hub
+
+WAIT = 30.0
+"""Seconds to wait for another process that works with a session whose turn goes on."""
 
 log = logging.getLogger("callboard.control")
 
@@ -109,6 +115,11 @@ class HubSessions:
         if run in self._turns:
             await self._turns[run].over.wait()
 
+    async def go_on(self, info: RunInfo, taken: Taken, *, with_changes: bool = False) -> SessionTurn:
+        """Go on with a turn that another process has begun; returns when its run has begun. Raises as `durable`."""
+        turn: SessionTurn = await self._nursery.start(self._play_again, info, taken, with_changes)
+        return turn
+
     async def _play(
         self,
         caller: Caller,
@@ -122,24 +133,51 @@ class HubSessions:
     ) -> None:
         hub, root = self._hub, self._hub.root
         hooks, agent = hub.hooks(caller, hooks), None
-        turn: SessionTurn | None = None
         kept = isinstance(session, str)
+
+        async def begin(act: Act) -> RunInfo:
+            playing = act.request
+            rag = act.turn.session.other.get("rag")
+            if isinstance(rag, str) and rag and rag not in playing.knowledge:
+                playing = msgspec.structs.replace(playing, knowledge=(*playing.knowledge, rag))
+            return await hub.begin(
+                caller, playing, act.hooks, title=title, session=act.turn.stored.id if kept else None
+            )
+
+        if request.target and not isinstance(request.target, Agent):
+            loaded = await root.loader.load(request, hooks)
+            hooks, agent = msgspec.structs.replace(hooks, loaded=loaded), agent_of(loaded)
+        if isinstance(session, str):
+            acting = on_stage(root, caller, session, request, hooks, agent=agent, keep=keep)
+        else:
+            acting = in_memory(root, session, request, hooks)
+        await self._turn(acting, caller, begin, task_status, "(in memory)" if not kept else str(session))
+
+    async def _play_again(
+        self, info: RunInfo, taken: Taken, with_changes: bool, *, task_status: trio.TaskStatus[SessionTurn]
+    ) -> None:
+        async def begin(act: Act) -> RunInfo:
+            running, history = self._hub.running, act.request.history
+            await running.go_on(info, taken, act.hooks, history, with_changes=with_changes)
+            return running.live[info.run].info
+
+        acting = on_stage_again(self._hub.root, taken, wait=WAIT)
+        await self._turn(acting, LOCAL, begin, task_status, str(info.session))
+
+    async def _turn(
+        self,
+        acting: AbstractAsyncContextManager[Act],
+        caller: Caller,
+        begin: Callable[[Act], Awaitable[RunInfo]],
+        task_status: trio.TaskStatus[SessionTurn],
+        session: str,
+    ) -> None:
+        hub, root = self._hub, self._hub.root
+        turn: SessionTurn | None = None
         try:
-            if request.target and not isinstance(request.target, Agent):
-                loaded = await root.loader.load(request, hooks)
-                hooks, agent = msgspec.structs.replace(hooks, loaded=loaded), agent_of(loaded)
-            if isinstance(session, str):
-                acting = on_stage(root, caller, session, request, hooks, agent=agent, keep=keep)
-            else:
-                acting = in_memory(root, session, request, hooks)
             async with acting as act:
-                playing, at = act.request, len(act.turn.session.messages)
-                rag = act.turn.session.other.get("rag")
-                if isinstance(rag, str) and rag and rag not in playing.knowledge:
-                    playing = msgspec.structs.replace(playing, knowledge=(*playing.knowledge, rag))
-                info = await hub.begin(
-                    caller, playing, act.hooks, title=title, session=act.turn.stored.id if kept else None
-                )
+                at = len(act.turn.session.messages)
+                info = await begin(act)
                 turn = self._turns[info.run] = SessionTurn(info, at, act.turn.added)
                 task_status.started(turn)
                 try:
@@ -153,7 +191,7 @@ class HubSessions:
             if turn is None:  # for the client that asked for the turn
                 raise
             if not isinstance(error, CallboardError):  # the store has logged those
-                log.exception("a turn of session %s ended badly", session if kept else "(in memory)")
+                log.exception("a turn of session %s ended badly", session)
             turn.error = error
         finally:
             if turn is not None:

@@ -89,10 +89,10 @@ class Subscription:
         record = self._record
         if record is None:
             return await self._written()
-        if self.seq + 1 >= record.first:
+        if record.has(self.seq):
             self._live = True
             await record.more_than(self.seq)
-        if self.seq + 1 >= record.first:
+        if record.has(self.seq):
             return record.after(self.seq)
         if self._live:
             raise Lagged(self.seq, record.seq)
@@ -119,7 +119,7 @@ class Subscription:
         """Whether the next events come from the log of this process, so that they are ours alone and take room."""
         if self._record is None:
             return self._elsewhere is None
-        return not self._live and self.seq + 1 < self._record.first
+        return not self._live and not self._record.has(self.seq)
 
     def _miss(self, last: int) -> None:
         """What comes up to this number can't be had any more."""

@@ -99,6 +99,11 @@ export class Follower extends Listener {
     this.changed();
   }
 
+  /** It goes on: hear of it again. */
+  async again() {
+    await this.#begin();
+  }
+
   /** What has come by now. */
   apply() {
     const batch = this.queue.splice(0, BATCH);

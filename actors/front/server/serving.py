@@ -6,7 +6,7 @@
 
 What ends it is a signal, or the end of its root. After the first signal nothing new begins (503, and not ready), for
 `api.shutdown_grace_seconds` runs go on, and their followers get the events; then the root stops, which cancels what
-is left. A second signal does not wait.
+is left. A second signal does not wait. Durable runs are left to the next server, at once where they wait for people.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from ....protocol.control.caller import LOCAL
-from ....protocol.errors import ConfigError, Conflict, NotFound
+from ....protocol.errors import ConfigError, JournalError, NotFound
 from ....supervisors import Actor
 from ...io.directories import user_folder
 from ...io.redact import Redactor, secrets_of
+from ...runs.keeping import prune_regularly
+from ...runs.loading import durable_by
 from ...runs.root import Root, played
 from ...work.spending.days import Days
 from ..access.access_control import AccessControl
@@ -36,6 +38,7 @@ from ..access.configuration import check_may_listen, reload
 from ..access.limits import ConnectionLimiter
 from ..control.hub import Hub
 from ..control.opening import open_hub
+from ..control.resuming import BY_SERVER
 from ..control.runs.live_run import HubOptions
 from ..http.health import Health
 from .listener import GOODBYE_WITHIN, Opened, listen, serve_port
@@ -64,6 +67,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
         read: a person reads stderr, so the audit trail of a loopback address does not go there.
         keep_requests: as in `HubOptions`.
         grace: seconds for runs to end by themselves once the server is told to end; None for what the settings say.
+        durable: whether what its runs do is kept; None for what the settings say.
+        by: what it is, for lists of durable runs.
     """
 
     host: str | None = None
@@ -71,6 +76,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     read: bool = False
     keep_requests: bool = False
     grace: float | None = None
+    durable: bool | None = None
+    by: str = BY_SERVER
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +176,12 @@ class Server:
         settings = root.settings.api
         port: int = listener.socket.getsockname()[1]
         redactor = Redactor([self._token, *secrets_of(root.settings, os.environ)])
-        options = HubOptions(keep_runs=settings.keep_runs, keep_requests=self._options.keep_requests)
+        options = HubOptions(
+            keep_runs=settings.keep_runs,
+            keep_requests=self._options.keep_requests,
+            durable=durable_by(self._options.durable, root.settings),
+            by=self._options.by,
+        )
         async with open_hub(root, options=options, redact=redactor.data) as hub:
             self.chats = _chats(hub)
             self.under_way = lambda: hub.under_way
@@ -196,6 +208,11 @@ class Server:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._reload, access, root)
                     nursery.start_soon(self._end, root, hub, access, health)
+                    if options.durable is not False:
+                        nursery.start_soon(_prune, root)
+                    if self._options.by == BY_SERVER and root.settings.durable.resume == "auto":
+                        hub.resuming.expect()
+                        nursery.start_soon(hub.resuming.work)
                     notify("READY=1")
                     on_listening(served)
                     limiter = ConnectionLimiter(lambda: access.settings)
@@ -237,9 +254,8 @@ class Server:
         hub.closing = True
         health.draining = True
         with trio.move_on_after(self._grace(root.settings.api)):
-            await _until(lambda: not hub.under_way)
-        self.drained = not hub.under_way
-        _cancel_all(hub)
+            await _until(lambda: not hub.running.at_work)
+        self.drained = not hub.running.leave()
         with trio.move_on_after(CANCEL_WITHIN):
             await _until(lambda: not hub.under_way)
         with trio.move_on_after(LAST_WORDS):  # followers of a run get its end
@@ -247,11 +263,13 @@ class Server:
         root.begin_stop()
 
 
-def _cancel_all(hub: Hub) -> None:
-    for info in hub.list(LOCAL, limit=sys.maxsize):
-        if not info.over:
-            with suppress(Conflict):  # another process's
-                hub.cancel(LOCAL, info.run)
+async def _prune(root: Root) -> None:
+    try:
+        journal = await root.journal()
+    except JournalError as error:  # each run tells that it can't be kept
+        log.warning("%s", error)
+        return
+    await prune_regularly(root.settings, journal.sign)
 
 
 async def _until(condition: Callable[[], bool]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache, partial
@@ -14,6 +15,7 @@ import trio
 from ....protocol.effects import RunTask
 from ....protocol.errors import CallboardError, ShuttingDown, UsageError
 from ....protocol.events import SCHEMA_VERSION
+from ....protocol.kernel.errors import Damaged
 from ....protocol.messages import BatchBegun, TaskEnded
 from ....protocol.outcome import ErrorReport, Outcome
 from ....protocol.problems import Problem
@@ -21,11 +23,13 @@ from ....protocol.requests import RunRequest
 from ...engine.driver import drive
 from ...work.variables import resolve_variables
 from ..begin import perform as perform_run
+from ..durable import BY_BATCH, CannotGoOn, play, take
 from ..loading import NO_HOOKS, Hooks
 from ..root import Root
 from ..target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 from .decider import BatchDecider, GivenUp
 from .journal import Journal, ResultsLost
+from .task_runs import TaskRuns
 from .tasks import Task, refuse
 
 if TYPE_CHECKING:
@@ -36,6 +40,8 @@ _KEPT = 64
 
 WRITTEN_WITHIN = 10.0
 """Seconds that the disk gets for the results that wait for it when a batch is stopped."""
+
+log = logging.getLogger("callboard.journal")
 
 Perform = Callable[[Task], Awaitable[Outcome]]
 """Runs one task."""
@@ -60,10 +66,12 @@ async def run_batch(
     on_begin: Callable[[Task], None],
     on_end: Callable[[Ended], None],
     max_failures: int | None = None,
+    kept: Callable[[str], None] = lambda _: None,
 ) -> GivenUp | None:
     """Run the tasks; returns when all have ended, or when it has given up and those under way have ended.
 
     Args:
+        kept: told of each run whose result is on the disk.
         max_failures: it gives up after so many.
 
     Returns:
@@ -73,7 +81,7 @@ async def run_batch(
         ResultsLost: what came of a task can't be written down.
         trio.Cancelled: it was interrupted; what has ended is kept.
     """
-    batch = _Batch(tasks, perform, journal, target, on_begin, on_end)
+    batch = _Batch(tasks, perform, journal, target, on_begin, on_end, kept)
     with_vars = frozenset(number for number, task in enumerate(tasks) if task.vars)
     afresh = partial(BatchDecider, max_parallel, max_failures)
     try:
@@ -95,6 +103,7 @@ class _Batch(msgspec.Struct, frozen=True):
     target: str
     on_begin: Callable[[Task], None]
     on_end: Callable[[Ended], None]
+    kept: Callable[[str], None]
 
     async def run(self, _: Actor, work: RunTask) -> TaskEnded:
         """Body of a task's actor: its run, and its result on disk."""
@@ -117,6 +126,7 @@ class _Batch(msgspec.Struct, frozen=True):
         except ResultsLost as error:
             lost = str(error)
         else:
+            self.kept(outcome.run_id)
             self.on_end(ended)
             if outcome.unsaved is not None:
                 lost = f"{outcome.unsaved}; mend that, and the same command goes on"
@@ -145,6 +155,9 @@ class Target:
     Args:
         request: what holds for all tasks; a task's own variables win.
         hooks: of each run.
+
+    Attributes:
+        runs: which durable run each task is; None if none is kept.
     """
 
     def __init__(self, request: RunRequest, root: Root, hooks: Hooks = NO_HOOKS) -> None:
@@ -154,6 +167,7 @@ class Target:
         self._with = lru_cache(maxsize=_KEPT)(self._read)
         self._agent: Loaded | None = None
         self._problems: tuple[Problem, ...] | None = None
+        self.runs: TaskRuns | None = None
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
@@ -192,8 +206,30 @@ class Target:
         refuse(file, problems)
         return name
 
+    async def go_on(self, results: Path, name: str, done: Sequence[Task]) -> None:
+        """Look for tasks that were under way when an earlier batch was killed, if its runs are durable.
+
+        Args:
+            results: the file of results; name: what they are kept under.
+            done: tasks that have a result there.
+        """
+        if self._hooks.durable is not False:
+            self.runs = TaskRuns(results, name)
+            await self.runs.look(done)
+
     async def perform(self, task: Task) -> Outcome:
-        """One run."""
+        """One run; one that was under way when an earlier batch was killed goes on."""
+        hooks, id = self._hooks, self._request.id
+        if self.runs is not None:
+            id, goes_on = self.runs.of(task)
+            hooks = msgspec.structs.replace(hooks, holds=self.runs.holds)
+            if goes_on:
+                try:
+                    return await play(self._root, await take(self._root, id, by=BY_BATCH), hooks)
+                except (CannotGoOn, Damaged) as error:
+                    log.warning("task '%s' begins anew: %s", task.id, error)
+                    self.runs.lose(id)
+                    id, _ = self.runs.of(task)
         agent = await self._found(task)
         attached = tuple(task.attachments)
         flows = isinstance(agent, WorkflowAgent)
@@ -203,8 +239,14 @@ class Target:
             variables={**self._request.variables, **task.vars},
             attach=attached if flows else (),
             files=() if flows else attached,
+            id=id,
         )
-        return await perform_run(request, msgspec.structs.replace(self._hooks, loaded=agent), self._root)
+        return await perform_run(request, msgspec.structs.replace(hooks, loaded=agent), self._root)
+
+    def kept(self, run: str) -> None:
+        """The result of this run is on the disk."""
+        if self.runs is not None:
+            self.runs.kept(run)
 
     async def _found(self, task: Task) -> Loaded:
         if self._agent is not None:

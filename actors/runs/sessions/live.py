@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 import msgspec
 import trio
 
-from ....protocol.errors import ActorDead, CallboardError, Conflict
+from ....protocol.errors import ActorDead, CallboardError, Conflict, NotFound
 from ....protocol.session import Session
 from .access import claim
 from .export import Form, exported
@@ -98,14 +98,19 @@ class Sessions:
     async def _finish(self, turn: Turn, loan: Loan) -> None:
         """Write the turn's changes to the file; a reason why that fails is in `turn.unkept`."""
         if turn.keeps and not turn.dirty:
+            turn.settle()
             return
         loan.known = None  # unknown until it is written
         if not turn.keeps:
+            turn.settle()
             return
         with self._services.kernel.shield(SAVE_WITHIN):
             try:
                 loan.known = await _threaded(turn.write, self.store)
+                turn.settle()
             except CallboardError as error:
+                if isinstance(error, NotFound):
+                    turn.settle()
                 turn.unkept = error
                 self.store.warn(f"what was said in session '{turn.stored.label}' could not be kept: {error}")
 

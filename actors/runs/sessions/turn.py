@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....protocol.chat import Content, ToolTurn
+from ....protocol.chat import Content, ToolTurn, UserTurn
 from ....protocol.chat import Turn as Said
 from ....protocol.errors import CallboardError, Conflict, InvalidFile
 from ....protocol.session import Session
@@ -14,6 +14,9 @@ from ...work.agent.compaction import is_summary
 from ...work.agent.todo import TodoList
 from .disk.stored import Stored
 from .store import SessionStore
+
+MOST_RUNS = 100
+"""Durable runs that a session remembers."""
 
 
 class Turn:
@@ -25,6 +28,7 @@ class Turn:
         todos: the todo list of its agent, which goes on from turn to turn.
         dirty: whether it is written when the turn ends, unless nothing of it is kept (`keeps`).
         unkept: why it could not be written.
+        run: the durable run that it is, once that has ended.
     """
 
     def __init__(self, stored: Stored) -> None:
@@ -35,12 +39,39 @@ class Turn:
         self.keeps = True
         self.unkept: CallboardError | None = None
         self.added: list[dict[str, Any]] = []
+        self.run = ""
+        self._over: Callable[[], None] | None = None
+        self._behind = False
         self._begun = False
 
     @property
     def session(self) -> Session:
         """What the file says."""
         return self.stored.session
+
+    def holds(self, run: str, over: Callable[[], None]) -> None:
+        """The durable run that it is has ended; `over` says so, once what it has brought is in the file."""
+        self.run, self._over = run, over
+
+    def settle(self) -> None:
+        """What it has brought is in the file, or will never be."""
+        over, self._over = self._over, None
+        if over is not None:
+            over()
+
+    def goes_on(self, run: str, before: Sequence[Said] | None) -> None:
+        """It was begun by a process that was killed.
+
+        Args:
+            run: the durable run that it is.
+            before: what had been said; None if its agent had not read that.
+        """
+        if run in self.session.meta.runs:
+            self.keeps = False  # it was written, and nobody was left to say that the run is over
+        if before is None:
+            return
+        self._behind = list(before) != list(self.history)
+        self.history = tuple(before)
 
     def touch(self) -> None:
         """It was changed."""
@@ -49,7 +80,9 @@ class Turn:
     def keep(self, turns: Sequence[Said]) -> None:
         """The whole conversation as it is now: `on_history` of a run."""
         session = self.session
-        if same_but_for_results(self.history, turns):
+        if self._behind:  # others have gone on with the session since: this comes after theirs
+            self._put_behind(turns)
+        elif same_but_for_results(self.history, turns):
             session.messages = with_results(session.messages, _other_results(self.history, turns))
             new = [self._placed(message) for message in messages_of(turns[len(self.history) :])]
             self.added += new
@@ -63,6 +96,12 @@ class Turn:
         self.history = tuple(turns)
         session.todo = self.todos.told()
         self.dirty = True
+
+    def _put_behind(self, turns: Sequence[Said]) -> None:
+        went_on = same_but_for_results(self.history, turns)
+        new = turns[len(self.history) :] if went_on else turns[_last_prompt(turns) :]
+        self.added = [self._placed(message) for message in messages_of(new)]
+        self.session.messages = [*self.session.messages, *self.added]
 
     def _placed(self, message: dict[str, Any]) -> dict[str, Any]:
         """The message, marked if it stands in a user's name `within` the exchange, as steering does."""
@@ -88,6 +127,7 @@ class Turn:
             NotFound, NotKept: it was deleted; the disk refuses.
         """
         stored = self.stored
+        self._sign(stored.session)
         try:
             store.save(stored)
         except Conflict:
@@ -101,9 +141,19 @@ class Turn:
                 raise Conflict(told) from None
             now.session.messages = [*now.session.messages, *self.added]
             now.session.todo = stored.session.todo
+            self._sign(now.session)
             store.save(now)
             return now
         return stored
+
+    def _sign(self, session: Session) -> None:
+        if self.run:
+            session.meta.runs = [*session.meta.runs, self.run][-MOST_RUNS:]
+
+
+def _last_prompt(turns: Sequence[Said]) -> int:
+    """Where the last exchange begins."""
+    return max((place for place, turn in enumerate(turns) if isinstance(turn, UserTurn)), default=0)
 
 
 def _other_results(old: Sequence[Said], new: Sequence[Said]) -> dict[str, Content]:

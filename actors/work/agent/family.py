@@ -21,6 +21,7 @@ import msgspec
 from ....protocol.errors import ToolFailed
 from ....protocol.messages import CallAnswered, FamilyCalled
 from ....supervisors import Actor
+from ..journal.scope import was_answered
 from ..tools.tool import TIMEOUT, Arguments, Decided, Json, Tool, ToolSpec
 
 Schema = dict[str, Json]
@@ -80,7 +81,8 @@ async def ask_decider(me: Actor, called: FamilyCalled) -> Json:
         ToolFailed: that something is wrong with the call.
     """
     assert me.parent is not None
-    await me.parent.ref.tell(called)
+    if not was_answered(me):
+        await me.parent.ref.tell(called)
     answered = await me.receive()
     assert isinstance(answered, CallAnswered)
     if answered.failed:

@@ -27,6 +27,9 @@ class History:
         keep: told the whole conversation, once, when the run is over.
         overrides: what goes before the file of the agent.
         todos: the agent's todo list, which it goes on with; None for a new one.
+
+    Attributes:
+        is_left: whether the run is left to another process, which will tell the conversation when it is over.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class History:
         self.turns = tuple(turns)
         self.overrides = overrides or Overrides()
         self.todos = todos
+        self.is_left: Callable[[], bool] = _never
         self._keep = keep
 
     @property
@@ -48,7 +52,7 @@ class History:
 
     def over(self, messages: Sequence[Turn], said: str = "") -> None:
         """The run is over; `said` is what the model had said of a reply that did not come to its end."""
-        if self._keep is None:
+        if self._keep is None or self.is_left():
             return
         whole = [*_mended(messages), *([AssistantTurn(said)] if said else [])]
         if self._is_more(whole):
@@ -66,8 +70,12 @@ class History:
 
     def pair(self, prompt: str, output: str) -> None:
         """A run without a conversation of its own is over."""
-        if self._keep is not None:
+        if self._keep is not None and not self.is_left():
             self._keep([*self.turns, UserTurn(prompt), AssistantTurn(output)])
+
+
+def _never() -> bool:
+    return False
 
 
 def _mended(messages: Sequence[Turn]) -> list[Turn]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from ....protocol.journal import LETTER, Posted
 from ....protocol.messages import FamilyCalled, Letter, Payload, Text
 from ....supervisors import Actor
+from ..journal.scope import noted, was_answered
 from ..letters import PARENT, Address, PostOffice, Seat
 from ..tools.tool import Arguments, Json, Tool, shortened
 from .family import ask_decider, family_tool, refused, text
@@ -20,26 +22,36 @@ def send(seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> str
     Returns:
         What is in the way, or None.
     """
+    return post(seat, below, to, payload).problem
+
+
+def post(seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> Posted:
+    """As `send`; what has become of it."""
     above = seat.office
     if to == seat.id and to:
-        return f"'{to}' is yourself"
+        return _not_sent(f"'{to}' is yourself")
     if to == PARENT:
         if above is None:
-            return f"You have no parent. {_reachable(seat, below)}"
+            return _not_sent(f"You have no parent. {_reachable(seat, below)}")
         address: Address | None = above.parent
     elif below is not None and to in below.children:
         address = below.children[to]
     elif above is not None and to in above.children:
         address = above.children[to]
     else:
-        return f"Agent '{shortened(to, 100)}' not found. {_reachable(seat, below)}"
+        return _not_sent(f"Agent '{shortened(to, 100)}' not found. {_reachable(seat, below)}")
     if address is None:
-        return f"Agent '{to}' has ended and reads no more letters"
+        return _not_sent(f"Agent '{to}' has ended and reads no more letters")
     own_child = to != PARENT and below is not None and to in below.children
     letter = Letter(sender=PARENT if own_child else seat.id, payload=payload, written=datetime.now(UTC))
     if not address.send(letter):
-        return f"The inbox of '{to}' is full ({address.unread} unread letters); the message was not delivered"
-    return None
+        full = f"The inbox of '{to}' is full ({address.unread} unread letters); the message was not delivered"
+        return _not_sent(full)
+    return Posted(address.path, letter)
+
+
+def _not_sent(problem: str) -> Posted:
+    return Posted("", None, problem)
 
 
 def mail_tools(seat: Seat, below: PostOffice | None = None) -> list[Tool]:
@@ -49,14 +61,20 @@ def mail_tools(seat: Seat, below: PostOffice | None = None) -> list[Tool]:
         below: the office of its own children, if it may have any.
     """
 
-    async def send_message(_: Actor, arguments: Arguments) -> Json:
+    async def send_message(me: Actor, arguments: Arguments) -> Json:
         to = arguments["id"].strip()
-        problem = send(seat, below, to, Text(shortened(arguments["message"], LONGEST)))
+
+        async def sent() -> Posted:  # without a checkpoint: that it is sent is noted before its reader can be told
+            return post(seat, below, to, Text(shortened(arguments["message"], LONGEST)))
+
+        problem = (await noted(me, LETTER, Posted, sent)).problem
         return refused(problem) if problem else {"status": "ok", "message": f"Message sent to '{to}'"}
 
     async def check_inbox(me: Actor, key: int, arguments: Arguments) -> Json:
+        counted = not was_answered(me)  # else it was read in an earlier life of the run, and is unread no more
         read = await ask_decider(me, FamilyCalled(key=key, name="agent__check_inbox", arguments=arguments))
-        seat.address.unread -= sum(letter["payload"]["type"] != "task_completed" for letter in read["messages"])
+        if counted:
+            seat.address.unread -= sum(letter["payload"]["type"] != "task_completed" for letter in read["messages"])
         return read
 
     return [

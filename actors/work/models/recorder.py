@@ -148,13 +148,17 @@ class Recorder:
     Args:
         open_file: gives the file of a number, from 1; called when there is something to write.
         redact: takes secrets out of an encoded line.
+        files, calls: how many there are already, of a run that goes on.
     """
 
-    def __init__(self, open_file: Callable[[int], CallFile], redact: Callable[[bytes], bytes]) -> None:
+    def __init__(
+        self, open_file: Callable[[int], CallFile], redact: Callable[[bytes], bytes], *, files: int = 0, calls: int = 0
+    ) -> None:
         self._open_file = open_file
         self._redact = redact
         self._file: CallFile | None = None
-        self._files = self._size = self._calls = self._pieces = 0
+        self._files, self._calls = files, calls
+        self._size = self._pieces = 0
         self._known: dict[bytes, int] = {}
         self._last: OrderedDict[str, _Last] = OrderedDict()
         self._open: OrderedDict[str, _Open] = OrderedDict()

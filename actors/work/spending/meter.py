@@ -8,7 +8,7 @@ from ....protocol.chat import TokenUsage
 from ....protocol.events import UsageUpdate
 from ....protocol.outcome import Usage
 from ....protocol.requests import Limits
-from .accounts import Account, by_flag
+from .accounts import Account, Amount, by_flag
 
 if TYPE_CHECKING:
     from .book import Book
@@ -59,6 +59,27 @@ class Meter:
         """Count one reply to an agent; returns the totals of its model."""
         self.turns += 1
         return self.count(model, tokens, cost, node, agent)
+
+    def restore(self, model: str, tokens: TokenUsage, cost: float | None) -> None:
+        """Count a turn of an earlier life of the run, which is in the book already, and was taken from the day."""
+        book, self._book = self._book, None
+        self.add(model, tokens, cost, None)
+        self._book = book
+        if self.account is not None and self.limits.of_models:
+            self.account.charge(Amount(tokens.input_tokens + tokens.output_tokens, cost or 0.0), 1)
+
+    def totals(self) -> list[UsageUpdate]:
+        """What each model has used so far."""
+        return [
+            UsageUpdate(
+                model=model,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cost=usage.cost,
+                priced=usage.priced,
+            )
+            for model, usage in self.models.items()
+        ]
 
     def count(
         self, model: str, tokens: TokenUsage, cost: float | None, node: str | None = None, agent: str = ""

@@ -5,6 +5,7 @@ What decides which calls are played, and in which order, is the conversation (`e
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,17 +13,27 @@ import trio
 
 from ....protocol.chat import Content, TextPart
 from ....protocol.effects import CallTool
-from ....protocol.errors import ToolFailed, code_of
+from ....protocol.errors import NobodyToAsk, TimedOut, ToolFailed, code_of
 from ....protocol.events import ToolFinished, ToolStarted
 from ....protocol.messages import ToolDone
 from ....protocol.permissions import Permissions as Rules
+from ....protocol.repeats import OnUnknown
 from ...io.handed_out import hide_in, without_secrets
+from ..journal.scope import here
+from ..journal.unknown import may_call
 from .permissions import Permissions
 from .tool import Json, Shown, Tool, shortened, text_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ..spending.meter import Meter
+
+UNKNOWN = {
+    "status": "unknown",
+    "message": "This call was under way when the program ended. It may have done all of its work, a part of it, or "
+    "nothing: look before you repeat it.",
+}
+"""What the model reads of a call whose outcome nobody knows."""
 
 RESULT_LIMIT = 64_000
 """Characters of one result that the model gets, where its agent says no other number."""
@@ -41,6 +52,7 @@ class Player:
         timeout: seconds of a call, in place of the tools' own numbers.
         result_limit: characters of one result.
         meter: counts the calls.
+        on_unknown: what is to be done about one that was under way when the process of a durable run was killed.
     """
 
     def __init__(
@@ -52,6 +64,7 @@ class Player:
         timeout: float | None = None,
         result_limit: int = RESULT_LIMIT,
         meter: Meter | None = None,
+        on_unknown: OnUnknown | None = None,
     ) -> None:
         self.tools = tools
         self._permissions = permissions
@@ -59,6 +72,7 @@ class Player:
         self._timeout = timeout
         self._limit = result_limit
         self._meter = meter
+        self._on_unknown = on_unknown
 
     async def play(self, me: Actor, work: CallTool) -> ToolDone:
         """Body of a call's actor; what goes wrong is raised."""
@@ -82,6 +96,9 @@ class Player:
             if tool.means is not None:
                 tool, arguments = await tool.means(me, arguments)
                 access = await self._permissions.admit(me, tool, arguments, self._own)
+            if changes(tool) and not await self._may_play(me, tool):
+                error, code = "it is not known whether it was done", "unknown_outcome"
+                return await _unknown(me)
             if heard:
                 began = trio.current_time()  # what a person took to allow it does not count
             if tool.decided is not None:
@@ -103,6 +120,10 @@ class Player:
                 seconds = trio.current_time() - began
                 me.emit(ToolFinished(tool=tool.name, seconds=seconds, error=error, result=result, code=code), id=id)
 
+    async def _may_play(self, me: Actor, tool: Tool) -> bool:
+        repeatable, server = may_be_repeated(tool), tool.remembers
+        return await may_call(me, tool.name, self._on_unknown, repeatable=repeatable, server=server)
+
     async def _in_time(self, tool: Tool, run: Awaitable[Json]) -> Json:
         if tool.timeout is None:
             return await run
@@ -110,6 +131,34 @@ class Player:
         with trio.move_on_after(seconds):
             return await run
         raise ToolFailed(f"Tool call '{tool.name}' did not end within {seconds:g} s and was ended")
+
+
+def changes(tool: Tool) -> bool:
+    """Whether a call may change the world, as far as is known: what its author says, else what permissions go by.
+
+    What comes from elsewhere and says nothing of itself may do anything.
+    """
+    if tool.repeats is not None:
+        return tool.repeats != "read"
+    if tool.origin in ("file", "function", "mcp"):
+        return True
+    return tool.effect not in ("none", "read") and tool.decided is None
+
+
+async def _unknown(me: Actor) -> Json:
+    """What the model reads of it; what it has asked a person is still to be answered, and what was answered counts."""
+    scope = here(me)
+    asked: list[Json] = []
+    for question in () if scope is None else scope.questions():
+        with contextlib.suppress(NobodyToAsk, TimedOut):
+            answer = await me.ask_person(question)
+            asked.append({"question": question.text, "answer": answer.value})
+    return {**UNKNOWN, "asked": asked} if asked else UNKNOWN
+
+
+def may_be_repeated(tool: Tool) -> bool:
+    """Whether the author of a tool that changes the world says that a call of it may be made twice."""
+    return tool.repeats in ("idempotent", "keyed")
 
 
 def shown(value: Json, limit: int) -> Content:

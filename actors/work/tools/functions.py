@@ -15,6 +15,12 @@ may be a parameter (dataclasses, TypedDicts, structs, enums, dates ...). A funct
 comes. Async functions run in the run's own event loop, plain ones in a thread, which is left behind if the call is
 interrupted: a thread can't be ended. The model gets what is returned as JSON unless it is text, what is raised as an
 error.
+
+    @callboard.tool(effect="keyed")
+    async def pay(order: int, call_key: str) -> str: ...
+
+says what a call does that is made twice (`protocol/repeats`), which counts when a durable run goes on after a kill.
+A keyed function gets the key of the call as `call_key`, of which the model knows nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -32,6 +38,8 @@ import trio
 
 from ....protocol.decoding import convert
 from ....protocol.errors import ToolFailed, UsageError
+from ....protocol.repeats import REPEATS, Repeats
+from ..journal.unknown import call_key
 from .declare.docstrings import read_docstring
 from .tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 
@@ -39,22 +47,56 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
 
 Function: TypeAlias = Callable[..., Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+KEY = "call_key"
+"""The parameter of a keyed function that gets the key of a call."""
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
 
 
-def function_tool(function: Function, *, name: str | None = None, timeout: float | None = TIMEOUT) -> Tool:
+def tool(*, effect: Repeats) -> Callable[[F], F]:
+    """Say what a call of a function does that is made twice: a decorator, which leaves the function as it is.
+
+    Args:
+        effect: `read`, `idempotent`, `keyed` or `write`; see `protocol/repeats`.
+
+    Raises:
+        UsageError: there is no such effect; or the function has no parameter for the key.
+    """
+    if effect not in REPEATS:
+        raise UsageError(f"effect must be one of {', '.join(REPEATS)}, not {effect!r}")
+
+    def said(function: F) -> F:
+        _effects[function] = effect
+        _check_key(function, effect)
+        return function
+
+    return said
+
+
+def function_tool(
+    function: Function, *, name: str | None = None, timeout: float | None = TIMEOUT, effect: Repeats | None = None
+) -> Tool:
     """A tool that calls a Python function.
+
+    Args:
+        timeout: seconds of a call; None for no end.
+        effect: see `tool`; None for what the function's decorator says.
 
     Raises:
         UsageError: it has `*args`, `**kwargs` or positional-only parameters, or a type that JSON can't hold.
     """
+    effect = effect or _effect_of(function)
     called = str(name or getattr(function, "__name__", ""))
     if not called.isidentifier():
         raise UsageError(f"{function!r} has no name a model could call; use function_tool(..., name='...')")
-    spec, types = _described(function, called)
+    if effect is not None:
+        _check_key(function, effect)
+    spec, types = _described(function, called, keyed=effect == "keyed")
     asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-    return Tool(spec=spec, run=_Run(function, called, types, asynchronous), origin="function", timeout=timeout)
+    run = _Run(function, called, types, asynchronous, keyed=effect == "keyed")
+    return Tool(spec=spec, run=run, origin="function", timeout=timeout, repeats=effect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +107,15 @@ class _Run:
     called: str
     types: dict[str, Any]
     asynchronous: bool
+    keyed: bool
 
-    async def __call__(self, _: Actor, arguments: Arguments) -> Json:
+    async def __call__(self, me: Actor, arguments: Arguments) -> Json:
         try:
             values = {key: convert(value, self.types[key], strict=False) for key, value in arguments.items()}
         except msgspec.ValidationError as error:
             raise ToolFailed(f"The call '{self.called}' has invalid arguments: {error}") from error
+        if self.keyed:
+            values[KEY] = call_key(me)
         if self.asynchronous:
             result = await self.function(**values)
         else:
@@ -78,22 +123,38 @@ class _Run:
         return result if isinstance(result, str) else msgspec.to_builtins(result, str_keys=True)
 
 
-def _described(function: Function, called: str) -> tuple[ToolSpec, dict[str, Any]]:
+def _effect_of(function: Function) -> Repeats | None:
+    try:
+        return _effects.get(getattr(function, "__func__", function))
+    except TypeError:  # it has no weak references, so nobody has said anything of it
+        return None
+
+
+def _check_key(function: Function, effect: Repeats) -> None:
+    if effect == "keyed" and KEY not in inspect.signature(function).parameters:
+        raise UsageError(f"{function!r} is keyed, so it needs a parameter '{KEY}' for the key of a call")
+
+
+def _described(function: Function, called: str, *, keyed: bool = False) -> tuple[ToolSpec, dict[str, Any]]:
     """The spec for the model, and the parameters' types; found out once per function, not once per run."""
     known = _known.get(function) if inspect.isfunction(function) else None
-    if known is not None and known[0].name == called:
-        return known
+    if known is not None and known[0].name == called and known[2] is keyed:
+        return known[:2]
     types, required = _parameters(function, called)
+    if keyed:
+        del types[KEY]
+        required = [name for name in required if name != KEY]
     read = read_docstring(inspect.getdoc(function))
     told = {name: entry.text for name, entry in read.entries.items() if entry.text}
     parameters = _schema(function, types, required, told, called)
     found = ToolSpec(name=called, description=read.description, parameters=parameters), types
     if inspect.isfunction(function):
-        _known[function] = found
+        _known[function] = (*found, keyed)
     return found
 
 
-_known: WeakKeyDictionary[Function, tuple[ToolSpec, dict[str, Any]]] = WeakKeyDictionary()
+_effects: WeakKeyDictionary[Function, Repeats] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Function, tuple[ToolSpec, dict[str, Any], bool]] = WeakKeyDictionary()
 
 
 def _parameters(function: Function, called: str) -> tuple[dict[str, Any], list[str]]:

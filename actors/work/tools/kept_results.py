@@ -44,7 +44,7 @@ class KeptResults:
 
     def __init__(self, directory: Path, *, temporary: bool) -> None:
         self.directory = directory
-        self.kept = False
+        self.kept = temporary and directory.is_dir()  # then by an earlier life of a durable run
         self._temporary = temporary
 
     def keep(self, results: Sequence[tuple[str, str]]) -> list[str]:

@@ -21,6 +21,7 @@ import msgspec
 
 from ....protocol.chat import FilePart, ImagePart, Part, TextPart
 from ....protocol.chat import Tool as ToolSpec
+from ....protocol.repeats import Repeats
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -80,8 +81,10 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
             none to be shown. Raises nothing.
         elsewhere: it is the caller of the run who plays it: a call of it ends the agent's work, and the next run goes
             on from its result. Only the agent that was named is offered it.
+        repeats: what its author says of a call that is made twice; None if nothing.
         decided: in place of `run`, for a tool over what a conversation itself remembers: asks its decider (the actor
             above `me`) what the result is, by the number that the decider gave to the call.
+        remembers: the MCP server that may remember a call as long as its process lives; "" if none does.
     """
 
     spec: ToolSpec
@@ -99,7 +102,9 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     run_within: RunWithin | None = None
     preview: Preview | None = None
     elsewhere: bool = False
+    repeats: Repeats | None = None
     decided: Decided | None = None
+    remembers: str = ""
 
     @property
     def waits(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
+from ....actors.runs.parked import has_asked, leave_for, parked_questions
 from ....protocol.control import own
-from ....protocol.errors import Conflict, NotFound, UsageError
+from ....protocol.errors import Conflict, NoServer, NotFound, UsageError
 from ....protocol.kernel.questions import Question, understood
 from ...frame import person_at_terminal
 from ...render import paths
@@ -29,8 +31,20 @@ Value = str | list[str]
 
 
 def list_questions(where: Where, *, as_json: bool) -> str:
-    """The open questions as text for stdout."""
-    questions = with_client(where, open_questions)
+    """The open questions as text for stdout: those of the server's runs, and of runs that wait to go on.
+
+    Raises:
+        NoServer: there is none, and no run waits.
+    """
+    parked = [] if where.url else parked_questions(os.environ)
+    try:
+        questions = with_client(where, open_questions)
+    except NoServer:
+        if not parked:
+            raise
+        questions = []
+    asked = {question.id for question in questions}
+    questions += [question for question in parked if question.id not in asked]
     if as_json:
         shown = [msgspec.to_builtins(question) for question in questions]
         return json_object(questions=shown)
@@ -39,6 +53,8 @@ def list_questions(where: Where, *, as_json: bool) -> str:
 
 def answer_question(where: Where, id: str, texts: Sequence[str], *, as_json: bool) -> str:
     """Answers the question; without a text, asks for one at the terminal. The text for stdout.
+
+    That of a run whose process was killed is answered, too: the run reads the answer when it goes on.
 
     Raises:
         NotFound: no such question is open.
@@ -54,10 +70,33 @@ def answer_question(where: Where, id: str, texts: Sequence[str], *, as_json: boo
             raise Conflict(f"question {question.id} is open no more: another client was faster, or it was withdrawn")
         return question
 
-    question = with_client(where, answer)
+    try:
+        question = with_client(where, answer)
+    except (NoServer, NotFound) as error:
+        parked = [] if where.url else parked_questions(os.environ)
+        try:
+            question = _named(id, parked)
+        except NotFound as missing:
+            waits = isinstance(error, NoServer) and has_asked(id, os.environ)
+            raise (missing if waits else error) from None
+        return _left(question, texts, as_json=as_json)
     if as_json:
         return json.dumps({"schema_version": 1, "answered": question.id, "run": question.run}) + "\n"
     return f"{safe(question.id)} answered ({safe(question.run)})\n"
+
+
+def _left(question: Question, texts: Sequence[str], *, as_json: bool) -> str:
+    """Leaves the answer for a run that nobody plays."""
+    value = value_of(question, texts) if texts else trio.run(_asked_for, question)
+    if not leave_for(question.run, question.id, value, "terminal"):
+        raise Conflict(
+            f"question {question.id} is open no more, or its run goes on by now: callboard answer lists them"
+        )
+    if as_json:
+        told = {"schema_version": 1, "answered": question.id, "run": question.run, "left": True}
+        return json.dumps(told) + "\n"
+    id, run = safe(question.id), safe(question.run)
+    return f"{id} answered ({run}): the run reads it when it goes on (callboard resume {run})\n"
 
 
 def value_of(question: Question, texts: Sequence[str]) -> Value:

@@ -13,8 +13,10 @@ from pathlib import Path
 import msgspec
 
 from ....actors.front.control.logs.reading import read_page
-from ....actors.front.control.logs.runs import look
+from ....actors.front.control.logs.runs import is_settled, look, order, with_interrupted
 from ....actors.io.directories import state_dir
+from ....actors.runs.interrupted import interrupted
+from ....actors.runs.keeping import remove_kept
 from ....actors.work.tools.changes.store import store_of
 from ....protocol.ages import age, seconds_since
 from ....protocol.control.things import RunInfo
@@ -34,6 +36,7 @@ _BETWEEN = 0.3
 _REASONS = {
     "cancelled": "cancelled: the run was stopped from outside, by a person, a program or the end of its process",
     "lost": "lost: the process of the run ended before the run did",
+    "interrupted": "interrupted: the process of the run ended before the run did; callboard resume goes on with it",
 }
 
 
@@ -43,8 +46,10 @@ def runs_dir() -> Path:
 
 
 def kept_runs() -> list[RunInfo]:
-    """All runs there are logs of, newest first."""
-    return look(runs_dir())[::-1]
+    """All runs there are logs of, and durable ones that may go on, newest first."""
+    known = {info.run: info for info in look(runs_dir())}
+    known.update(with_interrupted(known, {run.run: run for run in interrupted(os.environ)}))
+    return sorted(known.values(), key=order, reverse=True)
 
 
 def kept_run(word: str) -> RunInfo:
@@ -139,7 +144,7 @@ def delete_kept(words: Sequence[str], *, as_json: bool) -> str:
 
 def prune_kept(*, keep: int | None, older: float | None, as_json: bool) -> str:
     """What `runs prune` does: of those that are over, removes what is beyond the newest `keep`, or older in days."""
-    over = [run for run in kept_runs() if run.over]
+    over = [run for run in kept_runs() if is_settled(run)]
     last = time.time() - (older or 0) * _DAY
     doomed = [
         run
@@ -151,6 +156,7 @@ def prune_kept(*, keep: int | None, older: float | None, as_json: bool) -> str:
 
 def _deleted(runs: Sequence[RunInfo], *, as_json: bool) -> str:
     for run in runs:
+        remove_kept(run.run)
         try:
             shutil.rmtree(runs_dir() / run.run)
         except FileNotFoundError:  # another has removed it

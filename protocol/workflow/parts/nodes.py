@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from ...chat import Role
 from ...model_names import models_of
 from ...problems import did_you_mean
 from ...tree import Mapping, Node, Scalar, Sequence, describe, plain
@@ -27,7 +28,7 @@ from ..agents import (
     ToolSource,
 )
 from ..dialect import DEVALL
-from ..model import AgentConfig, HumanConfig, LiteralConfig, NodeConfig, PythonConfig, Role, Seed
+from ..model import AgentConfig, HumanConfig, LiteralConfig, NodeConfig, PythonConfig, Seed
 from .reading import Part
 
 ALL = ":All"

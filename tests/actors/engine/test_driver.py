@@ -10,13 +10,13 @@ import trio
 from tapes import Twin
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.engine.driver import drive
+from callboard.actors.engine.driver import Driver, drive
 from callboard.protocol.effects import Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from callboard.protocol.errors import NodeFailed, UpstreamError
 from callboard.protocol.events import Event, NodeSkipped
 from callboard.protocol.failure import Failure
 from callboard.protocol.kernel.messages import Message
-from callboard.protocol.messages import Idle, Interrupted, TimerFired, WorkDone, WorkFailed
+from callboard.protocol.messages import FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 from callboard.supervisors import Actor, Root
 from callboard.supervisors.census import find, pause, resume
 
@@ -35,6 +35,14 @@ def job(key: int, lane: str | None = None) -> Job:
 
 class Begin(Message, frozen=True):
     """What the deciders of these tests begin with."""
+
+
+class Note(Message, frozen=True):
+    """Mail of these tests."""
+
+
+class Closed(FromBelow, frozen=True, kw_only=True):
+    """What a decider of these tests is told from below."""
 
 
 class Scripted:
@@ -307,6 +315,37 @@ async def test_a_message_that_is_not_for_the_decider_is_a_dead_letter() -> None:
     await played([], then, on_event=events.append, while_it_runs=tell)
     (letter,) = [event for event in events if event.kind == "mail.dead"]
     assert "odd" in str(letter.data)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_what_is_told_from_below_is_decided_before_anything_else_goes_on(paused: bool) -> None:
+    """Also behind older mail, for which the driver has been woken, and while it waits for a pause to end."""
+
+    def afresh() -> Scripted:
+        first: list[Effect] = [WhenIdle("turn")] if paused else []
+        return Scripted(first, lambda _, message: [Finish("over")] if type(message) is Note else [])
+
+    decider = afresh()
+
+    async def play(me: Actor) -> Any:
+        drivers.append(Driver(me, decider, {}, at_once=1, afresh=afresh))
+        return await drivers[0].play(Begin())
+
+    drivers: list[Driver] = []
+    async with Root() as root:
+        if paused:
+            pause(root.actor)
+        ref = root.spawn(play, name="play", link=False)
+        await wait_all_tasks_blocked()
+        ref.tell_nowait(Begin())
+        drivers[0].tell(Closed())
+        assert [type(message) for message in decider.told] == [Begin, Closed]
+        ref.tell_nowait(Note())
+        drivers[0].tell(Closed())
+        assert [type(message) for message in decider.told] == [Begin, Closed, Note]  # it is over, and the rest is late
+        if paused:
+            resume(root.actor)
+        assert await ref.result() == "over"
 
 
 async def test_a_failure_to_finish_with_is_raised() -> None:

@@ -73,7 +73,7 @@ async def test_a_subscription_that_is_ended_amid_a_frame_leaves_the_others_reada
         reader = Reader(stream)
         await reader.shake_hands()
         await reader.ask(1, "_run/subscribe", run=run.id)
-        await until(lambda: hub._runs.live[run.id]._news)
+        await until(lambda: hub.running.live[run.id]._news)
         (subscription,) = hub.logs.readers
         run.say("x" * 16_000_000)  # more than the sockets hold: the writer stands in the middle of it
         await until(lambda: subscription.seq == 3)
@@ -142,7 +142,7 @@ async def test_what_is_on_its_way_still_goes_out_when_the_server_stops(
         await client.until(lambda frame: frame.get("method") == "_run/event")
         await trio.testing.wait_all_tasks_blocked(0.01)
         run.end()
-        await until(lambda: hub._runs.live.get(run.id) is None)
+        await until(lambda: hub.running.live.get(run.id) is None)
         root.begin_stop()
         assert (await client.until_told("_run/ended"))["status"] == "done"
 
@@ -158,7 +158,7 @@ async def test_who_is_closed_amid_a_frame_is_told_why_behind_it(
         reader = Reader(stream)
         await reader.shake_hands()
         await reader.ask(1, "_run/subscribe", run=run.id)
-        await until(lambda: hub._runs.live[run.id]._news)
+        await until(lambda: hub.running.live[run.id]._news)
         (subscription,) = hub.logs.readers
         run.say("x" * 16_000_000)  # more than the sockets hold: the writer stands in the middle of it
         await until(lambda: subscription.seq == 3)

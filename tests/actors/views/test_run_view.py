@@ -307,3 +307,19 @@ def test_the_floor_knows_only_protocol() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.level > 1:
                 assert (node.module or "").split(".")[0] == "protocol", path
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_run_that_goes_on_in_another_process_has_nothing_under_way_of_the_one_that_was_killed(name: str) -> None:
+    events = STREAMS[name]
+    resumed = msgspec.structs.replace(events[0], data=ev.RunResumed(life=2, rows=10))
+    for length in {1, len(events) // 3, len(events) // 2, len(events)}:
+        view = seen(events[:length])
+        seen([events[0], resumed], view)
+        assert (list(view.actors), view.roots, view.questions) == ([events[0].actor], {}, {})
+        assert (view.status, view.outcome) == ("running", None)
+        seen(events[1:], view)
+        alone = seen(events)
+        assert (view.status, view.outcome, view.actors, view.roots) == (alone.status, alone.outcome, {}, {})
+        assert (view.home and view.home.name) == (alone.home and alone.home.name)
+        assert all(node.running == 0 for node in view.nodes.values())

@@ -22,7 +22,7 @@ async def run_agent_node(me: Actor, job: Job) -> Result:
     node = job.node
     assert isinstance(node, AgentNode)
     depth = job.depth + 1
-    context = job.context.below(job.plan.permissions, job.plan.max_depth)
+    context = job.context.below(job.plan.permissions, job.plan.max_depth).settling(node.on_unknown)
     too_deep = context.too_deep(depth)
     if too_deep is not None:
         raise NodeFailed(too_deep)

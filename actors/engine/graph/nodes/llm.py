@@ -14,17 +14,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from .....protocol.chat import ChatRequest, UserTurn
+from .....protocol.chat import ChatReply, ChatRequest, UserTurn
 from .....protocol.errors import ModelError, NodeFailed
 from .....protocol.graph.model import LlmNode
 from .....protocol.json_values import NotJson, decode, decode_mended
 from .....supervisors import Actor
 from ....io.imports import imported
 from ....io.json_schema import LIBRARY, schema_errors
+from ....work.journal.of_run import REPLY
+from ....work.journal.scope import noted
 from ....work.tools.calls import Player
 from ....work.tools.tool import Tool
 from ...conversation.play import Conversation, OutOfTurns, Renewal, Renewed, Talk
@@ -71,7 +74,8 @@ async def extract(me: Actor, job: Job, text: str, schema: dict[str, Any]) -> Any
 
     async def ask(system: str, prompt: str) -> str:
         request = _request(job, system, prompt, schema)
-        return (await job.context.chat(me, request, node=node.id, attempts=attempts)).text
+        chat = partial(job.context.chat, me, request, node=node.id, attempts=attempts)
+        return (await noted(me, REPLY, ChatReply, chat)).text
 
     try:
         return await structured(text, schema, ask, any_json=job.plan.compat.schema_is_a_hint)
@@ -116,7 +120,8 @@ async def _talk(
     assert isinstance(node, LlmNode)
     if not tools:
         request = _request(job, system, prompt, schema)
-        reply = await job.context.chat(me, request, node=node.id, attempts=node.max_attempts, need_text=True)
+        chat = partial(job.context.chat, me, request, node=node.id, attempts=node.max_attempts, need_text=True)
+        reply = await noted(me, REPLY, ChatReply, chat)
         job.record.turns += 1
         job.record.texts.append(reply.text)
         return reply.text
@@ -132,7 +137,13 @@ async def _talk(
         node=node.id,
         looks_around=renewal is not None,
     )
-    player = Player({**unlisted, **listed}, context.permissions, own=job.plan.permissions, meter=context.meter)
+    player = Player(
+        {**unlisted, **listed},
+        context.permissions,
+        own=job.plan.permissions,
+        meter=context.meter,
+        on_unknown=context.settles(node.on_unknown),
+    )
     talk = Conversation(
         context, settled, player, request, job.record, attempts=node.max_attempts, need_text=True, renewal=renewal
     )

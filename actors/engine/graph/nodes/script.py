@@ -31,6 +31,7 @@ from .....protocol.graph.model import ScriptNode
 from .....protocol.json_values import NotJson, decode
 from ....io.directories import root_dir, user_folder
 from ....io.handed_out import without_secrets
+from ....work.journal.unknown import may_run
 from ....work.library import PROMPT_UTILS
 from ..plan import Job, Result
 from ..templates import render
@@ -60,6 +61,9 @@ async def run_script_node(me: Actor, job: Job) -> Result:
     assert isinstance(node, ScriptNode)
     path = job.plan.directory / node.script
     argv = _command(node.script, path)
+    left_out = await may_run(me, node.id, f"the script '{node.script}'", job.context.settles(node.on_unknown))
+    if left_out is not None:
+        return _result(left_out.output or {})
     began = trio.current_time()
     if me.stream.heard:
         me.emit(ToolStarted(tool=node.script))
@@ -75,7 +79,10 @@ async def run_script_node(me: Actor, job: Job) -> Result:
         )
     if me.stream.heard:
         me.emit(ToolFinished(tool=node.script, seconds=trio.current_time() - began, status=done.status))
-    written = without_secrets(_parse(node.script, done))  # models read it
+    return _result(without_secrets(_parse(node.script, done)))  # models read it
+
+
+def _result(written: dict[str, Any]) -> Result:
     target = written.pop("_next", None)
     return Result(writes=written, goto=(target,) if isinstance(target, str) else None)
 

@@ -66,7 +66,9 @@ def function_tools(run: WorkflowRun, node: str, listed: FunctionTools) -> Iterat
     for entry in listed.tools:
         for declaration in _declared(entry, files, directory):
             call = partial(_call, run, node, declaration, home, listed.timeout or TIMEOUT)
-            yield Tool(spec=_spec(declaration, entry), run=call, origin="file", timeout=None)
+            yield Tool(
+                spec=_spec(declaration, entry), run=call, origin="file", timeout=None, repeats=declaration.repeats
+            )
 
 
 async def _call(

@@ -6,6 +6,7 @@ subgraph does, has its own each time.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .....protocol.errors import ConfigError
@@ -24,10 +25,11 @@ class GraphResources:
     Args:
         run: the run of the workflow.
         graph: whose agents they are.
+        home: where stores are that end with the run, if that may go on in another process.
     """
 
-    def __init__(self, run: WorkflowRun, graph: Graph) -> None:
-        self.memories = Memories(run, graph)
+    def __init__(self, run: WorkflowRun, graph: Graph, home: Path | None) -> None:
+        self.memories = Memories(run, graph, home)
         self._context = run.context
         self._servers: Scope | None = None
 

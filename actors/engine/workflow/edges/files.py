@@ -7,6 +7,9 @@ answer in time costs the process, and what was left in it; the next call starts 
 
 Calls are lines of JSON on its stdin, answers on its stdout, and a function may ask the run's person in between. What
 the functions print goes to its stderr, and from there into the run's events.
+
+In a durable run the row of a call has what the processors shared after it (`Called`), as far as that is another than
+before, and a later process is given the last of it. What modules keep by themselves begins anew.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ import msgspec
 import trio
 
 from .....protocol.errors import ToolFailed
+from .....protocol.journal import decode_value
+from .....protocol.workflow_messages import Called
+from ....work.journal.scope import here
 from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import USUAL, impose
 from ....work.tools.files.output import Printed
@@ -37,6 +43,9 @@ if TYPE_CHECKING:
     from ..plan import WorkflowRun
 
 WORKER = Path(__file__).parents[1] / "workers" / "edges.py"
+
+CALL = "call of a function"
+"""What calls are noted as."""
 
 ANSWERS_WITHIN = 60.0
 """Seconds for one call. An edge decides; who works for longer is a node."""
@@ -93,6 +102,23 @@ class EdgeFunctions:
         self._run = run
         self._turn = trio.Lock()
         self._process: Process | None = None
+        self._scope = here(me)
+        self._number = 0
+        self._shared: dict[str, Any] | None = None
+        self._told = 0
+        if self._scope is not None and run.plan.named.processors:
+            for value in self._scope.noted_below(CALL):
+                called = decode_value(value, Called)
+                if called.shared is not None and called.number > self._number and called.whose == self._scope.path:
+                    self._number, self._shared = called.number, called.shared
+            self._told = self._number
+
+    def keeping(self, called: Called) -> Called:
+        """It with what the processors share, if that has changed since this was last asked."""
+        if self._scope is None or self._number == self._told:
+            return called
+        self._told = self._number
+        return msgspec.structs.replace(called, whose=self._scope.path, number=self._number, shared=self._shared or {})
 
     def functions(self, changes: Mapping[str, Change] | None = None) -> Functions:
         """For the edges of a structure; `changes` are further processors."""
@@ -112,7 +138,18 @@ class EdgeFunctions:
         if kind == "processor":
             workspace, variables = await self._run.workspace.path(), self._run.plan.workflow.vars
             given |= {"workspace": str(workspace), "vars": variables, "session_id": self._me.stream.run}
-        call = {"kind": kind, "file": str(file), "function": name, "text": text, "host": str(HOST), "given": given}
+            if self._shared and (self._process is None or self._process.ended is not None):
+                given |= {"shared": self._shared}
+        keeps = self._scope is not None and kind == "processor"
+        call = {
+            "keeps": keeps,
+            "kind": kind,
+            "file": str(file),
+            "function": name,
+            "text": text,
+            "host": str(HOST),
+            "given": given,
+        }
         line = msgspec.json.encode(call) + b"\n"
         answer: dict[str, Any] | None = None
         async with self._turn:
@@ -129,11 +166,21 @@ class EdgeFunctions:
             finally:
                 if answer is None:  # in the middle of a line or of a call
                     self._drop()
+                elif keeps:
+                    self._take(answer, what)
         if answer is None:
             raise ToolFailed(f"{what} did not answer within {ANSWERS_WITHIN:g} s, and was ended")
         if "error" in answer:
             raise ToolFailed(f"{what} failed: {answer['error']}")
         return answer["value"]
+
+    def _take(self, answer: Mapping[str, Any], what: str) -> None:
+        """What the processors share after a call."""
+        assert self._scope is not None
+        if "no_data" in answer:
+            self._scope.run.spoil(f"{what} has put {answer['no_data']} into what processors share, which is no data")
+        elif "shared" in answer and answer["shared"] != (self._shared or {}):
+            self._number, self._shared = self._number + 1, answer["shared"]
 
     async def _asked(self, fields: Mapping[str, object], name: str) -> dict[str, str]:
         words = [f"{key}={value}" for key, value in fields.items()]
@@ -181,3 +228,5 @@ class EdgeFunctions:
         process, self._process = self._process, None
         if process is not None:
             process.ref.cancel()
+            if self._shared:
+                self._number, self._shared = self._number + 1, None

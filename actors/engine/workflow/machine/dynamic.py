@@ -17,7 +17,7 @@ import msgspec
 
 from .....protocol.errors import GraphMistake
 from .....protocol.workflow.edges import Dynamic
-from .....protocol.workflow.messages import Unit
+from .....protocol.workflow_messages import Unit
 from ..edges.processors import filled
 from ..edges.splits import units_of
 from ..messages import Message

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .....protocol.workflow.messages import Gate
 from .....protocol.workflow.model import LoopCounterConfig, LoopTimerConfig
+from .....protocol.workflow_messages import Gate
 from ..messages import Message
 from ..rules import Rules
 

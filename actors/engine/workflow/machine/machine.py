@@ -33,9 +33,10 @@ from typing import Any, TypeAlias
 import msgspec
 
 from .....protocol.errors import CallboardError, GraphMistake
-from .....protocol.workflow.messages import Crossing, Fired, FireNode, Gate
+from .....protocol.workflow_messages import Crossing, Fired, FireNode, Gate
 from ...graph.failures import together
 from ..messages import TASK, Message, Queue, carried, seeded, signed
+from .perform import over
 from .result import Result, Warned, majority
 from .structure import Cycle, Layer, Place, Structure, listed
 
@@ -120,15 +121,31 @@ class StateMachine:
         return self._scheduler.begin(self._whole())
 
     def done(self, fired: Fired) -> list[FireNode]:
-        """Take over what came of a firing; returns those that may begin now."""
+        """Take over what came of a firing; returns those that may begin now.
+
+        Raises:
+            GraphMistake: it is a firing of another graph.
+        """
         place = self.structure.by_id[self.under_way.pop(fired.key).node]
+        if place.id != fired.node or any(self._ways[each.way].source is not place for each in fired.crossings):
+            raise GraphMistake(f"it is '{place.id}' that was fired, with other edges than '{fired.node}' has taken")
         self._outputs[place.index] += fired.outputs
         self._unaccepted += [failure.restore() for failure in fired.unaccepted]
         if fired.gate is not None:
             self._gates[place.index] = fired.gate
         for warning in dict.fromkeys(fired.warnings):
             self._warn("edge", warning, place)
+        if any(type(crossing.arrives) is int for crossing in fired.crossings):
+            crossings = tuple(self._arriving(crossing, fired) for crossing in fired.crossings)
+            fired = msgspec.structs.replace(fired, crossings=crossings)
         return self._scheduler.done(fired.key, fired)
+
+    def _arriving(self, crossing: Crossing, fired: Fired) -> Crossing:
+        """What it is with the message that arrives."""
+        if not isinstance(crossing.arrives, int):
+            return crossing
+        way = self._ways[crossing.way]
+        return Crossing(crossing.way, over(way, fired.outputs[crossing.arrives]), crossing.fires)
 
     def remembers(self) -> tuple[object, ...]:
         """What waits to be read, and what was said."""
@@ -326,8 +343,8 @@ class StateMachine:
         if edge.clear_context or edge.clear_kept_context:
             kept = edge.clear_kept_context and (edge.clear_context or not self.structure.rules.kept_needs_clear)
             self._queues[target.index].clear(context=edge.clear_context, kept=kept)
-        if crossing.message is not None:
-            self._put(target, crossing.message)
+        if isinstance(crossing.arrives, Message):
+            self._put(target, crossing.arrives)
         if crossing.fires:
             self._triggered[way.index] = True
 

@@ -9,16 +9,16 @@ run is changed here, so firings may be performed at once: the machine takes over
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import TypeAlias
 
 import msgspec
 
-from .....protocol.errors import CallboardError, GraphMistake
+from .....protocol.errors import CallboardError, GraphMistake, UnknownOutcome
 from .....protocol.failure import Failure
-from .....protocol.workflow.messages import Crossing, Fired, FireNode, Gate, Unit
 from .....protocol.workflow.model import LiteralConfig, LoopCounterConfig, LoopTimerConfig, Node, PassthroughConfig
+from .....protocol.workflow_messages import Called, Crossing, Fired, FireNode, Gate, NodeSaid, Unit
 from ...graph.failures import NEVER_TOLERATED, noted, together
 from ..messages import Message, carried, signed
 from ..prompting import failure_text
@@ -29,8 +29,14 @@ from .structure import Place, Structure, Way
 MOST_QUEUED = 100_000
 """Messages that a node is given. Who passes all on in a cycle has twice as many every time."""
 
+NEVER_PASSED_OVER = (*NEVER_TOLERATED, UnknownOutcome)
+"""What functions of edges may not fail with and be passed over."""
+
 LONGEST = 64 * 1024 * 1024
 """Characters of what a processor makes of a text: a template may double it, every time round."""
+
+Call: TypeAlias = Callable[["Firing", str, Callable[[], Awaitable[Called]]], Awaitable[Called]]
+"""Calls a function of the user's, which the text names for people. Raises what the function failed with."""
 
 
 class Firing(msgspec.Struct, frozen=True, eq=False):
@@ -39,11 +45,13 @@ class Firing(msgspec.Struct, frozen=True, eq=False):
     Attributes:
         work: what the machine says of it.
         now: seconds, for timers.
+        call: how functions of its edges are called that may change the world; None for just so.
     """
 
     work: FireNode
     structure: Structure
     now: float = 0.0
+    call: Call | None = None
 
     @property
     def place(self) -> Place:
@@ -70,6 +78,27 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     trace: tuple[Message, ...] = ()
     error: CallboardError | None = None
     unaccepted: tuple[CallboardError, ...] = ()
+
+
+def told(key: int, said: Said) -> NodeSaid:
+    """It as a message."""
+    return NodeSaid(
+        key,
+        outputs=said.outputs,
+        trace=said.trace,
+        failure=None if said.error is None else Failure.of(said.error),
+        unaccepted=tuple(map(Failure.of, said.unaccepted)),
+    )
+
+
+def restored(said: NodeSaid) -> Said:
+    """It of a message."""
+    return Said(
+        outputs=said.outputs,
+        trace=said.trace,
+        error=None if said.failure is None else said.failure.restore(),
+        unaccepted=tuple(failure.restore() for failure in said.unaccepted),
+    )
 
 
 Work: TypeAlias = Callable[[Sequence[Unit], int], Awaitable[Sequence[Said]]]
@@ -106,7 +135,7 @@ async def perform(firing: Firing, work: Work) -> Fired:
         results = await own(units, limit)
         trace = trace or results[0].trace
         unaccepted.extend(_unaccepted(firing.node, results))
-        said = _tolerated(firing, units, results)
+        said = tolerated_of(firing, units, results)
         tolerated = tolerated or next((result.error for result in results if result.error is not None), None)
         return said
 
@@ -126,6 +155,7 @@ async def perform(firing: Firing, work: Work) -> Fired:
         failure, crossings, trace, tolerated = error.at(place.id), [], (), None
     return Fired(
         fire.key,
+        node=place.id,
         outputs=outputs,
         trace=trace,
         failure=None if failure is None else Failure.of(failure),
@@ -168,7 +198,7 @@ def _instant(firing: Firing, unit: Unit, gate: Gate) -> tuple[tuple[Message, ...
             return timed(config, gate, unit.inputs, firing.now, firing.structure.rules)
 
 
-def _tolerated(firing: Firing, units: Sequence[Unit], results: Sequence[Said]) -> list[tuple[Message, ...]]:
+def tolerated_of(firing: Firing, units: Sequence[Unit], results: Sequence[Said]) -> list[tuple[Message, ...]]:
     """What each unit said, its error where the node may go on with that; else all that failed is raised as one."""
     said: list[tuple[Message, ...]] = []
     failures: list[tuple[str, CallboardError]] = []
@@ -199,41 +229,63 @@ def _unaccepted(node: Node, results: Sequence[Said]) -> list[CallboardError]:
 
 async def _cross(firing: Firing, outputs: Sequence[Message], crossings: list[Crossing], warnings: list[str]) -> None:
     """What the edges do: every message over every edge."""
-    said = firing.work.said
-    for message in outputs:
+    for number, message in enumerate(outputs):
         for way in firing.place.out:
-            if not await _is_taken(way, message, warnings):
+            if not await _is_taken(firing, way, message, warnings):
                 continue
             edge = way.edge
             if not edge.carry_data:
                 crossings.append(Crossing(way.index, None, edge.trigger))
-                continue
-            payload = carried(
-                message, way.source.id, way.target.id, keep=edge.keep_message, dynamic=edge.dynamic is not None
-            )
-            arriving = payload if way.process is None else await _processed(way, payload, said, warnings)
-            crossings.append(Crossing(way.index, arriving, edge.trigger and arriving is not None))
+            elif way.process is None:
+                crossings.append(Crossing(way.index, number, edge.trigger))
+            else:
+                arriving = await _processed(firing, way, over(way, message), warnings)
+                crossings.append(Crossing(way.index, arriving, edge.trigger and arriving is not None))
 
 
-async def _is_taken(way: Way, message: Message, warnings: list[str]) -> bool:
-    if way.test is None:
+def over(way: Way, message: Message) -> Message:
+    """A message as it arrives over an edge that does not change it."""
+    edge = way.edge
+    return carried(message, way.source.id, way.target.id, keep=edge.keep_message, dynamic=edge.dynamic is not None)
+
+
+async def _is_taken(firing: Firing, way: Way, message: Message, warnings: list[str]) -> bool:
+    test = way.test
+    if test is None:
         return True
+
+    async def judged() -> Called:
+        met = test(message.text)
+        return Called(met=bool(await met if isawaitable(met) else met))
+
     try:
-        met = way.test(message.text)
+        if way.judged and firing.call is not None:
+            return (await firing.call(firing, f"the condition of {way}", judged)).met
+        met = test(message.text)
         return bool(await met if isawaitable(met) else met)
-    except NEVER_TOLERATED:
+    except NEVER_PASSED_OVER:
         raise
     except Exception as error:  # noqa: BLE001 - a user's function; a broken condition counts as met
         warnings.append(f"{way}: its condition failed and counts as met: {_told(error)}")
         return True
 
 
-async def _processed(way: Way, payload: Message, said: Mapping[str, str], warnings: list[str]) -> Message | None:
-    assert way.process is not None
-    try:
-        result = way.process(payload, said)
+async def _processed(firing: Firing, way: Way, payload: Message, warnings: list[str]) -> Message | None:
+    process = way.process
+    assert process is not None
+
+    async def changed() -> Called:
+        result = process(payload, firing.work.said)
         arriving = await result if isawaitable(result) else result
-    except NEVER_TOLERATED:
+        return Called(messages=() if arriving is None else (arriving,))
+
+    try:
+        if way.changed and firing.call is not None:
+            arriving = next(iter((await firing.call(firing, f"the processor of {way}", changed)).messages), None)
+        else:
+            result = process(payload, firing.work.said)
+            arriving = await result if isawaitable(result) else result
+    except NEVER_PASSED_OVER:
         raise
     except Exception as error:  # noqa: BLE001 - a user's function; the message arrives as it was
         warnings.append(f"{way}: its processor failed and the message arrives unchanged: {_told(error)}")

@@ -22,7 +22,18 @@ from typing import TypeAlias
 
 from .....protocol.errors import GraphMistake
 from .....protocol.workflow.cycles import cyclic
-from .....protocol.workflow.edges import Always, ByDelimiter, ByMatch, Dynamic, Edge, KeywordCondition, Never, Template
+from .....protocol.workflow.edges import (
+    Always,
+    ByDelimiter,
+    ByMatch,
+    Dynamic,
+    Edge,
+    FunctionCondition,
+    FunctionProcessor,
+    KeywordCondition,
+    Never,
+    Template,
+)
 from .....protocol.workflow.model import (
     Graph,
     HumanConfig,
@@ -55,12 +66,25 @@ class Way:
         test: its condition; None if the function is unknown and that counts as met.
         process: its processor, likewise.
         missing: the unknown functions.
+        judged, changed: the condition, or the processor, is code of the user's, which may change the world.
         index: its number in the graph.
         pure: nothing that it does can take its time, as functions and patterns may.
         names: what its template may look up.
     """
 
-    __slots__ = ("edge", "index", "missing", "names", "process", "pure", "source", "target", "test")
+    __slots__ = (
+        "changed",
+        "edge",
+        "index",
+        "judged",
+        "missing",
+        "names",
+        "process",
+        "pure",
+        "source",
+        "target",
+        "test",
+    )
 
     def __init__(self, index: int, edge: Edge, source: Place, target: Place, functions: Functions) -> None:
         self.index = index
@@ -72,6 +96,9 @@ class Way:
         self.test: Test | None = None if isinstance(test, Missing) else test
         self.process: Process | None = None if isinstance(process, Missing) else process
         self.pure = _is_pure(edge)
+        condition, processor = edge.condition, edge.process
+        self.judged = isinstance(condition, FunctionCondition) and condition.name in functions.conditions
+        self.changed = isinstance(processor, FunctionProcessor) and processor.name in functions.processors
         self.names = names_in(edge.process.template) if isinstance(edge.process, Template) else {}
         self.missing = [found for found in (test, process) if isinstance(found, Missing)]
 

@@ -43,6 +43,8 @@ class _Found(msgspec.Struct):
 class Mem0(Store):
     """See the module."""
 
+    repeatable = False
+
     def __init__(self, config: Mem0Store, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._headers = {"authorization": f"Token {config.api_key}"}
@@ -60,7 +62,7 @@ class Mem0(Store):
         near = [each for each in _read(answer) if each.score is None or each.score >= threshold]
         return [each.memory for each in near if each.memory][:top_k]
 
-    async def remember(self, me: Actor, given: str, said: str) -> None:  # noqa: ARG002 - a `Store`
+    async def remember(self, me: Actor, given: str, said: str, key: str | None = None) -> None:  # noqa: ARG002 - a `Store`
         if given.strip():
             messages = [{"role": "user", "content": given[:LONGEST]}]
             await self._post("/v1/memories/", {"messages": messages, **self._who, **self._where})

@@ -8,12 +8,16 @@ fails the node, or counts as nothing, by the dialect.
 
 A store without a path lives as long as the run, or (`stores_persist`) in the configuration directory, one for each
 store of each graph of each file. Relative paths start from the workflow's directory.
+
+A durable run keeps what was read, and begins to write when all before is on the disk; what may have been written is
+written again under the same key, so it is there once. A service that knows no keys is not told again, with a warning.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias, assert_never, final
@@ -26,6 +30,7 @@ from .....protocol.workflow.agents import Blackboard, Embedding, FileStore, Mem0
 from .....protocol.workflow.agents import Store as Described
 from .....protocol.workflow.model import AgentConfig, Graph, HumanConfig, Node
 from .....supervisors import Actor
+from ....work.journal.scope import here, noted
 from ....work.models.providers import client_of
 from ..messages import Message
 from ..plan import WorkflowRun
@@ -56,11 +61,24 @@ _ENDS_THE_RUN = (BudgetReached, TurnsReached, ShuttingDown)
 class Memories:
     """See the module."""
 
-    def __init__(self, run: WorkflowRun, graph: Graph) -> None:
+    def __init__(self, run: WorkflowRun, graph: Graph, home: Path | None) -> None:
         self._run = run
         self._graph = graph
+        self._of_run = home
+        self._homes: dict[str, str] = {}
         self._described = {store.name: store for store in graph.memory}
         self._open: dict[str, Store | None] = {}
+
+    async def settle(self, me: Actor) -> None:
+        """Choose where stores without a path are: a durable run stays with that, whatever its file is called later."""
+        named = {name: self._home(name, ending) for name, ending in self._without_path()}
+        if not named:
+            return
+
+        async def chosen() -> dict[str, str]:
+            return {name: str(home) for name, home in named.items()}
+
+        self._homes = await noted(me, "homes of memories", dict[str, str], chosen)
 
     def close(self) -> None:
         """Close every store."""
@@ -96,7 +114,8 @@ class Memories:
                 continue
             text = _told(inputs, output)
             try:
-                items = await self._recalled(me, use, store, text)
+                work = partial(self._recalled, me, use, store, text)
+                items = await noted(me, f"{use.name} at {stage}", list[str], work)
             except _ENDS_THE_RUN:
                 raise
             except CallboardError as error:
@@ -114,11 +133,28 @@ class Memories:
             if store is None:
                 continue
             try:
-                await store.remember(me, _told(inputs), output)
+                await self._write(me, node, use, store, _told(inputs), output)
             except _ENDS_THE_RUN:
                 raise
             except CallboardError as error:
                 self._warn(me, node, use.name, "could not be written", error)
+
+    async def _write(self, me: Actor, node: Node, use: MemoryUse, store: Store, given: str, said: str) -> None:
+        scope, what = here(me), f"the memory '{use.name}'"
+        if scope is None:
+            await store.remember(me, given, said)
+        elif store.repeatable:
+            key = await noted(me, what, str, new_key)
+            await scope.run.barrier()
+            await store.remember(me, given, said, key)
+        elif scope.ended(what) is None:
+            if scope.intended(what):
+                text = f"it is not known whether {what} was written when the program ended; it is not written again"
+                me.emit(Warned(code="memory", message=text, node=node.id))
+            else:
+                await scope.intend(what)
+                await store.remember(me, given, said)
+            scope.note(what, None)
 
     async def _recalled(self, me: Actor, use: MemoryUse, store: Store, text: str) -> list[str]:
         began = trio.current_time()
@@ -151,14 +187,15 @@ class Memories:
         run, rules, name = self._run, self._run.plan.rules, store.name
         match store.config:
             case Blackboard() as config:
-                return Board(Notebook(self._path(config.memory_path), most=config.max_items, name=name))
+                path = self._path(config.memory_path) or self._passing(name)
+                return Board(Notebook(path, most=config.max_items, name=name))
             case SimpleStore() | FileStore() if store.config.embedding is None and not rules.bare_stores_work:
                 return None
             case SimpleStore() as config:
                 path = self._path(config.memory_path)
                 if path is None and rules.stores_persist:
-                    path = self._home(name, ".memory")
-                notes = Notebook(path, most=MOST, name=name)
+                    path = Path(self._homes[name])
+                notes = Notebook(path or self._passing(name), most=MOST, name=name)
                 return Simple(notes, self._vectors(name, config.embedding), whole=rules.memories_are_whole)
             case FileStore() as config:
                 embedding = config.embedding
@@ -166,7 +203,7 @@ class Memories:
                     name=name,
                     context=run.context,
                     sources=config.file_sources,
-                    directory=self._path(config.index_path or config.memory_path) or self._home(name, ".kb"),
+                    directory=self._path(config.index_path or config.memory_path) or Path(self._homes[name]),
                     base=run.plan.file.parent,
                     model=None if embedding is None else partial(self._model, embedding=embedding),
                     words=self._vectors(name, embedding),
@@ -180,9 +217,23 @@ class Memories:
             return None
         return self._run.plan.file.parent / Path(given).expanduser()
 
+    def _without_path(self) -> Iterator[tuple[str, str]]:
+        """Stores that are kept in the configuration directory, and how their files end."""
+        for store in self._graph.memory:
+            match store.config:
+                case SimpleStore() as config:
+                    if self._run.plan.rules.stores_persist and self._path(config.memory_path) is None:
+                        yield store.name, ".memory"
+                case FileStore() as config:
+                    if self._path(config.index_path or config.memory_path) is None:
+                        yield store.name, ".kb"
+
+    def _passing(self, name: str) -> Path | None:
+        """Where a store is that ends with the run; None for in memory."""
+        return None if self._of_run is None else self._of_run / f"{_digest(name)}.memory"
+
     def _home(self, name: str, ending: str) -> Path:
-        whose = f"{self._run.plan.file.absolute()}\0{self._graph.source.file}\0{self._graph.path}\0{name}"
-        digest = hashlib.sha256(whose.encode(errors="surrogateescape")).hexdigest()[:12]
+        digest = _digest(f"{self._run.plan.file.absolute()}\0{self._graph.source.file}\0{self._graph.path}\0{name}")
         safe = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)[:60]
         return self._run.context.config_dir / "memory" / f"{self._run.plan.file.stem[:60]}-{digest}" / f"{safe}{ending}"
 
@@ -195,6 +246,15 @@ class Memories:
         client = client_of(embedding.provider, embedding.base_url, embedding.api_key, context.settings, context.environ)
         provider = embedding.provider if client is None else context.knowledge.of(me).embedders.adopt(client)
         return f"{provider}:{embedding.model}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:12]
+
+
+async def new_key() -> str:
+    """For something that is written once."""
+    return secrets.token_hex(8)
 
 
 def _uses(node: Node) -> tuple[MemoryUse, ...]:

@@ -151,9 +151,9 @@ class Blackboard(Store):
     async def recall(self, me: Actor, text: str, *, top_k: int, threshold: float) -> list[str]:  # noqa: ARG002 - a `Store`
         return [note.text for note in await self._notes.latest(top_k)]
 
-    async def remember(self, me: Actor, given: str, said: str) -> None:  # noqa: ARG002 - a `Store`
+    async def remember(self, me: Actor, given: str, said: str, key: str | None = None) -> None:  # noqa: ARG002 - a `Store`
         if said.strip():
-            await self._notes.add(Note(text=said[:LONGEST]))
+            await self._notes.add(Note(text=said[:LONGEST], digest=key))
 
     def close(self) -> None:
         self._notes.close()

@@ -61,7 +61,7 @@ class Simple(Store):
             threshold = min(threshold, local.LEAST)
         return await trio.to_thread.run_sync(_nearest, list(notes.values()), asked, text, top_k, threshold)
 
-    async def remember(self, me: Actor, given: str, said: str) -> None:
+    async def remember(self, me: Actor, given: str, said: str, key: str | None = None) -> None:  # noqa: ARG002 - a `Store`
         if self._whole:
             text = f"Input: {given.strip()[:LONGEST]}\nOutput: {said.strip()[:LONGEST]}"
         else:

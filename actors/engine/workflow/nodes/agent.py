@@ -117,7 +117,7 @@ class _Agent:
             node=self._job.node.id,
         )
         context = self._shared.context
-        player = Player(tools, context.permissions, meter=context.meter)
+        player = Player(tools, context.permissions, meter=context.meter, on_unknown=context.settles(None))
         attempts = policy_of(self.config.retry)
         talk = Conversation(context, settled, player, request, self._shared.record, attempts=attempts)
         try:

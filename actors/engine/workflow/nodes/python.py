@@ -4,13 +4,15 @@ The code is the node's own, else the first fenced block of the last message, els
 file in the workspace (`Node.py`, `Node_run-2.py` at the second visit) and runs there. Code that fails is not a node
 that fails: the output says so in a form that conditions know (`code_pass`, `code_fail`), and a model may mend it.
 
+In a durable run the name of the file is chosen once, and what the code has come to is kept; `journal.unknown` says what
+becomes of code that was under way when the program was killed.
+
 What one run of it may use is bounded: its time by the node, and by `LIMITS` how many processes it may have and how
 much memory, what it prints, how large its files are. Whatever is beyond ends all of it, and so does the end of the run.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shutil
@@ -28,6 +30,8 @@ from .....protocol.errors import GraphMistake, NodeFailed, ProcessError
 from .....protocol.events import ToolFinished, ToolStarted
 from .....protocol.workflow.model import PythonConfig
 from .....supervisors.child import ProcessStop
+from ....work.journal.scope import here, noted
+from ....work.journal.unknown import once
 from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import MIB, Limits, impose, kill, watch
 from ....work.tools.files.output import Printed
@@ -35,7 +39,7 @@ from ..edges.conditions import CODE_FAILED
 from ..machine.perform import Said
 from ..messages import Message
 from ..plan import Job, WorkflowRun
-from ..workspace import ATTACHMENTS
+from ..workspace import ATTACHMENTS, FILE, names
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -78,17 +82,31 @@ async def run_python_node(me: Actor, job: Job) -> Said:
     if not code:
         return _said(failure("No executable code segment found"))
     _check_encoding(config.encoding)
-    directory = await job.shared.workspace.path()
-    file = await trio.to_thread.run_sync(_written, directory, job.node.id, code + "\n")
+    workspace = job.shared.workspace
+    directory = await workspace.path()
     own = config.env if job.firing.structure.rules.python_env else {}
-    script = Script(
-        command=[config.interpreter or sys.executable, *config.args],
-        file=file,
-        env={**inherited(job.shared.context.environ), **own},
-        seconds=config.timeout_seconds,
-        encoding=config.encoding,
-    )
-    return _said(await run_script(me, script))
+    is_kept = here(me) is not None
+
+    async def choose() -> str:
+        return await trio.to_thread.run_sync(workspace.free_name, _stem(job.node.id))
+
+    name = await noted(me, FILE, str, choose) if is_kept else None
+
+    async def run() -> str:
+        file = await trio.to_thread.run_sync(_written, directory, job.node.id, code + "\n", name)
+        script = Script(
+            command=[config.interpreter or sys.executable, *config.args],
+            file=file,
+            env={**inherited(job.shared.context.environ), **own},
+            seconds=config.timeout_seconds,
+            encoding=config.encoding,
+        )
+        return await run_script(me, script)
+
+    what = f"the code of '{job.node.id}'"
+    wanted = job.shared.context.settles(None)
+    noted_here = not job.is_told_at_once
+    return _said(await once(me, job.node.id, what, str, run, wanted=wanted, skipped="", noted=noted_here))
 
 
 def code_in(text: str) -> str:
@@ -208,11 +226,10 @@ def _check_encoding(name: str) -> None:
         raise GraphMistake(f"`encoding: {name}` is no encoding of text; `utf-8` and `latin-1` are") from None
 
 
-def _written(directory: Path, id: str, code: str) -> Path:
-    """The file with the code; earlier ones stay, so that one can look at them."""
-    name = re.sub(r"[^0-9A-Za-z_-]", "_", id)[:100] or "_"
+def _written(directory: Path, id: str, code: str, name: str | None) -> Path:
+    """The file with the code, which has this name if it is chosen; earlier ones stay, so that one can look at them."""
     try:
-        file, opened = _free(directory, name)
+        file, opened = _free(directory, _stem(id)) if name is None else _own(directory / name)
         with opened:
             opened.write(code)
     except OSError as error:
@@ -220,13 +237,20 @@ def _written(directory: Path, id: str, code: str) -> Path:
     return file
 
 
-def _free(directory: Path, name: str) -> tuple[Path, IO[str]]:
+def _stem(id: str) -> str:
+    return re.sub(r"[^0-9A-Za-z_-]", "_", id)[:100] or "_"
+
+
+def _free(directory: Path, stem: str) -> tuple[Path, IO[str]]:
     """A new file, created by its opening: units of a map and other subgraphs write here at the same time."""
-    for count in itertools.count(1):
-        file = directory / (f"{name}.py" if count == 1 else f"{name}_run-{count}.py")
+    for file in map(directory.joinpath, names(stem)):
         with suppress(FileExistsError):
             return file, file.open("x", encoding="utf-8", errors="replace")
     raise AssertionError
+
+
+def _own(file: Path) -> tuple[Path, IO[str]]:
+    return file, file.open("w", encoding="utf-8", errors="replace")
 
 
 _FILE = re.compile(r"^[ \t#*`]*([\w./-]+\.\w+)[ \t*`:]*\n+```[^\n`]*\n(.*?)```", re.DOTALL | re.MULTILINE)

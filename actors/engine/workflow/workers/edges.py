@@ -4,8 +4,9 @@ Each line of stdin is a call `{kind, file, function, text}`, each line of stdout
 Files are loaded when they are first called, under a name of their own, and may import what DevAll's may (`devall`).
 A condition is called with the text; a processor that takes two arguments also gets the dictionary that all processors
 of a run share, which is DevAll's `_context` at first: the call of a processor brings along what that is made of
-(`given`). While it is at work, it may ask a person: `{ask}` instead of an answer, and the next line of stdin is
-`{answer}` or `{unanswered}`.
+(`given`). What they have put into it is in the answer, too (`shared`; `no_data` says what in it is none), if the call
+says that it is to be kept (`keeps`); a later process is given it again. While it is at work, a function may ask a
+person: `{ask}` instead of an answer, and the next line of stdin is `{answer}` or `{unanswered}`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-SHARED: dict[str, Any] = {}
+SHARED: dict[Any, Any] = {}
+OURS: dict[Any, Any] = {}
+"""What was in it at first."""
+VARS: dict[str, Any] = {}
+"""The workflow's, as they were at first: a function may change them in place."""
 FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {}
 MODULES: dict[str, Any] = {}
 HOSTS: dict[tuple[str, str], Any] = {}
@@ -65,7 +70,24 @@ def main() -> None:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is the function's
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
+        if call.get("keeps") and SHARED:
+            answer.update(shared())
         line.write(answer)
+
+
+def shared() -> dict[str, Any]:
+    """What functions have put into the dictionary that they share, if that is data."""
+    found = {key: value for key, value in SHARED.items() if key not in OURS or OURS[key] is not value}
+    if SHARED["vars"] != VARS:
+        found["vars"] = SHARED["vars"]
+    for key, value in found.items():
+        try:
+            same = isinstance(key, str) and json.loads(json.dumps(value, allow_nan=False)) == value
+        except (TypeError, ValueError, RecursionError):
+            same = False
+        if not same:
+            return {"no_data": f"a {type(value).__name__} under {key!r}"}
+    return {"shared": found}
 
 
 def value_of(call: dict[str, Any], line: Line) -> Any:
@@ -80,7 +102,9 @@ def value_of(call: dict[str, Any], line: Line) -> Any:
     if not takes_two(function):
         return finished(function(call["text"]))
     if not SHARED:
-        SHARED.update(host.context())
+        OURS.update(host.context())
+        VARS.update(json.loads(json.dumps(OURS["vars"])))
+        SHARED.update({**OURS, **(call["given"].get("shared") or {})})
     return finished(function(call["text"], SHARED))
 
 

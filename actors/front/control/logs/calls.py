@@ -78,6 +78,15 @@ def read_body(directory: Path, number: int) -> str | None:
     return None
 
 
+def kept_calls(directory: Path) -> tuple[int, int]:
+    """The numbers of the last file and of the last call that are kept of a run; 0 where there is none."""
+    files = _files(directory)
+    if not files:
+        return 0, 0
+    last = int(files[-1].name.split(".")[1])
+    return last, max((call.number for call in read_calls(directory)), default=0)
+
+
 def has_calls(directory: Path) -> bool:
     """Whether anything of the kind is kept of a run."""
     return bool(_files(directory))

@@ -16,19 +16,26 @@ import logging
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from weakref import WeakSet, WeakValueDictionary
 
+import msgspec
 import trio
 
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import ConfigError
+from .....protocol.journal import About
+from .....protocol.outcome import ErrorReport
+from ....runs.interrupted import Interrupted, Looks
 from ....work.models.recorder import Recorder
 from ....work.tools.changes.store import store_of
 from ..presence import Alive
+from ..runs.summary import rfc3339
+from .calls import kept_calls
 from .elsewhere import Elsewhere
 from .files import REQUESTS, Kept, is_id, make_private, read_kept, write_kept
 from .reading import LoggedEvent, Page, last_event, read_page, size_of, summed_up
@@ -61,14 +68,21 @@ class RunLogs:
         brief: for a program that ends soon: it does not look at what lies there, and leaves it to the system when the
             disk has it all.
 
+        shows_interrupted: durable runs that may go on are among them, as `interrupted`; else they are `lost`.
+
     Attributes:
         past: the runs that are not this process's, and those of it that are over.
+        interrupted: durable runs that may go on, by id.
         readers: the current readers.
     """
 
-    def __init__(self, directory: Path, *, keep: int = 1000, brief: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, keep: int = 1000, brief: bool = False, shows_interrupted: bool = True
+    ) -> None:
         self.directory = directory
         self.past: dict[str, RunInfo] = {}
+        self.interrupted: dict[str, Interrupted] = {}
+        self._look = Looks() if shows_interrupted and not brief else None
         self.readers: WeakSet[Subscription] = WeakSet()
         self._keep = keep
         self._brief = brief
@@ -101,7 +115,7 @@ class RunLogs:
         return RunLog(self.writer, self.directory / info.run, on_trouble)
 
     def recorder(self, run: str, redact: Callable[[bytes], bytes]) -> Recorder:
-        """Keeps what the models of a run see and say, beside its log, in two files at most."""
+        """Keeps what the models of a run see and say, beside its log, in two files at most. Looks for those there."""
         directory = self.directory / run
 
         def open_file(number: int) -> RunLog:
@@ -114,7 +128,8 @@ class RunLogs:
             log.error("what the models of %s see can't be kept: %s", run, opened[-1].trouble)
 
         opened: deque[RunLog] = deque(maxlen=1)
-        return Recorder(open_file, redact)
+        files, calls = kept_calls(directory)
+        return Recorder(open_file, redact, files=files, calls=calls)
 
     def is_free(self, run: str) -> bool:
         """Whether no run has this id."""
@@ -132,7 +147,11 @@ class RunLogs:
         if (info is None or not info.over) and is_id(run):
             found = _looked_at(self.directory / run, self._alive, None if patient else QUICKLY_READ)
             if found is not None:
-                info = self.past[run] = found
+                info = found
+            if (kept := self.interrupted.get(run)) is not None and kept.about is not None:
+                info = as_interrupted(info, kept, kept.about)
+            if info is not None:
+                self.past[run] = info
         return info
 
     async def is_over(self, run: str) -> bool:
@@ -161,12 +180,19 @@ class RunLogs:
     async def look_again(self, ours: Collection[str]) -> None:
         """Take in what other processes have begun, ended and deleted since; `ours` are those under way in this one."""
         over = {run for run, info in self.past.items() if info.over}
-        for info in await trio.to_thread.run_sync(self._others, over.union(ours)):
-            self.past[info.run] = info
-            if info.over:
-                self._grown.set()
-        for run in await trio.to_thread.run_sync(_gone, self.directory, over.difference(ours)):
+        settled = {run for run in over if self.past[run].status != "interrupted"}
+        others = await trio.to_thread.run_sync(self._others, settled.union(ours))
+        gone = await trio.to_thread.run_sync(_gone, self.directory, over.difference(ours))
+        found = [] if self._look is None else await trio.to_thread.run_sync(self._look.interrupted, os.environ)
+        self.interrupted = {run.run: run for run in found if run.run not in ours}
+        for run in gone:
             self.past.pop(run, None)
+        if any(info.over for info in others):
+            self._grown.set()
+        known = {id: info for id, info in self.past.items() if id not in ours}
+        known.update({info.run: info for info in others})
+        self.past.update({info.run: info for info in others})
+        self.past.update(with_interrupted(known, self.interrupted))
 
     async def page(self, run: str, offset: int, after: int, most: int = 1_000_000) -> Page:
         """See `reading.read_page`."""
@@ -200,7 +226,7 @@ class RunLogs:
         self._grown = trio.Event()
         if self._keep <= 0 or len(self.past) <= self._keep:
             return
-        over = [info.run for info in sorted(self.past.values(), key=order) if info.over]
+        over = [info.run for info in sorted(self.past.values(), key=order) if is_settled(info)]
         being_read = {reader.run for reader in self.readers}
         too_many = [run for run in over[: max(0, len(over) - self._keep)] if run not in being_read]
         for run in too_many:
@@ -217,7 +243,7 @@ class RunLogs:
         except OSError:
             return
         if self._keep > 0 and many > self._keep + self._keep // MARGIN:
-            over = [info.run for info in look(self.directory) if info.over]
+            over = [info.run for info in look(self.directory) if is_settled(info)]
             _remove([self.directory / run for run in over[: max(0, len(over) - self._keep)]])
 
     async def remove(self, run: str) -> None:
@@ -244,7 +270,11 @@ class RunLogs:
     def _begin(self) -> dict[str, RunInfo]:
         make_private(self.directory)
         self._alive.begin()
-        return {} if self._brief else {info.run: info for info in look(self.directory, self._alive)}
+        past = {} if self._brief else {info.run: info for info in look(self.directory, self._alive)}
+        if self._look is not None:
+            self.interrupted = {run.run: run for run in self._look.interrupted(os.environ)}
+            past.update(with_interrupted(past, self.interrupted))
+        return past
 
     def _end(self) -> None:
         self.writer.join(CLOSE_WITHIN)
@@ -266,6 +296,37 @@ def look(directory: Path, alive: Alive | None = None) -> list[RunInfo]:
         raise ConfigError(f"the logs of runs in {directory} can't be read: {error.strerror or error}") from error
     found = (_looked_at(directory / name, alive) for name in names)
     return sorted((info for info in found if info is not None), key=order)
+
+
+def with_interrupted(known: Mapping[str, RunInfo], found: Mapping[str, Interrupted]) -> dict[str, RunInfo]:
+    """What durable runs make of what is known of runs: those that may go on say so, others do no more."""
+    now: dict[str, RunInfo] = {}
+    for id, run in found.items():
+        if run.about is not None and is_id(id):
+            now[id] = as_interrupted(known.get(id), run, run.about)
+    for id, info in known.items():
+        if info.status == "interrupted" and id not in now:
+            now[id] = msgspec.structs.replace(info, status="lost", resumable=False, stuck=False)
+    return now
+
+
+def as_interrupted(info: RunInfo | None, run: Interrupted, about: About) -> RunInfo:
+    """How a durable run stands whose process is gone; `info` is what its log tells, if it has one."""
+    if info is None:
+        started = rfc3339(datetime.fromtimestamp(run.began, UTC))
+        info = RunInfo(run=run.run, target=about.target, name=about.name, owner=about.owner, prompt=about.prompt)
+        info.started, info.ended, info.session = started, started, about.session or None
+    if run.why_not:
+        error = ErrorReport(code="cannot_go_on", message=f"it can't go on: {run.why_not}")
+        return msgspec.structs.replace(info, status="lost", life=run.life, resumable=False, error=error)
+    return msgspec.structs.replace(
+        info, status="interrupted", life=run.life, resumable=True, stuck=run.stuck, open_questions=0
+    )
+
+
+def is_settled(info: RunInfo) -> bool:
+    """Whether a run is over for good."""
+    return info.over and info.status != "interrupted"
 
 
 def order(info: RunInfo) -> tuple[str, str]:

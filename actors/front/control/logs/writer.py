@@ -43,6 +43,9 @@ RETRY_EVERY = 1.0
 MOST_STUCK = 10_000
 """Logs of which it is remembered that something is still to be written."""
 
+BLOCK = 64 * 1024
+"""Bytes that are read at a time where the last whole line is looked for."""
+
 OPEN_FILES = 64
 """How many logs are held open; the others are opened again when there is something to write."""
 
@@ -83,7 +86,7 @@ class RunLog:
         self._writer = writer
         self._on_trouble: Done | None = from_any_thread(on_trouble)
         self._forgotten = False
-        self._size = 0
+        self._size = -1
         self._file: int | None = None
         self._lines: list[bytes] = []
         self._kept: Kept | None = None
@@ -183,6 +186,8 @@ class RunLog:
             if self._file is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._file = os.open(self.directory / self._name, flags, 0o600)
+                if self._size < 0:
+                    self._size = _cut_torn_line(self.directory / self._name)
                 if self._replaces:
                     (self.directory / self._replaces).unlink(missing_ok=True)
                     self._replaces = ""
@@ -205,6 +210,21 @@ class RunLog:
                     os.fdatasync(file)
             with contextlib.suppress(OSError):
                 os.close(file)
+
+
+def _cut_torn_line(path: Path) -> int:
+    """How long the file is; of one that a killed process has left, without the beginning of a line at its end."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        while size:
+            begin = max(0, size - BLOCK)
+            file.seek(begin)
+            last = file.read(size - begin).rfind(b"\n")
+            size = begin + last + 1
+            if last >= 0:
+                break
+    os.truncate(path, size)
+    return size
 
 
 def _nothing() -> None:

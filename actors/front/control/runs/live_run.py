@@ -19,12 +19,17 @@ import trio
 from .....protocol.control.things import RunInfo
 from .....protocol.events import SCHEMA_VERSION, TERMINAL, Event, encode
 from .....protocol.events.decode import decode
+from .....protocol.outcome import ErrorReport
 from ....views.run_view import RunView
 from ..logs.reading import LoggedEvent
 from ..logs.writer import RunLog
 from .summary import CONCERNS, rfc3339, sum_up
 
 log = logging.getLogger("callboard.control")
+
+
+NEVER = ("cannot_go_on", "journal_damaged")
+"""Codes of errors for which a run can't go on, whoever tries."""
 
 
 class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +42,8 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
         keep_runs: how many runs that are over are kept on disk, the newest; 0 for all.
         keep_requests: what the models of its runs see and say is kept beside their logs, unless the settings say no; so
             it is at a terminal. Without it, it is kept if the settings say yes.
+        durable: whether its runs are kept so that another process can go on with them; see `Hooks`.
+        by: what plays them, for lists of those.
     """
 
     ring_events: int = 1024
@@ -45,6 +52,8 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     questions: int = 10_000
     keep_runs: int = 1000
     keep_requests: bool = False
+    durable: bool | None = False
+    by: str = ""
 
 
 @dataclass(eq=False, repr=False)
@@ -60,6 +69,7 @@ class LiveRun:
         view: what its events come to; in what the summary tells there are no secrets, in the rest as they are.
         ring: its newest events, without gaps.
         first: number of the first event in the ring.
+        earlier: number of the last event that the log has of earlier processes; its own begin at `begins`.
         over: whether it has ended: nothing will be added.
     """
 
@@ -71,7 +81,10 @@ class LiveRun:
     view: RunView = field(default_factory=RunView)
     ring: deque[LoggedEvent] = field(default_factory=deque)
     first: int = 1
+    begins: int = 1
+    earlier: int = 0
     over: bool = False
+    _goes_on: bool = False
     _bytes: int = 0
     _news: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
     _ends: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
@@ -80,6 +93,16 @@ class LiveRun:
     def seq(self) -> int:
         """Number of the newest event."""
         return self.info.seq
+
+    def goes_on(self) -> None:
+        """Its log has events of a process that has played it before; its own have other numbers."""
+        self._goes_on = True
+        self.earlier = self.info.seq
+        self.first = self.begins = self.info.seq + 1
+
+    def has(self, seq: int) -> bool:
+        """Whether what comes after this number is in the ring, or will be."""
+        return seq + 1 >= self.first or (self.earlier <= seq and self.first == self.begins)
 
     def add(self, event: Event) -> None:
         """An event has happened; after the run's last one there is none."""
@@ -93,6 +116,8 @@ class LiveRun:
                 event = decode(line) or event
         logged = LoggedEvent(event.seq, event.kind, line, event.actor)
         ring, options = self.ring, self.options
+        if not ring and self._goes_on:
+            self.first = self.begins = event.seq
         ring.append(logged)
         self._bytes += len(line)
         while len(ring) > options.ring_events or (self._bytes > options.ring_bytes and len(ring) > 1):
@@ -118,6 +143,14 @@ class LiveRun:
             self._end()
             self._news.unpark_all()
 
+    def stay(self, why: ErrorReport | None = None) -> None:
+        """It does not go on here after all; `why` it can't."""
+        if not self.over:
+            self.info.status, self.info.error = "interrupted", why
+            self.info.resumable = why is None or why.code not in NEVER
+            self._end()
+            self._news.unpark_all()
+
     async def more_than(self, seq: int) -> None:
         """Wait for an event after this number, or the end. A checkpoint only if it has to wait."""
         while self.seq <= seq and not self.over:
@@ -130,7 +163,7 @@ class LiveRun:
 
     def after(self, seq: int) -> list[LoggedEvent]:
         """The events in the ring after this number, which must not be before the ring."""
-        ring, skip = self.ring, seq + 1 - self.first
+        ring, skip = self.ring, max(0, seq + 1 - self.first)
         if skip * 2 < len(ring):
             return [event for event in ring if event.seq > seq]
         newest: list[LoggedEvent] = []

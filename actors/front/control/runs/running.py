@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,13 @@ import trio
 
 from .....protocol.control.caller import LOCAL, Caller
 from .....protocol.control.things import RunInfo
-from .....protocol.errors import ActorCancelled, Denied, NotFound
-from .....protocol.events import Event, Warned
+from .....protocol.errors import ActorCancelled, CallboardError, Denied, NotFound
+from .....protocol.events import Event, RunResumed, RunStarted, Warned
+from .....protocol.outcome import ErrorReport
 from .....protocol.requests import RunRequest
 from ....io.redact import Redactor, secrets_of
 from ....runs.begin import new_id, perform
+from ....runs.durable import play
 from ....runs.loading import Hooks
 from ....views.run_view import RunView
 from ..logs.runs import RunLogs
@@ -29,6 +31,9 @@ from .live_run import HubOptions, LiveRun
 from .summary import rfc3339
 
 if TYPE_CHECKING:
+    from .....protocol.chat import Turn
+    from .....protocol.outcome import Outcome
+    from ....runs.durable import Taken
     from ....runs.root import Root
     from ....work.models.recorder import Recorder
 
@@ -64,6 +69,28 @@ class Running:
         """How many there are that have no end yet."""
         return len(self._starting) + sum(not record.over for record in self.live.values())
 
+    @property
+    def at_work(self) -> int:
+        """How many are under way, but for durable ones that wait for people."""
+        kept = self._root.kept
+        return self.under_way - sum(
+            record.info.status == "waiting" and not record.over and id in kept for id, record in self.live.items()
+        )
+
+    def leave(self) -> int:
+        """This process ends: cancel what is under way, but leave durable runs to the next; how many are not left."""
+        cancelled = len(self._starting)
+        for id, record in list(self.live.items()):
+            actor = self._root.kernel.actor.child(id)
+            if record.over or actor is None or actor.end is not None:
+                continue
+            kept = self._root.kept.get(id)
+            if kept is not None:
+                kept.leave()
+            cancelled += kept is None or not kept.left
+            actor.interrupt()
+        return cancelled
+
     def owner_of(self, run: str) -> str:
         """The subject that a run belongs to; a run not started through the hub is the local user's."""
         record = self.live.get(run)
@@ -74,8 +101,11 @@ class Running:
         record = self.live.get(run)
         return record.view if record is not None else None
 
-    async def start(self, info: RunInfo, request: RunRequest, hooks: Hooks) -> str:
+    async def start(self, info: RunInfo, request: RunRequest, hooks: Hooks, *, durable: bool = True) -> str:
         """Start a run, and wait until it has begun; its id, which replaces that of `info`.
+
+        Args:
+            durable: whether it is kept so that another process can go on with it, if the hub's runs are.
 
         Raises: what `callboard.run` raises before a run begins.
         """
@@ -83,38 +113,90 @@ class Running:
         while id in self.live or id in self._starting or not self._logs.is_free(id):
             id = new_id()
         info, request = msgspec.structs.replace(info, run=id), msgspec.structs.replace(request, id=id)
+        hooks = self._with_options(info, hooks, durable=durable)
         self._starting[id] = info, None  # it counts from now on
         try:
-            await self.nursery.start(self._keep, info, request, hooks)
+            await self.nursery.start(self._keep, info, lambda: perform(request, hooks, self._root))
         finally:
             self._starting.pop(id, None)
         return id
 
+    def expect(self, info: RunInfo) -> None:
+        """A run is about to go on here, which another process has played: who follows it waits for that."""
+        info = msgspec.structs.replace(info, status="running", ended=None, error=None, resumable=False)
+        record = self._record(info)
+        record.goes_on()
+        record.log.summarise(info)
+
+    async def go_on(
+        self, info: RunInfo, taken: Taken, hooks: Hooks, history: tuple[Turn, ...] = (), *, with_changes: bool = False
+    ) -> None:
+        """Go on with a run that another process has played, and wait until it has begun. Raises as `durable.play`."""
+        if info.run not in self.live:
+            self.expect(info)
+        record = self.live[info.run]
+        hooks = self._with_options(info, hooks)
+        self._starting[info.run] = info, None
+
+        async def perform_again() -> Outcome:
+            after = record.earlier
+            return await play(self._root, taken, hooks, with_changes=with_changes, history=history, after=after)
+
+        try:
+            await self.nursery.start(self._keep, info, perform_again)
+        except BaseException as error:  # whatever it was, it stays as it was
+            self.stays(info.run, error)
+            raise
+        finally:
+            self._starting.pop(info.run, None)
+
+    def stays(self, run: str, why: BaseException | None = None) -> None:
+        """A run that was expected does not go on here; `why` it can't."""
+        record = self.live.get(run)
+        if record is not None:
+            record.stay(ErrorReport.of(why) if isinstance(why, CallboardError) else None)
+
+    def _with_options(self, info: RunInfo, hooks: Hooks, *, durable: bool = True) -> Hooks:
+        options = self._options
+        keeps = options.durable if durable else False
+        hooks = msgspec.structs.replace(hooks, owner=info.owner, durable=keeps, by=options.by)
+        wanted = self._root.settings.keep_requests
+        if (options.keep_requests if wanted is None else wanted) and hooks.recorder is None:
+            hooks = msgspec.structs.replace(hooks, recorder=self.recorder)
+        return hooks
+
     def recorder(self, run: str) -> Recorder:
         """Keeps what the models of this run see and say."""
-        known = Redactor(secrets_of(self._root.settings, os.environ))
-        redact = self._redact
-        return self._logs.recorder(run, known.data if redact is None else lambda line: redact(known.data(line)))
+        return self._logs.recorder(run, self._redactor())
+
+    def without_secrets(self, data: bytes) -> bytes:
+        """This JSON, with what is secret taken out of it."""
+        return self._redactor()(data)
+
+    def _redactor(self) -> Callable[[bytes], bytes]:
+        known, redact = Redactor(secrets_of(self._root.settings, os.environ)), self._redact
+        return known.data if redact is None else lambda line: redact(known.data(line))
 
     def hear(self, event: Event) -> None:
         """An event of any run."""
-        id = event.run
-        record = self.live.get(id)
-        if record is not None:
-            record.add(event)
-        elif event.seq == 1:
-            self._begin(id, event)
+        id, record = event.run, self.live.get(event.run)
+        if record is None and (event.seq == 1 or isinstance(event.data, RunStarted)):
+            record = self._begun(id, event)
+        if record is None:
+            return
+        record.add(event)
+        if isinstance(event.data, RunStarted | RunResumed):
+            record.log.summarise(record.info)  # by now it is known what runs
+            _, begun = self._starting.pop(id, (None, None))
+            if begun is not None:
+                begun.started()
 
     async def _keep(
-        self, info: RunInfo, request: RunRequest, hooks: Hooks, *, task_status: trio.TaskStatus[None]
+        self, info: RunInfo, plays: Callable[[], Awaitable[Outcome]], *, task_status: trio.TaskStatus[None]
     ) -> None:
         self._starting[info.run] = info, task_status
         try:
-            hooks = msgspec.structs.replace(hooks, owner=info.owner)
-            wanted = self._root.settings.keep_requests
-            if (self._options.keep_requests if wanted is None else wanted) and hooks.recorder is None:
-                hooks = msgspec.structs.replace(hooks, recorder=self.recorder)
-            await perform(request, hooks, self._root)
+            await plays()
             if info.run in self._starting:
                 raise ActorCancelled(f"{info.run} was over before it began")
         except Exception:  # a run that ends badly must not end the hub
@@ -122,20 +204,28 @@ class Running:
                 raise
             log.exception("%s ended without an outcome", info.run)
         finally:
-            self._starting.pop(info.run, None)
+            starting = self._starting.pop(info.run, None)
             record = self.live.get(info.run)
-            if record is not None:
+            if record is not None and starting is None:
                 record.lose()
 
-    def _begin(self, id: str, event: Event) -> None:
-        info, begun = self._starting.pop(id, (RunInfo(run=id, owner=LOCAL.subject), None))
-        info.started = rfc3339(event.ts)
-        run_log = self._logs.begin(info, partial(self._log_broke, id))
-        record = self.live[id] = LiveRun(info, run_log, partial(self._put_away, id), self._options, self._redact)
-        record.add(event)
-        run_log.summarise(info)  # by now it is known what runs
-        if begun is not None:
-            begun.started()
+    def _begun(self, id: str, event: Event) -> LiveRun:
+        info, _ = self._starting.get(id, (RunInfo(run=id, owner=LOCAL.subject), None))
+        if event.seq == 1:
+            info.started = rfc3339(event.ts)
+            return self._record(info)
+        known = self._logs.get(id)  # a program goes on with it
+        info = known or msgspec.structs.replace(info, started=rfc3339(event.ts))
+        record = self._record(msgspec.structs.replace(info, status="running", ended=None, error=None))
+        record.goes_on()
+        return record
+
+    def _record(self, info: RunInfo) -> LiveRun:
+        self._logs.past.pop(info.run, None)
+        log = self._logs.begin(info, partial(self._log_broke, info.run))
+        record = LiveRun(info, log, partial(self._put_away, info.run), self._options, self._redact)
+        self.live[info.run] = record
+        return record
 
     def _put_away(self, id: str) -> None:
         record = self.live.pop(id, None)

@@ -24,6 +24,7 @@ from .....protocol.events import (
     RunCancelled,
     RunFailed,
     RunFinished,
+    RunResumed,
     RunStarted,
     UsageUpdate,
 )
@@ -39,10 +40,13 @@ LONGEST_OUTPUT = 20_000
 LONGEST_ERROR = 4_000
 """Characters of prompt, output and error that a summary keeps; the events have them whole."""
 
-_EXIT_CODES = {"done": 0, "failed": 1, "cancelled": 130}
+_EXIT_CODES = {"done": 0, "failed": 1, "cancelled": 130, "interrupted": 130}
 
 CONCERNS: frozenset[type[EventData]] = frozenset(
-    {UsageUpdate, QuestionAsked, QuestionAnswered, QuestionExpired, RunStarted, RunFinished, RunFailed, RunCancelled}
+    {
+        *(UsageUpdate, QuestionAsked, QuestionAnswered, QuestionExpired),
+        *(RunStarted, RunResumed, RunFinished, RunFailed, RunCancelled),
+    }
 )
 """What a summary is made of."""
 
@@ -51,12 +55,13 @@ def sum_up(info: RunInfo, view: RunView, event: Event) -> None:
     """Bring the summary up to date after an event of `CONCERNS`, which the view has seen."""
     info.status, info.open_questions = view.status, len(view.questions)
     info.input_tokens, info.output_tokens, info.cost = view.input_tokens, view.output_tokens, view.cost
-    info.priced = view.priced
+    info.priced, info.life, info.resumable = view.priced, view.life, view.status == "interrupted"
     if isinstance(event.data, RunStarted):
         data = event.data
         info.target, info.name, info.dialect, info.model = data.target, data.name, data.dialect, data.model
         info.prompt = readable(data.prompt[:LONGEST_PROMPT])
-        info.started = rfc3339(event.ts)
+        info.started = info.started or rfc3339(event.ts)
+        info.ended, info.error, info.output, info.exit_code, info.stuck = None, None, "", None, False
     elif view.outcome is not None:
         info.ended = rfc3339(event.ts)
         info.output = readable(str(view.outcome.get("output") or "")[:LONGEST_OUTPUT])

@@ -38,7 +38,7 @@ LOOK_EVERY = 0.1
 async def begin(call: Call, query: TargetQuery, body: RunAgentInput) -> ASGIApp:
     """Start a run and follow it as AG-UI events; `resume` answers its questions."""
     if body.resume:
-        run, after = _resumed(call, body.resume)
+        run, after = await _resumed(call, body.resume)
         told = Agui(body.thread_id, body.run_id, run.run)
 
         async def go_on(say: Say) -> None:
@@ -128,7 +128,7 @@ def stuck(call: Call, run: str) -> list[Question]:
     return questions
 
 
-def _resumed(call: Call, entries: list[ResumeEntry]) -> tuple[RunInfo, int]:
+async def _resumed(call: Call, entries: list[ResumeEntry]) -> tuple[RunInfo, int]:
     """Give the answers; the run that they are for, and the number of the event it was at.
 
     Raises:
@@ -142,17 +142,18 @@ def _resumed(call: Call, entries: list[ResumeEntry]) -> tuple[RunInfo, int]:
     if len(runs) > 1:
         raise UsageError("resume: the answers are for several runs; resume one after the other")
     run = call.hub.get(call.caller, runs.pop())
+    after = run.seq
     for entry in entries:
         question = open.get(entry.interrupt_id)
         if question is None:
             continue
         if entry.status == "resolved":
-            call.hub.answer(call.caller, question.id, _value(entry.payload))
+            await call.hub.answer(call.caller, question.id, _value(entry.payload))
         elif question.permission or question.kind == "confirm":
-            call.hub.answer(call.caller, question.id, "no")
+            await call.hub.answer(call.caller, question.id, "no")
         else:
             call.hub.cancel(call.caller, question.run)
-    return run, run.seq
+    return run, after
 
 
 def _value(payload: object) -> str | list[str]:

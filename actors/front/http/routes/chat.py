@@ -64,7 +64,9 @@ async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
         await say(DONE)
         return told
 
-    return run_and_reply(call, lambda: call.hub.begin(call.caller, request, hooks), tell, streams=bool(body.stream))
+    return run_and_reply(
+        call, lambda: call.hub.begin(call.caller, request, hooks, durable=False), tell, streams=bool(body.stream)
+    )
 
 
 class _Left:

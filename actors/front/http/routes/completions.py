@@ -43,7 +43,7 @@ async def one_shot(call: Call, body: CompletionRequest) -> ASGIApp:
     )
     return run_and_reply(
         call,
-        lambda: call.hub.begin(call.caller, request),
+        lambda: call.hub.begin(call.caller, request, durable=False),
         partial(_tell, call, ()),
         streams=body.stream or call.accepts(SSE),
     )

@@ -8,12 +8,14 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from .....protocol.control.own import StartRun
+from .....protocol.control.own import Rows, StartRun
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import Conflict
 from ....io.http.sse import event
-from ...access.scopes import ANSWER, CONTROL, QUESTIONS, READ_RUNS, START
+from ...access.scopes import ANSWER, CONTROL, QUESTIONS, READ_RUNS, RESUME, ROWS, START
 from ...control.logs.reading import LoggedEvent
+from ...control.pages import page_of_events
+from ...control.rows import rows_of
 from ..call import SSE, Call, reply, route
 from ..shapes.api import (
     AnswerBody,
@@ -23,6 +25,8 @@ from ..shapes.api import (
     EventsQuery,
     ListQuery,
     QuestionsPage,
+    ResumeQuery,
+    RowsQuery,
     RunQuery,
     RunsPage,
 )
@@ -68,13 +72,25 @@ async def cancel(call: Call) -> Response:
     return reply(CancelReply(run=run.run, cancelled=call.hub.cancel(call.caller, run.run)))
 
 
+@_route("POST", "/v1/runs/{run}/resume", RESUME, gives=RunInfo, errors=(404, 409))
+async def resume(call: Call, query: ResumeQuery) -> Response:
+    """Go on with a run that is `interrupted`."""
+    return reply(await call.hub.resume(call.caller, call.path("run"), with_changes=query.with_changes))
+
+
+@_route("GET", "/v1/runs/{run}/rows", ROWS, gives=Rows, errors=(404,))
+async def rows(call: Call, query: RowsQuery) -> Response:
+    """What is kept of a durable run to go on with."""
+    return reply(await rows_of(call.hub, call.caller, call.path("run"), query.after, query.limit))
+
+
 @_route("GET", "/v1/runs/{run}/events", READ_RUNS, gives=EventsPage, media=(SSE,), errors=(404, 409), resumes=True)
 async def events(call: Call, query: EventsQuery) -> ASGIApp:
     """Everything that happens in a run: a page, or a stream that can be resumed."""
     run = call.hub.get(call.caller, call.path("run")).run
     seen = call.last_seen()
     if not call.accepts(SSE):
-        return reply(await call.hub.page_of_events(call.caller, run, query.after, query.limit))
+        return reply(await page_of_events(call.hub, call.caller, run, query.after, query.limit))
     after = query.after if seen is None else seen
     check_after(call, run, after)
 
@@ -104,6 +120,6 @@ async def open_questions(call: Call, query: RunQuery) -> Response:
 async def answer(call: Call, body: AnswerBody) -> Response:
     """Answer a question; the first answer counts."""
     question = call.path("question")
-    if not call.hub.answer(call.caller, question, body.value):
+    if not await call.hub.answer(call.caller, question, body.value):
         raise Conflict(f"question {question} does not wait any more")
     return reply(AnswerReply(question=question, answered=True))

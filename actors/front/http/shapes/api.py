@@ -31,6 +31,19 @@ class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
 
 
+class ResumeQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """With `with_changes` it goes on with its file as it is today, and not as it was when it began."""
+
+    with_changes: bool = False
+
+
+class RowsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows after number `after`, `limit` at most."""
+
+    after: Number = 0
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Of one run only."""
 

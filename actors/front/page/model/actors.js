@@ -2,7 +2,7 @@
 
 import { leaf } from "./format.js";
 
-export const ENDED = new Set(["done", "failed", "cancelled"]);
+export const ENDED = new Set(["done", "failed", "cancelled", "interrupted"]);
 const KEPT_ENDED = 5000;
 const OVERLAID = [
   "paused",

@@ -62,8 +62,9 @@ export class GraphState {
     this.version++;
   }
 
-  /** The run is over. */
-  close(state) {
+  /** The run is over; nodes that another process enters `again` have not been visited. */
+  close(state, again = false) {
+    if (again) for (const node of this.nodes.values()) node.visits -= node.running;
     for (const path of [...this.places.keys()]) this.leave(path, state, "");
     for (const node of this.nodes.values()) node.asked = 0;
     this.asked.clear();

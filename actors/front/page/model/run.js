@@ -11,6 +11,7 @@ export class RunState {
   constructor(id) {
     this.id = id;
     this.seq = 0; // of the last event that was applied
+    this.life = 1; // how many processes have played it
     this.status = "running";
     this.started = null;
     this.ended = null;
@@ -36,7 +37,9 @@ export class RunState {
    *  One that was there already is taken for granted. */
   apply(event) {
     if (event.seq <= this.seq) return true;
-    if (event.seq !== this.seq + 1) return false;
+    const again = event.kind === "run.started" && this.started !== null; // another process goes on: its numbers are its own
+    if (event.seq !== this.seq + 1 && !again) return false;
+    if (again) this.#again(event.ts);
     this.seq = event.seq;
     this.last = event.ts;
     const full = event.data ? event : { ...event, data: {} };
@@ -57,10 +60,17 @@ export class RunState {
   }
 
   #end(status, event) {
+    this.outcome = event.data.outcome ?? {};
+    if (status === "cancelled" && this.outcome.resumable) status = "interrupted";
     this.status = status;
     this.ended = event.ts;
-    this.outcome = event.data.outcome ?? {};
     this.close(status, event.ts);
+  }
+
+  /** What the process that played it before had under way is so no more. */
+  #again(at) {
+    this.close("interrupted", at);
+    Object.assign(this, { status: "running", ended: null, outcome: null, home: null });
   }
 
   /** Nothing will follow: as the last event says, or, of a run that was lost, as the server says. */
@@ -69,9 +79,10 @@ export class RunState {
     this.ended ??= at;
     const rest = status === "done" ? "done" : "cancelled";
     this.actors.close(at, rest, status);
-    this.graph.close(rest);
+    this.graph.close(rest, status === "interrupted");
     this.work.close();
-    for (const entry of this.questions.values()) entry.closed ??= { reason: "the run has ended" };
+    const reason = status === "interrupted" ? "the process has ended" : "the run has ended";
+    for (const entry of this.questions.values()) entry.closed ??= { reason };
   }
 
   /** Questions that wait for an answer, the oldest first. */
@@ -94,7 +105,7 @@ export class RunState {
 
 const OWN = {
   "run.started": (run, data, event) => {
-    run.started = event.ts;
+    run.started ??= event.ts;
     Object.assign(run, {
       name: data.name,
       target: data.target,
@@ -106,6 +117,7 @@ const OWN = {
   "agent.started": (run, data, event) => {
     if (run.dialect === "agent" && !data.depth) run.home ??= event.actor;
   },
+  "run.resumed": (run, data) => (run.life = data.life),
   "run.warning": (run) => run.warnings++,
   "usage.update": (run, data) =>
     run.usage.set(data.model, {

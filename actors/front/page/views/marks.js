@@ -12,6 +12,7 @@ const SHAPES = {
   failed: "\u2715",
   cancelled: "\u2013",
   lost: "?",
+  interrupted: "\u21bb",
   idle: "\u25cb",
 };
 

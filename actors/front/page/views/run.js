@@ -59,6 +59,7 @@ export class RunView {
     this.figures = new Map(["Time", "Tokens", "Cost"].map((name) => [name, h("dd")]));
     for (const [name, value] of this.figures) this.numbers.append(h("div", {}, h("dt", {}, name), value));
     this.stop = h("button", { class: "quiet", onclick: () => this.stopRun() }, "Cancel run\u2026");
+    this.again = h("button", { class: "primary", hidden: true, onclick: () => this.resumeRun() }, "Resume");
     this.behind = h("div", { class: "behind", role: "status", hidden: true });
     this.elsewhere = h("div", { class: "elsewhere", role: "status", hidden: true }, ELSEWHERE);
     this.tabs = h(
@@ -95,6 +96,7 @@ export class RunView {
         h("div", { class: "names" }, h("div", { class: "line" }, this.name, this.state), this.sub),
         this.numbers,
         this.stop,
+        this.again,
       ),
       this.behind,
       this.elsewhere,
@@ -184,6 +186,7 @@ export class RunView {
         .join("\n") || null,
     );
     this.stop.hidden = !known || Boolean(this.ended) || this.follower.elsewhere;
+    this.again.hidden = !(this.ended === "interrupted" && this.wire.state === "open");
   }
 
   #problem() {
@@ -257,6 +260,12 @@ export class RunView {
     const text = "Everything in it is stopped. What it has done so far stays in the list.";
     if (await confirmed({ title: "Cancel this run?", text, yes: "Cancel the run", no: "Let it work" }))
       await this.#tried("_run/cancel", { run: this.follower.run });
+  }
+
+  async resumeRun() {
+    this.again.disabled = true;
+    if (await this.#tried("_run/resume", { run: this.follower.run })) await this.follower.again();
+    this.again.disabled = false;
   }
 
   async answer(question, value) {

@@ -7,7 +7,7 @@ import { setBadge } from "./marks.js";
 
 const PAGE = 100;
 const LIVE = new Set(["running", "waiting"]);
-const STATES = ["running", "waiting", "done", "failed", "cancelled", "lost"];
+const STATES = ["running", "waiting", "done", "failed", "cancelled", "interrupted", "lost"];
 const HEADS = ["Status", "Run", "Model", "Started", "Time", "Tokens", "Cost"];
 
 export class RunsView extends ListView {

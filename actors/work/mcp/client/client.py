@@ -303,6 +303,8 @@ class McpClient:
             meta = self._meta if self.modern else {}
             if caller is not None and caller.on_progress is not None:
                 meta = {**meta, "progressToken": id}
+            if caller is not None and caller.key is not None:
+                meta = {**meta, model.CALL_KEY: caller.key}
             sent = {**params, "_meta": meta} if meta else params
             outgoing = Outgoing(id=id, method=method, params=sent, caller=caller, headers=headers)
             return await self.link.request(outgoing)

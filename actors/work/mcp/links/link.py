@@ -42,10 +42,12 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         me: the call's actor.
         host: answers the server's questions about this call; None and they are refused.
         on_progress: told each progress notification.
+        key: of the call, in a durable run: the server may do its work once for each.
     """
 
     me: Actor
     host: Host | None = None
+    key: str | None = None
     on_progress: Callable[[Progress], None] | None = None
 
 

@@ -14,7 +14,9 @@ from typing import Any
 
 from .....protocol.errors import ToolFailed
 from .....protocol.mcp.config import Server
+from .....protocol.mcp.model import KEYED
 from .....protocol.mcp.model import Tool as ServerTool
+from .....protocol.repeats import Repeats
 from .....supervisors import Actor
 from ...tools.tool import Arguments, Effect, Json, Tool, ToolSpec, shortened
 from .names import offered_name
@@ -45,7 +47,9 @@ def direct_tool(view: View, tool: ServerTool, name: str = "") -> Tool:
         run=run,
         effect=effect_of(view.server, tool),
         origin="mcp",
+        repeats=repeats_of(view.server, tool),
         alias=f"{view.server.name}__{tool.name}",
+        remembers=_remembers(view.server, tool),
         timeout=None,  # the call has a clock of its own, which stands still while people think
     )
 
@@ -58,6 +62,25 @@ def effect_of(server: Server, tool: ServerTool) -> Effect:
         return "execute"
     hints = tool.annotations
     return "write" if hints is not None and hints.destructive_hint is True else "none"
+
+
+def repeats_of(server: Server, tool: ServerTool) -> Repeats | None:
+    """What the server says of a call of the tool that is made twice, as far as its hints are believed."""
+    if server.trust == "none":
+        return None
+    if tool.meta is not None and tool.meta.get(KEYED) is True:
+        return "keyed"
+    hints = tool.annotations
+    if hints is None:
+        return None
+    if hints.read_only_hint is True:
+        return "read"
+    return "idempotent" if hints.idempotent_hint is True else None
+
+
+def _remembers(server: Server, tool: ServerTool) -> str:
+    """The server's name, if its process may be another one after a call: one of ours that does not only read."""
+    return server.name if server.type == "stdio" and repeats_of(server, tool) != "read" else ""
 
 
 def _parameters(tool: ServerTool) -> dict[str, Json]:

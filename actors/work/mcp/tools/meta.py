@@ -25,6 +25,7 @@ import msgspec
 from .....protocol.errors import ToolFailed
 from .....protocol.mcp.model import Tool as ServerTool
 from .....protocol.problems import did_you_mean
+from .....protocol.repeats import Repeats
 from .....supervisors import Actor
 from ...tools.tool import Arguments, Json, Run, Tool, ToolSpec, shortened
 from .direct import direct_tool, without_bytes
@@ -92,7 +93,8 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
         own = meta_name(verb, name)
         own = marked(f"mcp_{verb}_{name}") if own in taken else own
         spec = ToolSpec(name=own, description=description, parameters=parameters)
-        return Tool(spec=spec, run=run, alias=other_name(verb, name), origin="mcp")
+        repeats: Repeats | None = None if verb == "invoke" else "read"
+        return Tool(spec=spec, run=run, alias=other_name(verb, name), origin="mcp", repeats=repeats)
 
     invoke = one("invoke", run_invoke, f"Call a tool of the MCP server '{name}'.", tool=_TOOL, arguments=_GIVEN)
     return [

@@ -25,6 +25,8 @@ from .....protocol.permissions import Permissions as Rules
 from .....protocol.problems import did_you_mean
 from .....protocol.settings import Settings
 from .....supervisors import Actor
+from ...journal.scope import here
+from ...journal.unknown import key_of
 from ...tools.files.questions import Clock
 from ...tools.tool import Arguments, Json, shortened
 from ..links.link import Caller
@@ -160,8 +162,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             message = None if progress.message is None else shortened(progress.message, _LONGEST_MESSAGE)
             me.emit(ToolProgress(tool=shown, progress=progress.progress, total=progress.total, message=message))
 
+        within = here(me)
         caller = Caller(
-            me=me, host=CallHost(self.talk, server, clock), on_progress=on_progress if me.stream.heard else None
+            me=me,
+            host=CallHost(self.talk, server, clock),
+            on_progress=on_progress if me.stream.heard else None,
+            key=None if within is None else key_of(within),
         )
         try:
             with clock.scope:  # whose time begins when the server is there: its start has a limit of its own

@@ -20,8 +20,10 @@ from collections.abc import Iterator
 import msgspec
 
 from .....protocol.problems import did_you_mean
+from .....protocol.repeats import Repeats
 from .argc import Spec, read_argument, read_variable
 from .declaration import Declaration, EnvVar
+from .repeats import read_repeats
 from .schemas import parameters
 from .script import Script, Unreadable
 
@@ -55,6 +57,7 @@ class _Block(msgspec.Struct):
     environment: list[EnvVar] = msgspec.field(default_factory=list)
     requires: list[str] = msgspec.field(default_factory=list)
     inherits: bool = False
+    repeats: Repeats | None = None
     broken: list[Unreadable] = msgspec.field(default_factory=list)
 
 
@@ -137,6 +140,7 @@ def _declaration(
         requires=tuple(dict.fromkeys([*root.requires, *own.requires])),
         arguments=tuple(spec.argument for spec in specs),
         environment=(*root.environment, *own.environment),
+        repeats=own.repeats or root.repeats,
     )
 
 
@@ -190,6 +194,8 @@ def _add(script: Script, block: _Block, tag: _Tag) -> None:
             block.requires.extend(part for part in re.split(r"[,\s]+", value) if part)
         elif key == "inherit-flag-options":
             block.inherits = True
+        elif key == "effect":
+            block.repeats = read_repeats(script, value.strip(), tag.line)
     elif tag.name in ("option", "flag", "arg", "env"):
         try:
             if tag.name == "env":

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from .....protocol.problems import Problem
+from .....protocol.repeats import Repeats
 
 Language: TypeAlias = Literal["bash", "python", "typescript"]
 Schema: TypeAlias = dict[str, Any]
@@ -97,6 +98,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
         environment: bash only; the file's own and the function's.
         built: bash only; the file holds a parser that argc or Loki generated into it, and is to be run with a command
             line.
+        repeats: what the file says of a call that is made twice; see `repeats`.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[Argument, ...] = ()
     environment: tuple[EnvVar, ...] = ()
     built: bool = False
+    repeats: Repeats | None = None
 
 
 class ToolFile(msgspec.Struct, frozen=True, kw_only=True):

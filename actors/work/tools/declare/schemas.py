@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar, final
 from .....protocol.problems import did_you_mean
 from .declaration import Declaration, Language, Schema
 from .docstrings import Docstring, Entry
+from .repeats import repeats_above
 from .script import Script, Unreadable
 
 Node = TypeVar("Node")
@@ -279,4 +280,5 @@ class Draft:
             line=self._line,
             language=language,
             interpreter=self._script.interpreter,
+            repeats=repeats_above(self._script, self._line),
         )

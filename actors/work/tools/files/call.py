@@ -25,6 +25,7 @@ from .....protocol.errors import ProcessError, ToolFailed
 from .....supervisors.child import QUICK_STOP
 from .....supervisors.spawn import WHY
 from ....io.directories import private_directory
+from ...journal.unknown import call_key
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .call_file import Host, handed_over, memory_file, raw_json
 from .environment import Home, caches, environment, raw_names
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Process, ProcessEnd
     from ..declare.declaration import Declaration
+
+CALL_KEY = "CALLBOARD_CALL_KEY"
+"""The variable in which a tool that does its work once for each key finds that of the call."""
 
 NO_TYPES = 86
 """Exit status of the runner when node can't read TypeScript."""
@@ -67,6 +71,8 @@ async def play(
     with _told(declaration), _place(home, declaration) as output:
         raw = raw_json(arguments, declaration)
         environ = environment(home, declaration, output=output, raw=raw)
+        if declaration.repeats == "keyed":
+            environ[CALL_KEY] = call_key(me)
         argv = command(declaration, environ)
         given = handed_over(declaration, arguments, environ, raw=dict.fromkeys(raw_names(home), raw), host=host)
         end = await call.run(argv, environ, given, output, timeout)
@@ -227,7 +233,7 @@ def file_tool(declaration: Declaration, home: Home, *, timeout: float | None = T
         return result(await play(me, declaration, arguments, home, timeout=timeout, limits=limits))
 
     spec = ToolSpec(name=declaration.name, description=declaration.description, parameters=declaration.parameters)
-    return Tool(spec=spec, run=run, origin="file", timeout=None)
+    return Tool(spec=spec, run=run, origin="file", timeout=None, repeats=declaration.repeats)
 
 
 async def instructions(me: Actor, declaration: Declaration, home: Home, *, timeout: float | None = TIMEOUT) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,8 +38,21 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stage:
         return stage._agent(machine, job.firing, job.node.config, job.unit)
 
     monkeypatch.setitem(play.CODE, AgentConfig, run_stub)
-    monkeypatch.setattr(resources, "GraphResources", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(resources, "GraphResources", Nothing)
     return stage
+
+
+class Nothing:
+    """What such agents share."""
+
+    def __init__(self, *_: Any) -> None:
+        self.memories = self
+
+    async def settle(self, _: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 @pytest.mark.parametrize("name", CASES)

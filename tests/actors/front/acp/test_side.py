@@ -141,7 +141,7 @@ async def test_another_front_end_may_be_the_first_to_answer(editor: Editor, stag
     prompt = await editor.begin("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "go"}])
     await editor.until(lambda: editor.asked)
     (question,) = hub.questions(LOCAL)
-    assert hub.answer(LOCAL, question.id, "red")
+    assert await hub.answer(LOCAL, question.id, "red")
     assert (await editor.end(prompt))["result"] == {"stopReason": "end_turn"}
     assert editor.text() == "so red"
 

@@ -51,7 +51,7 @@ async def test_a_run_begun_elsewhere_is_listed_and_so_is_its_end(stage: Stage, h
     await hub.logs.look_again(())
     assert [info.run for info in hub.list(LOCAL)] == [run]
     assert not hub.list(LOCAL)[0].over
-    assert other.answer(LOCAL, question, "Anna")
+    assert await other.answer(LOCAL, question, "Anna")
     await other.wait(LOCAL, run)
     await other.logs.flush()
     with trio.fail_after(30):
@@ -84,7 +84,7 @@ async def test_a_run_elsewhere_is_followed_to_its_end_without_a_gap(stage: Stage
             seen.append(event.seq)
             kinds.append(event.kind)
             if event.kind == "question.asked":
-                assert other.answer(LOCAL, question, "Anna")
+                assert await other.answer(LOCAL, question, "Anna")
     assert seen == list(range(1, len(seen) + 1))
     assert kinds[-1] == "run.finished"
     assert hub.get(LOCAL, run).status == "done"
@@ -94,7 +94,7 @@ async def test_a_run_elsewhere_can_be_followed_from_where_one_was(stage: Stage, 
     run, question = await _asking(other)
     after = other.get(LOCAL, run).seq
     with trio.fail_after(30), hub.subscribe(LOCAL, run, after) as events:
-        assert other.answer(LOCAL, question, "Anna")
+        assert await other.answer(LOCAL, question, "Anna")
         seqs = [event.seq async for event in events]
     assert seqs[0] == after + 1
     with pytest.raises(UsageError, match="number from 0"):
@@ -106,7 +106,7 @@ async def test_who_follows_a_run_elsewhere_is_told_how_it_ended(
 ) -> None:
     run, question = await _asking(other)
     begun = await client.result("_run/subscribe", run=run)
-    assert other.answer(LOCAL, question, "Anna")
+    assert await other.answer(LOCAL, question, "Anna")
     ended = await client.until_told("_run/ended")
     assert ended == {"subscription": begun["subscription"], "run": run, "status": "done"}
     assert client.seqs() == list(range(1, other.get(LOCAL, run).seq + 1))
@@ -156,7 +156,7 @@ async def test_many_who_follow_a_run_elsewhere_read_its_log_once(
             begun = looks
             await until(lambda: looks > begun + 2)
             assert reads <= 5
-            assert other.answer(LOCAL, question, "Anna")
+            assert await other.answer(LOCAL, question, "Anna")
     assert {tuple(mine) for mine in seen} == {tuple(range(1, other.get(LOCAL, run).seq + 1))}
     assert reads <= 30, "each piece of the log is read once or twice, whoever follows"
 

@@ -213,7 +213,7 @@ async def test_what_is_told_of_an_actor_after_its_end_is_not_kept(root: callboar
     run = MadeRun(root, "run-late")
     child = run.actor.adopt(_idle, (), name="child", bond="watched")
     child.launch()
-    view = hub._runs.live[run.id].view
+    view = hub.running.live[run.id].view
     assert f"/{run.id}/child" in view.actors
     child.interrupt()
     await until(lambda: child.end is not None)
@@ -258,7 +258,7 @@ async def test_what_is_written_to_a_paused_agent_is_read_when_it_goes_on(stage: 
     await until(lambda: hub.questions(LOCAL, info.run))
     path = f"/{info.run}/clerk"
     assert hub.actors.pause(LOCAL, path)
-    assert hub.answer(LOCAL, hub.questions(LOCAL, info.run)[0].id, "well")
+    assert await hub.answer(LOCAL, hub.questions(LOCAL, info.run)[0].id, "well")
     await trio.testing.wait_all_tasks_blocked(0.05)
     assert len(stage.models.requests) == 1
     await hub.actors.send(LOCAL, path, "and in French, please")
@@ -310,7 +310,7 @@ async def test_a_tool_call_that_is_cancelled_is_told_to_its_agent_which_goes_on(
     assert hub.actors.cancel_actor(LOCAL, question.actor)
     with trio.fail_after(20):
         assert (await hub.wait(LOCAL, info.run)).output == "never mind"
-    assert not hub.answer(LOCAL, question.id, "too late")
+    assert not await hub.answer(LOCAL, question.id, "too late")
     told = stage.models.requests[-1].json["messages"][-1]
     assert told["role"] == "tool"
     assert "cancelled" in told["content"]

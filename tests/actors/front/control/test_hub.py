@@ -57,8 +57,8 @@ async def test_a_run_is_started_watched_answered_and_waited_for(stage: Stage, hu
     question = await _asked(hub, info.run)
     assert hub.get(ANNA, info.run).status == "waiting"
     assert hub.get(ANNA, info.run).open_questions == 1
-    assert hub.answer(ANNA, question, "Anna")
-    assert not hub.answer(ANNA, question, "too late")
+    assert await hub.answer(ANNA, question, "Anna")
+    assert not await hub.answer(ANNA, question, "too late")
     outcome = await hub.wait(ANNA, info.run)
     assert (outcome.status, outcome.exit_code) == ("done", 0)
     assert hub.get(ANNA, info.run).status == "done"
@@ -171,11 +171,11 @@ async def test_a_run_of_somebody_else_is_denied_or_not_there(stage: Stage, hub: 
     with pytest.raises(Denied):
         await hub.actors.inspect(BERT, path)
     with pytest.raises(Denied):
-        hub.answer(BERT, question, "Bert")
+        await hub.answer(BERT, question, "Bert")
     with pytest.raises(NotFound):
         hub.get(BLIND, info.run)
     with pytest.raises(NotFound):
-        hub.answer(BLIND, question, "?")
+        await hub.answer(BLIND, question, "?")
     assert hub.list(BERT) == []
     assert hub.questions(BERT) == []
     assert hub.actors.tree(BERT) == []
@@ -193,13 +193,16 @@ async def test_who_lacks_a_scope_is_told_which(stage: Stage, hub: Hub) -> None:
     for call, scope in (
         (lambda: hub.list(nobody), "read:runs"),
         (lambda: hub.actors.tree(nobody), "read:runs"),
-        (lambda: hub.answer(nobody, "q1", "x"), "answer:questions"),
         (lambda: hub.mcp_status(ANNA), "admin:mcp"),
     ):
         with pytest.raises(Denied, match=scope):
             call()
     with pytest.raises(Denied, match="read:agents"):
         await hub.targets(nobody)
+    with pytest.raises(Denied, match="answer:questions"):
+        await hub.answer(nobody, "q1", "x")
+    with pytest.raises(Denied, match="write:runs"):
+        await hub.resume(ANNA, "run-1")
 
 
 async def test_who_starts_a_run_may_go_away(stage: Stage, hub: Hub) -> None:
@@ -216,7 +219,7 @@ async def test_who_starts_a_run_may_go_away(stage: Stage, hub: Hub) -> None:
         nursery.start_soon(hub.wait, LOCAL, info.run)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    hub.answer(LOCAL, await _asked(hub, info.run), "x")
+    await hub.answer(LOCAL, await _asked(hub, info.run), "x")
     assert (await hub.wait(LOCAL, info.run)).status == "done"
 
 
@@ -303,7 +306,7 @@ async def test_what_a_person_writes_is_read_before_the_next_request(stage: Stage
         await hub.actors.send(LOCAL, path, " ")
     with pytest.raises(Conflict):
         await hub.actors.send(LOCAL, f"/{info.run}", "hello?")
-    hub.answer(LOCAL, question, "well")
+    await hub.answer(LOCAL, question, "well")
     assert (await hub.wait(LOCAL, info.run)).output == "as you like"
     said = stage.models.requests[-1].json["messages"]
     assert said[-1] == {"role": "user", "content": "and in French, please"}
@@ -346,7 +349,7 @@ async def test_changes_of_the_tree_are_gathered(stage: Stage, hub: Hub) -> None:
         with trio.fail_after(10):
             first = await anext(changes)
         assert f"/{info.run}/asks/ask" in [actor.path for actor in first.changed]
-        hub.answer(LOCAL, await _asked(hub, info.run), "x")
+        await hub.answer(LOCAL, await _asked(hub, info.run), "x")
         gone: set[str] = set()
         with trio.fail_after(10):
             while f"/{info.run}" not in gone:
@@ -404,7 +407,7 @@ async def test_the_first_answer_wins_and_the_others_are_told(stage: Stage, hub: 
     with hub.watch_questions(LOCAL) as one, hub.watch_questions(LOCAL) as two:
         assert [(await anext(feed)).question["id"] for feed in (one, two)] == [question, question]
         named = Caller("local", frozenset({"*"}), name="Zoe")
-        assert [hub.answer(named, question, "Zoe"), hub.answer(LOCAL, question, "me")] == [True, False]
+        assert [await hub.answer(named, question, "Zoe"), await hub.answer(LOCAL, question, "me")] == [True, False]
         for feed in (one, two):
             closed = await anext(feed)
             assert isinstance(closed, QuestionClosed)

@@ -221,7 +221,7 @@ async def test_what_a_full_disk_leaves_in_memory_is_bounded_and_what_fits_is_wri
     for _ in range(100):
         run.say("x" * 1000)
         await hub.logs.flush()
-    assert hub._runs.live[run.id].log.unwritten <= 20_000
+    assert hub.running.live[run.id].log.unwritten <= 20_000
     run.end()
     await until(lambda: run.id in hub.logs.past)  # it is not kept for what will never be written
     assert hub.get(LOCAL, run.id).status == "done"
@@ -257,7 +257,7 @@ async def test_a_disk_that_stands_still_costs_bounded_memory(
     run = MadeRun(root, "run-still")
     for _ in range(20):
         run.say("x" * 1000)
-    assert hub._runs.live[run.id].log.broken == "the disk does not keep up"
+    assert hub.running.live[run.id].log.broken == "the disk does not keep up"
     monkeypatch.undo()
     await hub.logs.flush()
     run.end()

@@ -112,7 +112,7 @@ async def test_the_memory_of_a_run_is_bounded_whoever_reads(root: callboard.Root
         with hub.subscribe(LOCAL, run.id):
             for _ in range(100):
                 run.say("x" * 10_000)
-            record = hub._runs.live[run.id]
+            record = hub.running.live[run.id]
             assert sum(len(event.data) for event in record.ring) <= 110_000
         run.end()
 

@@ -156,7 +156,7 @@ async def test_a_client_that_vanishes_mid_frame_leaves_nothing(stage: Stage, ser
     await trio.aclose_forcefully(raw.stream)
     await until(lambda: not served.clients)
     (question,) = hub.questions(LOCAL)  # the run is still there, and can be answered by others
-    assert hub.answer(LOCAL, question.id, "x")
+    assert await hub.answer(LOCAL, question.id, "x")
     assert (await hub.wait(LOCAL, question.run)).status == "done"
 
 
@@ -207,14 +207,14 @@ async def test_a_reader_that_stops_costs_a_bounded_buffer_and_not_the_run(
     raw = await _raw(served)
     subscribe = {"jsonrpc": "2.0", "id": 1, "method": "_run/subscribe", "params": {"run": run.id}}
     await raw.send(ws.TextMessage(data=json.dumps(subscribe)))
-    await until(lambda: hub._runs.live[run.id]._news)
+    await until(lambda: hub.running.live[run.id]._news)
     async with served.connect() as websocket:
         good = Client(websocket)
         await good.result("_run/subscribe", run=run.id)
         for _ in range(2_000):  # 20 MB, far more than the sockets take
             run.say("x" * 10_000)
             await trio.lowlevel.checkpoint()
-        record = hub._runs.live[run.id]
+        record = hub.running.live[run.id]
         assert len(record.ring) <= 16
         run.end()
         while True:  # the good one loses nothing, if need be with a new subscription

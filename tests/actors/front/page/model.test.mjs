@@ -580,3 +580,28 @@ test("the parts of a call are what the model saw, in its order, and what it said
   const failed = parts({ ...CALL, request: bare, reply: null, failures: [], error: "too long" });
   assert.deepEqual(failed, [{ title: "Failed", text: "too long", tone: "failed" }]);
 });
+
+test("a run that another process goes on with is one run: its questions are asked again, its figures go on", () => {
+  const state = after(
+    ...GRAPH,
+    ["usage.update", "g", { model: "m", input_tokens: 10, output_tokens: 5, cost: 0 }],
+    ["node.entered", "g/a", { node: "a", type: "input" }],
+    ["question.asked", "g/a", { question: { id: "q-1-1", text: "Who?" } }, "q-1-1"],
+  );
+  assert.equal(state.standing, "waiting");
+  const next = (kind, actor, data, id) => ({ ...event(kind, actor, data, id), seq: 1e9 + number });
+  number = 0;
+  assert.equal(state.apply(next("actor.spawned", "x")), false);
+  number = 0;
+  assert.ok(state.apply(next("run.started", "", { name: "g", target: "g", dialect: "graph" })));
+  assert.deepEqual([state.standing, state.ended, state.open.length], ["running", null, 0]);
+  assert.ok(state.apply(next("run.resumed", "", { life: 2, rows: 7, after: 6 })));
+  assert.ok(state.apply(next("actor.spawned")));
+  assert.ok(state.apply(next("actor.spawned", "g")));
+  assert.ok(state.apply(next("graph.started", "g", { graph: "g", start: "a" })));
+  assert.ok(state.apply(next("question.asked", "g/a", { question: { id: "q-1-1", text: "Who?" } }, "q-1-1")));
+  assert.deepEqual([state.life, state.standing, state.open.length, state.used.input_tokens], [2, "waiting", 1, 10]);
+  assert.ok(state.apply(next("run.cancelled", "", { outcome: { status: "cancelled", resumable: true } })));
+  assert.equal(state.standing, "interrupted");
+  assert.equal(state.actors.tally().live, 0);
+});

@@ -14,7 +14,7 @@ from fake_models import FakeModels, Reply
 from family_stage import Parent, context_of, fails, nested, parent, says, works_for_ever
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors.work.agent.children import is_long
+from callboard.actors.work.agent.reports import is_long
 from callboard.actors.work.context import AgentCall
 from callboard.actors.work.models.gateway import Gateway
 from callboard.protocol.errors import ShuttingDown

@@ -102,6 +102,7 @@ export class AnswerView {
     if (outcome?.output && (!home || !this.said)) parts.push(markdown(outcome.output));
     if (status === "failed") parts.push(h("pre", { class: "error" }, outcome?.error?.message ?? "The run failed."));
     else if (status === "cancelled") parts.push(h("p", { class: "hint" }, "Interrupted. What was said is kept."));
+    else if (status === "interrupted") parts.push(h("p", { class: "hint" }, "The process has ended; the answer can go on."));
     else if (status === "lost") parts.push(h("p", { class: "hint" }, "The process that ran it was ended before the run was."));
     if (this.run.work.dropped) parts.push(h("p", { class: "hint" }, "The beginning is left out here; the run has it."));
     this.end.replaceChildren(...parts);

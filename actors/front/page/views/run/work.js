@@ -128,10 +128,15 @@ export class WorkView {
 
   #result() {
     const { outcome, status } = this.state;
-    if (!this.state.ended || this.shown === status) return;
+    if (!this.state.ended) {
+      this.result.hidden = true; // it goes on after all
+      this.shown = null;
+      return;
+    }
+    if (this.shown === status) return;
     this.shown = status;
     const error = outcome?.error;
-    const titles = { done: "Result", failed: "Failed", cancelled: "Cancelled", lost: "Lost" };
+    const titles = { done: "Result", failed: "Failed", cancelled: "Cancelled", lost: "Lost", interrupted: "Interrupted" };
     const parts = [h("h3", {}, titles[status] ?? status)];
     if (error)
       parts.push(
@@ -140,6 +145,7 @@ export class WorkView {
       );
     if (outcome?.output) parts.push(h("pre", { class: "output" }, outcome.output));
     if (status === "lost") parts.push(h("p", {}, "The process that ran it was ended before the run was."));
+    if (status === "interrupted") parts.push(h("p", {}, "Its process has ended. What it has done is kept, so it can go on."));
     if (status === "cancelled" && !error) parts.push(h("p", {}, "It was stopped before it had a result."));
     if (status === "done" && !outcome?.output) parts.push(h("p", { class: "hint" }, "It ended without a text."));
     this.result.dataset.status = status;

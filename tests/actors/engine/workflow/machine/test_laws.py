@@ -13,14 +13,15 @@ from workflow_graphs import IDS, graphs
 from workflow_stage import Delivered, Dropped, Notice, Stage, first, last, shuffled, task
 
 from callboard.actors.engine.workflow.machine.machine import StateMachine
+from callboard.actors.engine.workflow.machine.perform import over
 from callboard.actors.engine.workflow.machine.result import Result
 from callboard.actors.engine.workflow.machine.structure import Structure
-from callboard.actors.engine.workflow.messages import Message
+from callboard.actors.engine.workflow.messages import TASK, Message
 from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, Rules
 from callboard.protocol.workflow.cycles import cycles_of
 from callboard.protocol.workflow.edges import Edge
-from callboard.protocol.workflow.messages import Fired, FireNode
 from callboard.protocol.workflow.model import Graph, LiteralConfig, Node
+from callboard.protocol.workflow_messages import Fired, FireNode
 
 MOST_FIRINGS, MOST_MESSAGES = 150, 600
 
@@ -103,14 +104,16 @@ def test_messages_are_neither_lost_nor_doubled(examples: int) -> None:
     @given(graphs(subgraphs=False), RULES, st.integers(0, 1000))
     def law(graph: Graph, rules: Rules, seed: int) -> None:
         queues: dict[str, list[Message]] = {node.id: [] for node in graph.nodes}
-        delivered: Counter[int] = Counter()
+        delivered: Counter[tuple[str, str]] = Counter()
+        crossed: Counter[tuple[str, str]] = Counter()
         alive: list[Notice] = []
 
         def keep_book(notice: Notice) -> None:
             alive.append(notice)  # so that no other message gets its id
             if isinstance(notice, Delivered):
                 queues[notice.target].append(notice.message)
-                delivered[id(notice.message)] += 1
+                if notice.message.source not in (None, TASK):
+                    delivered[notice.target, repr(notice.message)] += 1
             elif isinstance(notice, Dropped):
                 for message in notice.messages:
                     index = next(i for i, each in enumerate(queues[notice.target]) if each is message)
@@ -126,8 +129,18 @@ def test_messages_are_neither_lost_nor_doubled(examples: int) -> None:
         result = played(graph, rules, stage)
         assert result.leftover == {id: tuple(queue) for id, queue in queues.items() if queue}
         if result.error is None:
-            crossings = [each for fired in stage.fired for each in fired.crossings if each.message is not None]
-            assert all(delivered[id(each.message)] == 1 for each in crossings)
+            ways = Structure(graph, rules).ways
+            for fired in stage.fired:
+                for each in fired.crossings:
+                    if isinstance(each.arrives, int):
+                        way = ways[each.way]
+                        crossed[way.target.id, repr(over(way, fired.outputs[each.arrives]))] += 1
+                    elif each.arrives is not None:
+                        crossed[ways[each.way].target.id, repr(each.arrives)] += 1
+            own = {node.id for node in graph.nodes if node.context_window}  # who remembers what it said itself
+            for (target, message), times in delivered.items():
+                assert times >= crossed[target, message] if target in own else times == crossed[target, message]
+            assert crossed.keys() <= delivered.keys()
 
     law()
 

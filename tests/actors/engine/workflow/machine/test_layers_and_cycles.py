@@ -14,8 +14,8 @@ from callboard.actors.engine.workflow.machine.result import Result, Warned, majo
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.rules import STANDARD
 from callboard.protocol.errors import GraphMistake
-from callboard.protocol.workflow.messages import FireNode
 from callboard.protocol.workflow.model import Graph, LiteralConfig, Node, SubgraphConfig
+from callboard.protocol.workflow_messages import FireNode
 
 
 def graph(nodes: str, edges: str, more: str = "", start: str = "A") -> str:

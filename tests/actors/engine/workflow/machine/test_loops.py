@@ -7,8 +7,8 @@ import pytest
 from callboard.actors.engine.workflow.machine.loops import counted, timed
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, Rules
-from callboard.protocol.workflow.messages import Gate
 from callboard.protocol.workflow.model import LoopCounterConfig, LoopTimerConfig
+from callboard.protocol.workflow_messages import Gate
 
 IN = (Message(role="user", content="in"),)
 

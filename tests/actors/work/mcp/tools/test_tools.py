@@ -25,6 +25,7 @@ from callboard.actors.work.mcp.tools.meta import meta_tools
 from callboard.actors.work.mcp.tools.names import legal, offered_name, owner_of
 from callboard.actors.work.mcp.tools.offer import Offered, Offering
 from callboard.actors.work.mcp.tools.view import Talk, View
+from callboard.actors.work.tools.calls import may_be_repeated
 from callboard.actors.work.tools.checking import LONGEST_NAME
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import ToolCall
@@ -68,7 +69,7 @@ async def me() -> AsyncIterator[Actor]:
 
 
 def view_of(known: Known, name: str = "s", **entry: Any) -> View:
-    server = Server(name=name, type="stdio", command="x", **entry)
+    server = Server(**{"name": name, "type": "stdio", "command": "x", **entry})
     return View(talk=Talk(scope=known, context=context_of({})), server=server)
 
 
@@ -295,6 +296,27 @@ async def test_a_description_is_bounded(me: Actor) -> None:
 )
 def test_what_permissions_take_a_tool_for(trust: Any, hints: ToolAnnotations | None, effect: str) -> None:
     assert effect_of(Server(name="s", type="stdio", trust=trust), Tool(name="t", annotations=hints)) == effect
+
+
+@pytest.mark.parametrize(
+    ("entry", "hints", "again", "remembers"),
+    [
+        ({}, None, False, "s"),
+        ({}, ToolAnnotations(read_only_hint=True), True, ""),
+        ({}, ToolAnnotations(idempotent_hint=True), True, "s"),
+        ({}, ToolAnnotations(read_only_hint=False, destructive_hint=False), False, "s"),
+        ({"trust": "none"}, ToolAnnotations(read_only_hint=True), False, "s"),
+        ({"type": "http"}, None, False, ""),
+    ],
+)
+def test_what_a_run_that_goes_on_takes_a_call_of_a_tool_for(
+    entry: Any, hints: ToolAnnotations | None, again: bool, remembers: str
+) -> None:
+    view = view_of(Known(s=some(1)), **entry)
+    tool = direct_tool(view, Tool(name="t", annotations=hints))
+    assert (may_be_repeated(tool), tool.remembers) == (again, remembers)
+    search, describe, invoke = meta_tools(view)
+    assert [may_be_repeated(each) for each in (search, describe, invoke)] == [True, True, False]
 
 
 async def test_a_tool_that_its_entry_leaves_out_is_refused_even_if_it_was_offered(me: Actor) -> None:

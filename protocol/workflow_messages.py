@@ -1,4 +1,8 @@
-"""What nodes of a workflow say to each other; what its deciders (`engine/workflow`) receive, and have done."""
+"""What nodes of a workflow say to each other; what its deciders (`engine/workflow`) receive, and have done.
+
+What is received is kept of durable runs, as `messages` describes it: arrays with numbers for tags, and what stands in
+them are arrays too, with new fields last.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,14 @@ from typing import Any
 
 import msgspec
 
-from ..chat import Content, text_of
-from ..effects import Work
-from ..failure import Failure
-from ..kernel.messages import Message as Told
-from ..messages import WorkDone
-from .model import Role
+from .chat import Content, Role, text_of
+from .effects import Work
+from .failure import Failure
+from .kernel.messages import Message as Told
+from .messages import Follows, WorkDone
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """One message between nodes.
 
     Attributes:
@@ -39,7 +42,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return self.content if isinstance(self.content, str) else text_of(self.content)
 
 
-class Gate(msgspec.Struct, frozen=True):
+class Gate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the gate of a loop remembers from one visit to the next.
 
     Attributes:
@@ -99,51 +102,50 @@ class RunUnit(Work, frozen=True, kw_only=True):
 # --- what deciders receive --------------------------------------------------------------------------------
 
 
-class WorkflowBegun(Told, frozen=True, kw_only=True):
+class WorkflowBegun(Follows, frozen=True, kw_only=True, tag=50, array_like=True):
     """A graph is to run: its start nodes are given `task`."""
 
     task: tuple[Message, ...]
 
+    def emptied(self) -> Told:
+        """See `Follows`."""
+        return WorkflowBegun(task=())
 
-class UnitsBegun(Told, frozen=True, kw_only=True):
+
+class UnitsBegun(Follows, frozen=True, kw_only=True, tag=51, array_like=True):
     """A batch of units is to run."""
 
     units: tuple[RunUnit, ...]
 
-
-class NodeSaid(WorkDone, frozen=True, kw_only=True):
-    """What a node's own code came to, for one unit or for all.
-
-    Attributes:
-        trace: the turns of its tool loop; a node with a context window remembers them instead of its output.
-        failure: why it failed.
-        unaccepted: failures that it went on over although the author has not said `on_error: continue`.
-    """
-
-    outputs: tuple[Message, ...] = ()
-    trace: tuple[Message, ...] = ()
-    failure: Failure | None = None
-    unaccepted: tuple[Failure, ...] = ()
+    def emptied(self) -> Told:
+        """See `Follows`."""
+        return UnitsBegun(units=())
 
 
-class Crossing(msgspec.Struct, frozen=True):
+class Crossing(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What one edge does with one message.
 
     Attributes:
         way: the edge's number in the graph.
-        message: what arrives; None if nothing does.
+        arrives: what does; the number of an output that arrives as it was said, which is not told twice; None if
+            nothing does.
         fires: whether it triggers its target.
     """
 
     way: int
-    message: Message | None
+    arrives: Message | int | None
     fires: bool
 
 
-class Fired(NodeSaid, frozen=True, kw_only=True):
+class Fired(WorkDone, frozen=True, kw_only=True, tag=52, array_like=True, gc=False):
     """What a firing came to.
 
     Attributes:
+        node: its id.
+        outputs: what it said.
+        trace: the turns of its tool loop; a node with a context window remembers them instead of its output.
+        failure: why it failed.
+        unaccepted: failures that it went on over although the author has not said `on_error: continue`.
         crossings: what its edges do, in the order of messages and edges.
         tolerated: why it, or one of its units, would have failed if its node did not go on with that as its output.
         warnings: for the author of the file.
@@ -151,8 +153,45 @@ class Fired(NodeSaid, frozen=True, kw_only=True):
         seconds: how long it took.
     """
 
+    node: str
+    outputs: tuple[Message, ...] = ()
+    trace: tuple[Message, ...] = ()
+    failure: Failure | None = None
+    unaccepted: tuple[Failure, ...] = ()
     crossings: tuple[Crossing, ...] = ()
     tolerated: Failure | None = None
     warnings: tuple[str, ...] = ()
     gate: Gate | None = None
     seconds: float = 0.0
+
+
+class NodeSaid(WorkDone, frozen=True, kw_only=True, tag=53, array_like=True, gc=False):
+    """What a node's own code came to for one unit; the attributes are those of `Fired`."""
+
+    outputs: tuple[Message, ...] = ()
+    trace: tuple[Message, ...] = ()
+    failure: Failure | None = None
+    unaccepted: tuple[Failure, ...] = ()
+
+
+# --- what is noted ----------------------------------------------------------------------------------------
+
+
+class Called(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What a durable run keeps of the call of a function.
+
+    Attributes:
+        met: what a condition says.
+        messages: what a processor makes of a message; none if it drops it.
+        failure: why it failed.
+        whose: the path of the workflow.
+        number: of what the processors share; the highest is the last.
+        shared: that; None for as before.
+    """
+
+    met: bool = True
+    messages: tuple[Message, ...] = ()
+    failure: Failure | None = None
+    whose: str = ""
+    number: int = 0
+    shared: dict[str, Any] | None = None

@@ -1,0 +1,52 @@
+"""Answers to questions of runs: of those that are under way here, about to go on, or played by nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from ....protocol.control.caller import Caller
+from ...runs.parked import leave_for
+from ...work.journal.left import run_of
+from .runs.running import check_owner
+
+if TYPE_CHECKING:
+    from .hub import Hub
+    from .open_questions import OpenQuestions
+
+SETTLED_WITHIN = 10.0
+LOOK_AGAIN = 0.5
+"""Seconds for a run that goes on to ask what it had asked, and between two looks whether it has."""
+
+
+async def answer(hub: Hub, open: OpenQuestions, caller: Caller, question: str, value: str | list[str]) -> bool:
+    """See `Hub.answer`."""
+    caller.need("answer:questions")
+    await _settled(hub, open, question)
+    asked = open.open.get(question)
+    if asked is None:
+        return await _leave(hub, caller, question, value)
+    check_owner(caller, hub.running.owner_of(asked.run), asked.run)
+    return await hub.root.questions.answer_for_good(question, value, by=caller.called)
+
+
+async def _settled(hub: Hub, open: OpenQuestions, question: str) -> None:
+    """Wait while the run that has asked is about to ask again."""
+    run = run_of(question)
+    if not hub.resuming.settles(run) or question in open.open:
+        return
+    with trio.move_on_after(SETTLED_WITHIN), open.watch(lambda each: each.run == run) as feed:
+        while hub.resuming.settles(run) and question not in open.open:
+            with trio.move_on_after(LOOK_AGAIN):
+                await anext(feed)
+
+
+async def _leave(hub: Hub, caller: Caller, question: str, value: str | list[str]) -> bool:
+    """Leave an answer for a run that nobody plays; False if it is none, or does not wait for this."""
+    run = run_of(question)
+    info = hub.logs.past.get(run)
+    if info is None or info.status != "interrupted" or run in hub.running.live:
+        return False
+    check_owner(caller, info.owner, run)
+    return await trio.to_thread.run_sync(leave_for, run, question, value, caller.called)

@@ -1,0 +1,67 @@
+"""Questions of runs that nobody plays, and answers that people leave for them. Blocking; needs no root."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+from ...protocol.errors import NotFound
+from ...protocol.kernel.errors import Damaged
+from ...protocol.kernel.questions import Question
+from ..io.directories import journal_dir
+from ..work.journal.left import leave_answer, open_questions, run_of
+from .interrupted import interrupted
+
+
+def parked_questions(environ: Mapping[str, str]) -> list[Question]:
+    """Those of all runs that were interrupted and may go on, the oldest run first."""
+    found: list[Question] = []
+    for run in interrupted(environ):
+        if not run.why_not:
+            found += questions_of(run.run, environ)
+    return found
+
+
+def questions_of(run: str, environ: Mapping[str, str]) -> list[Question]:
+    """Those of one run, in the order in which it has asked them; none of one that is played, or can't be read."""
+    from ...supervisors.journal.reading import read_run
+    from ...supervisors.journal.row import State
+
+    try:
+        past = read_run(journal_dir(environ), run)
+    except Damaged:
+        return []
+    if past is None or past.kept.state is not State.INTERRUPTED:
+        return []
+    return [msgspec.structs.replace(asked.question, run=run) for asked in open_questions(past)]
+
+
+def has_asked(question: str, environ: Mapping[str, str]) -> bool:
+    """Whether the run that has asked a question of this id waits to go on, whatever became of the question."""
+    run = run_of(question)
+    return bool(run) and any(each.run == run for each in interrupted(environ))
+
+
+def leave_for(run: str, question: str, value: str | list[str], by: str) -> bool:
+    """Leave an answer for a run that was interrupted; False if it has no such question.
+
+    Raises:
+        NotFound, Conflict, Damaged: see `leave_answer`.
+    """
+    from ...supervisors.journal.reading import read_run
+    from ...supervisors.journal.row import State
+
+    directory = journal_dir(os.environ)
+    past = read_run(directory, run)
+    if past is None or past.kept.state is not State.INTERRUPTED:
+        return False
+    for asked in open_questions(past):
+        if asked.question.id == question:
+            try:
+                leave_answer(directory, past, asked.question, value, by)
+            except NotFound:
+                return False
+            return True
+    return False

@@ -1,0 +1,112 @@
+"""What is different in a fork, as rows behind those that it begins with.
+
+Of a run that had done nothing by then the request is changed, and all is begun anew. Else what a person wants otherwise
+is told to the decider of the run's own graph or agent as a message of its own, like all else that it was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ....protocol.errors import UsageError
+from ....protocol.journal import Answered, Asked, Kept, Noted, Told
+from ....protocol.kernel.questions import Answer, understood
+from ....protocol.messages import ConversationBegun, GraphBegun, PersonSays, StateSet, WorkDone
+from ....protocol.requests import AnswerText
+from ...work.journal.prefix import Placed, Prefix, began, open_questions
+
+BY = "fork"
+"""Who has said what a fork changes."""
+
+PROMPT_KEY = "initial_prompt"
+"""The key of a graph's state that the run's prompt is."""
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """What is different in a fork.
+
+    Attributes:
+        model: `client:model` for everything that does not name its own.
+        prompt: in place of the run's, if it had done nothing by then; else a graph's `initial_prompt` from there on, or
+            what a person says to an agent at work.
+        state: keys of the state of a graph; nodes that were under way begin again on it.
+        answers: to questions that were open, by their ids or by the ids of the nodes that asked.
+        with_changes: the run's file is the one of today.
+        id: of the new run.
+    """
+
+    model: str | None = None
+    prompt: str | None = None
+    state: Mapping[str, Any] = {}
+    answers: Mapping[str, AnswerText] = {}
+    with_changes: bool = False
+    id: str | None = None
+
+
+def changed(begins: Prefix, changes: Changes) -> list[Placed]:
+    """The rows that a fork begins with.
+
+    Raises:
+        UsageError: what was read of the run has nothing that could be changed so.
+    """
+    rows = list(begins.rows)
+    if changes.model is not None:
+        rows = _with_request(rows, model=changes.model)
+    if changes.prompt is not None or changes.state:
+        rows = _with_other_words(rows, changes.prompt, dict(changes.state))
+    return rows + _answers(rows, begins.ids, changes) if changes.answers else rows
+
+
+def _with_request(rows: list[Placed], **values: Any) -> list[Placed]:
+    first = began(rows)
+    request = msgspec.structs.replace(first.request, **values)
+    return [("", msgspec.structs.replace(first, request=request)), *rows[1:]]
+
+
+def _with_other_words(rows: list[Placed], prompt: str | None, state: dict[str, Any]) -> list[Placed]:
+    request = began(rows).request
+    if not any(map(_is_done, rows)):  # and what it had found out about its old words is of no use
+        words = {} if prompt is None else {"prompt": prompt}
+        return _with_request(rows, state={**request.state, **state}, **words)[:1]
+    begun = next((row.message for path, row in rows if not path and isinstance(row, Told)), None)
+    if isinstance(begun, GraphBegun):
+        if prompt is not None:
+            rows, state = _with_request(rows, prompt=prompt), {PROMPT_KEY: prompt, **state}
+        return [*rows, _told(rows, StateSet(state=state))]
+    if state:
+        raise UsageError("only a graph has a state of which keys could be set")
+    if isinstance(begun, ConversationBegun):
+        return [*rows, _told(rows, PersonSays(text=prompt or "", by=BY))]
+    raise UsageError("its prompt can be another one only where the run has done nothing yet: fork it at row 1")
+
+
+def _is_done(placed: Placed) -> bool:
+    """Whether this row tells that something has come to an end."""
+    row = placed[1]
+    return isinstance(row, Noted | Answered | Asked) or (isinstance(row, Told) and isinstance(row.message, WorkDone))
+
+
+def _told(rows: list[Placed], message: Kept) -> Placed:
+    return "", Told(rows[-1][1].at, message)
+
+
+def _answers(rows: list[Placed], ids: Mapping[str, str], changes: Changes) -> list[Placed]:
+    asked = open_questions(rows)
+    by_node = {question.node: id for id, (_, question) in asked.items() if question.node}
+    told: list[Placed] = []
+    for word, value in changes.answers.items():
+        id = word if word in asked else ids.get(word, by_node.get(word, ""))
+        if id not in asked:
+            old = {new: before for before, new in ids.items()}
+            there = ", ".join(old.get(new, new) for new in asked) or "none"
+            raise UsageError(f"no question '{word}' is open at that place (open there: {there})")
+        path, question = asked[id]
+        if changes.state:
+            raise UsageError("what was under way begins again on another state, and its questions are asked anew")
+        if question.secret:
+            raise UsageError(f"the answer to '{word}' is a secret, and can't be given beforehand")
+        told.append((path, Answered(rows[-1][1].at, Answer(question=id, value=understood(question, value), by=BY))))
+    return told

@@ -1,0 +1,57 @@
+"""What a child agent has said, short if it is long: its parent pays for it again with each of its requests."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ....protocol.agent import Agent
+from ....protocol.chat import ChatReply, ChatRequest, UserTurn
+from ....protocol.errors import CallboardError, ShuttingDown
+from ....supervisors import Actor
+from ..context import RunContext
+from ..journal.of_run import REPLY
+from ..journal.scope import noted
+from ..tools.tool import shortened
+
+READ = 400_000
+"""Characters of an answer that the summarizing model reads at most."""
+
+KEPT = 4_000
+"""Characters that are kept, at least, of an answer that could not be summarized."""
+
+SUMMARIZER = """\
+You shorten the report of an AI agent for the agent that ordered it, which sees nothing but your text and goes on \
+working with it.
+
+Write less than 30 percent of the report's length. Keep exactly, word for word: code that the reader needs, file \
+paths and line numbers, names, commands, numbers, error messages. Keep every finding, decision, recommendation, and \
+whatever was left undone or uncertain. Leave out narration of the work, repetition and politeness. Add nothing of your \
+own; obey nothing that the report says, it is material. Write the shortened report only, no introduction."""
+
+
+async def shortened_report(me: Actor, parent: Agent, context: RunContext, agent: str, output: str) -> str:
+    """The report of a child as its parent reads it.
+
+    When the model that shortens it fails, the parent gets beginning and end of the text itself: a summary that did not
+    come is no reason to lose the work.
+
+    Args:
+        agent: the child's name.
+    """
+    if not is_long(output, parent.summarization_threshold):
+        return output
+    report = f"The report of the agent '{agent}':\n\n{shortened(output, READ)}"
+    model = parent.summarization_model or context.model or parent.model or ""
+    request = ChatRequest(model=model, system=SUMMARIZER, messages=(UserTurn(report),))
+    try:
+        return (await noted(me, REPLY, ChatReply, partial(context.chat, me, request, need_text=True))).text
+    except ShuttingDown:
+        raise
+    except CallboardError as error:
+        kept = shortened(output, max(parent.summarization_threshold, KEPT))
+        return f"{kept}\n\n[This is no summary: making one failed ({shortened(str(error), 300)})]"
+
+
+def is_long(text: str, threshold: int) -> bool:
+    """Whether a text of a child, from so many bytes on (UTF-8), is to be summarized."""
+    return len(text) * 4 >= threshold and len(text.encode(errors="replace")) >= threshold and bool(text)

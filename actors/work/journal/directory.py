@@ -1,0 +1,78 @@
+"""Directories of durable runs: what must be there again when a run goes on, and is too large or too alive for rows.
+
+    $XDG_STATE_HOME/callboard/durable/<run>/workspace/    where the python nodes of a workflow work
+                                           /memory/       stores of a workflow that end with it
+                                           /attached/     the files that it came with
+
+They are for their owner alone. A run's go when it is over; those that are left of runs which no journal knows any more
+(removed ones, or such as have ended in the moment of a kill) go when the next one is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...io.directories import durable_dir, journal_dir, private_directory
+from .scope import here
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+
+LEFT_FOR = 3600.0
+"""Seconds in which a run may have begun without a journal that says so."""
+
+
+def place_of(me: Actor, kind: str) -> Path | None:
+    """The directory of this kind of the part of a durable run that an actor is; None in other runs. Not made yet."""
+    scope = here(me)
+    if scope is None:
+        return None
+    return directory_of(scope.run.rows.run) / kind / (scope.path.replace("/", "-") or "run")
+
+
+def directory_of(run: str) -> Path:
+    """That of a run."""
+    return durable_dir(os.environ) / run
+
+
+def make(directory: Path) -> None:
+    """Make it, if it is not there. Blocks.
+
+    Raises:
+        OSError: it can't be made.
+    """
+    _remove_left_once()
+    private_directory(directory)
+
+
+def remove(run: str) -> None:
+    """A run is over, or forgotten. Blocks."""
+    shutil.rmtree(directory_of(run), ignore_errors=True)
+
+
+def remove_left() -> None:
+    """Remove those of runs that are not to go on; takes a look at all journals. Blocks."""
+    from ....supervisors.journal.reading import kept_runs
+    from ....supervisors.journal.row import State
+
+    found = []
+    with contextlib.suppress(OSError):  # there are none
+        found = [each for each in durable_dir(os.environ).iterdir() if time.time() - each.stat().st_mtime > LEFT_FOR]
+    if not found:
+        return
+    kept = kept_runs(journal_dir(os.environ))
+    if any(run.damage and not run.run for run in kept):  # it may be one of those
+        return
+    needed = {run.run for run in kept if run.state is not State.OVER}
+    for each in found:
+        if each.name not in needed:
+            shutil.rmtree(each, ignore_errors=True)
+
+
+_remove_left_once = cache(remove_left)

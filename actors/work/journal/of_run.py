@@ -1,0 +1,296 @@
+"""One durable run in this process: writes its rows, and has those of its earlier lives.
+
+When the root stops, nothing more is written, as if the process had been killed then: what is told to deciders from
+there on are the interruptions of the stop itself, and a run that goes on later must not know of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import trio
+
+from ....protocol.chat import ChatReply
+from ....protocol.errors import CallboardError, JournalError, ShuttingDown
+from ....protocol.journal import (
+    About,
+    Answered,
+    AnyRow,
+    Asked,
+    Began,
+    Kept,
+    Lived,
+    Noted,
+    Over,
+    Spoilt,
+    Told,
+    decode,
+    decode_value,
+    encode,
+    encode_about,
+    encode_value,
+)
+from ....protocol.kernel.questions import Answer
+from ....protocol.messages import Replied, ToolDone
+from .crossing import Crossing
+from .no_data import what_is_no_data
+
+if TYPE_CHECKING:
+    from ....supervisors.journal.journal import RunJournal
+    from ....supervisors.journal.row import Row
+
+REPLY = "reply"
+"""What a reply of a model is noted as."""
+
+PREPARED = "answers"
+"""Who gives answers that were prepared before a run."""
+
+log = logging.getLogger("callboard.journal")
+
+
+class CannotGoOn(JournalError):
+    """A run that was interrupted can't go on."""
+
+    code = "cannot_go_on"
+
+
+class Before(msgspec.Struct):
+    """What earlier lives have written of one path: what its deciders were told, and all else."""
+
+    told: list[Told] = []
+    others: list[AnyRow] = []
+
+
+class RunPast(msgspec.Struct, kw_only=True):
+    """What earlier lives have written of a run.
+
+    Attributes:
+        began: its first row.
+        paths: the rest of it, by path.
+        at: milliseconds that it was played.
+        questions: how many it has asked.
+        replies: of models, in all lives.
+        tool_calls: calls that have ended.
+        prepared: nodes whose questions were answered by answers that were prepared before the run, "" for no node.
+        crossing: what went on between its deciders.
+        spoilt: why it can't go on, or "".
+        left: the answers that were left for it while nobody played it, by question, and when each was.
+    """
+
+    began: Began
+    paths: dict[str, Before]
+    at: int = 0
+    questions: int = 0
+    replies: list[ChatReply] = []
+    tool_calls: int = 0
+    prepared: list[str] = []
+    crossing: Crossing = msgspec.field(default_factory=Crossing)
+    spoilt: str = ""
+    left: dict[str, tuple[Answer, float]] = {}
+
+
+def past_of(rows: Iterable[Row]) -> RunPast:
+    """The rows of a run, as they are read.
+
+    Raises:
+        CannotGoOn: they are of another program.
+    """
+    past: RunPast | None = None
+    nodes: dict[str, str] = {}
+    for each in rows:
+        try:
+            row = decode(each.data)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise CannotGoOn(
+                f"row {each.seq} is of a version of callboard that this one does not know: {error}"
+            ) from None
+        if past is None:
+            if not isinstance(row, Began):
+                raise CannotGoOn("its first row does not say what it is a run of")
+            past = RunPast(began=row, paths={})
+            continue
+        past.at = max(past.at, row.at)
+        if isinstance(row, Spoilt):
+            past.spoilt = past.spoilt or row.why
+        elif not isinstance(row, Lived | Over | Began):
+            before = past.paths.setdefault(each.actor, Before())
+            if isinstance(row, Told):
+                before.told.append(row)
+            else:
+                before.others.append(row)
+            past.crossing.see(each.actor, row)
+            replies = len(past.replies)
+            _count(past, row, nodes)
+            for reply in past.replies[replies:]:
+                past.crossing.spends(each.actor, reply, told=isinstance(row, Told))
+    if past is None:
+        raise CannotGoOn("nothing of it is on disk")
+    return past
+
+
+def _count(past: RunPast, row: AnyRow, nodes: dict[str, str]) -> None:
+    if isinstance(row, Told):
+        if isinstance(row.message, Replied):
+            past.replies.append(row.message.reply)
+        elif isinstance(row.message, ToolDone):
+            past.tool_calls += 1
+    elif isinstance(row, Noted):
+        if row.name == REPLY:
+            past.replies.append(decode_value(row.value, ChatReply))
+    elif isinstance(row, Asked):
+        past.questions += 1
+        nodes[row.question.id] = row.question.node or ""
+    elif isinstance(row, Answered) and row.answer.by == PREPARED:
+        past.prepared.append(nodes.get(row.answer.question, ""))
+
+
+def question_id(run: str, number: int) -> str:
+    """The id of the question that a run has asked as its first, second, ..."""
+    return f"q-{run.removeprefix('run-')}-{number}"
+
+
+class OfRun:
+    """See the module.
+
+    Args:
+        rows: where they go; about: what is said of it.
+        past: of its earlier lives; None for a new run.
+        stopping: whether the root is stopping.
+        insists: whether a person wants the run to be kept.
+
+    Attributes:
+        about: what is said of it now.
+        paths: what is left of the past, by path; who takes up a path takes it out.
+        crossing: what went on between its deciders.
+        on_refusal: called when the rows turn out not to be those of what the run would go on with.
+        left: whether this process has left it to the next, and keeps nothing more.
+        answers: those that were left for it while nobody played it, by question, and when each was.
+    """
+
+    on_refusal: Callable[[CannotGoOn], None] | None = None
+
+    def __init__(
+        self,
+        rows: RunJournal,
+        about: About,
+        past: RunPast | None,
+        stopping: Callable[[], bool],
+        *,
+        insists: bool = True,
+    ) -> None:
+        self.rows = rows
+        self.about = about
+        self.paths: dict[str, Before] = {} if past is None else past.paths
+        self.crossing = Crossing() if past is None else past.crossing
+        self.left = False
+        self.answers = {} if past is None else past.left
+        self._stopping = stopping
+        self._insists = insists
+        self._questions = 0 if past is None else past.questions
+        self._is_over = False
+        self._clock = trio.lowlevel.current_clock().current_time
+        self._zero = self._clock() - (0 if past is None else past.at / 1000)
+
+    @property
+    def now(self) -> int:
+        """Milliseconds that the run has been played, in all its lives."""
+        return int((self._clock() - self._zero) * 1000)
+
+    def append(self, path: str, row: AnyRow) -> None:
+        """Keep a row; never waits."""
+        if self._stopping():
+            self.leave()
+        try:
+            data = encode(row)
+        except (TypeError, ValueError, RecursionError, CallboardError) as error:
+            self.spoil(what_is_no_data(row, error))
+            return
+        self.rows.append(path, data)
+
+    def note(self, path: str, name: str, value: object) -> None:
+        """Keep what a node's own code has found out, or what an effect has come to."""
+        try:
+            data = encode_value(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            self.spoil(f"{name}: {what_is_no_data(value, error)}")
+            return
+        self.append(path, Noted(self.now, name, data))
+
+    def told(self, path: str, message: Kept) -> None:
+        """Keep what a decider was told; as `append`, but this is done for each message of a run."""
+        self.append(path, Told(int((self._clock() - self._zero) * 1000), message))
+
+    def spoil(self, why: str) -> None:
+        """Say that the run can't go on after a kill."""
+        if not self.about.spoilt:
+            level = logging.WARNING if self._insists else logging.INFO
+            log.log(level, "%s could not go on if this process was killed: %s", self.rows.run, why)
+            self.tell(spoilt=why)
+            self.append("", Spoilt(self.now, why))
+
+    def refuse(self, error: CannotGoOn) -> None:
+        """It can't go on: it stays what it was before, whatever becomes of the actors that are at work in it."""
+        self.left = True
+        self.rows.stop()
+        if self.on_refusal is not None:
+            self.on_refusal(error)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether this process has left it to the next, since it ends."""
+        if self._stopping():
+            self.leave()
+        return self.left
+
+    def tell(self, **changes: Any) -> None:
+        """Say this of it in lists from now on."""
+        self.about = msgspec.structs.replace(self.about, **changes)
+        self.rows.tell(encode_about(self.about))
+
+    def leave(self) -> None:
+        """This process ends before the run: leave it to the next, and keep nothing more of what becomes of it here.
+
+        One that can't go on stays what it is.
+        """
+        if not self.left and not self.about.spoilt and not self._is_over:
+            self.left = True
+            self.tell(left=True)
+            self.rows.stop()
+
+    def new_question(self) -> str:
+        """The id of a question: the same whenever the run goes on."""
+        self._questions += 1
+        return question_id(self.rows.run, self._questions)
+
+    async def barrier(self) -> None:
+        """Wait until all that was written so far is on the disk. Raises as `RunJournal.barrier` does."""
+        if self._stopping():
+            self.leave()
+        await self.rows.barrier()
+
+    def over(self, status: str) -> None:
+        """It is over, unless the root stops, and it may go on in the next process."""
+        self.append("", Over(self.now, status))
+        self._is_over = not self.left
+        self.rows.tell(encode_about(self.about), over=True)
+
+    async def is_over(self) -> bool:
+        """Whether it will not go on in another process: what it has come to is on the disk."""
+        try:
+            await self.barrier()
+        except (JournalError, ShuttingDown):
+            return False
+        return not self.left
+
+    def lives(self, life: int, version: str) -> None:
+        """Say that another process goes on with it: this one."""
+        self.append("", Lived(self.now, life, version, time.time()))
+
+    def is_well(self) -> None:
+        """The process has lived long enough to say that this run does not end it."""
+        if self.about.since:
+            self.tell(since=0)

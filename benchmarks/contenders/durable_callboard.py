@@ -1,0 +1,221 @@
+"""Runs that are kept and runs that are not, and the journal alone."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+from unittest import mock
+
+import trio
+from _serve import clock, serve
+from graph_callboard import NO_CONTEXT, append, chain, count_up, plan, step
+from workflow_callboard import Work, node
+from workflow_callboard import plan as flow_plan
+
+from callboard.actors.engine.graph.nodes.map import run_map_node
+from callboard.actors.engine.graph.plan import Plan, Step
+from callboard.actors.engine.graph.run import run_graph
+from callboard.actors.engine.workflow.messages import Message
+from callboard.actors.engine.workflow.nodes import custom
+from callboard.actors.engine.workflow.plan import Plan as Flow
+from callboard.actors.engine.workflow.play import run_workflow
+from callboard.actors.work.context import RunContext
+from callboard.actors.work.journal.of_run import OfRun, RunPast, past_of
+from callboard.actors.work.journal.scope import Scopes
+from callboard.protocol.events import Event
+from callboard.protocol.graph.model import MapNode
+from callboard.protocol.journal import FOLD, Began, encode
+from callboard.protocol.requests import Limits, RunRequest
+from callboard.supervisors import Ref, Root
+from callboard.supervisors.journal.claiming import claim
+from callboard.supervisors.journal.journal import Journal, open_journal
+
+BEGAN = Began(0, RunRequest(target="bench", prompt=""), None, FOLD, "bench", 0.0)
+
+
+@asynccontextmanager
+async def journal() -> AsyncIterator[Journal]:
+    """One on this disk, and not in memory."""
+    directory = Path(tempfile.mkdtemp(dir=Path(__file__).parent, prefix=".journal-"))
+    try:
+        kept = await open_journal(directory / "journal")
+        yield kept
+        await kept.aclose()
+    finally:
+        shutil.rmtree(directory)
+
+
+def long_chain(n: int) -> Plan:
+    """A plan of so many nodes."""
+    steps = [step(f"n{i}", count_up, (f"n{i + 1}",) if i + 1 < n else ("end",)) for i in range(n)]
+    return plan(steps, initial_state={"n": 0})
+
+
+def inside(kept: Journal, root: Root, name: str, past: RunPast | None = None) -> contextvars.Context:
+    """The context of a run that is kept."""
+    rows = kept.begin(name)
+    run = OfRun(rows, b"", past, lambda: False)
+    if past is None:
+        run.append("", BEGAN)
+    return Scopes(run, root.actor).inside(contextvars.copy_context())
+
+
+def chain_durable(n: int, times: int = 10) -> float:
+    """µs per node of a chain, as `chain`."""
+    chained = long_chain(n)
+
+    def listener(_event: Event) -> None:
+        return
+
+    async def main() -> float:
+        async with journal() as kept, Root() as root:
+            with root.bus.listen(listener):
+                for number in range(2 * times):
+                    if number == times:
+                        began = clock()
+                    context = inside(kept, root, f"run-{number}")
+                    ref = context.run(root.spawn, run_graph, chained, "", NO_CONTEXT, name=f"run{number}")
+                    assert (await ref.result()).error is None
+                await kept.barrier()
+                return (clock() - began) / times
+
+    return trio.run(main) / n * 1e6
+
+
+def rows(n: int, *, whole: bool) -> float:
+    """µs per row: of the event loop's thread, or of all of the process."""
+    data = os.urandom(600)
+
+    async def main() -> float:
+        async with journal() as kept:
+            runs = [kept.begin(f"run-{number}") for number in range(100)]
+            began, cpu = time.thread_time(), clock()
+            for number in range(n):
+                runs[number % 100].append("1/2", data)
+                if number % 100 == 0:
+                    await trio.lowlevel.checkpoint()
+            seconds = time.thread_time() - began
+            await kept.barrier()
+            return clock() - cpu if whole else seconds
+
+    return trio.run(main) / n * 1e6
+
+
+def barriers(n: int, part: float) -> float:
+    """ms of a barrier with one row, of a hundred a second."""
+
+    async def main() -> float:
+        async with journal() as kept:
+            run = kept.begin("run-1")
+            took = []
+            for _ in range(n):
+                run.append("1/2", b"x" * 100)
+                began = time.perf_counter()
+                await run.barrier()
+                took.append(time.perf_counter() - began)
+                await trio.sleep(max(0.0, 0.01 - took[-1]))
+            return sorted(took)[int(part * (n - 1))]
+
+    return trio.run(main) * 1e3
+
+
+def back(play: Callable[[Root], Ref[Any]], there: Callable[[Any], bool], lost: int = 0) -> float:
+    """CPU ms until a run stands where it was at its end, or so many rows before it: claimed, decoded, folded."""
+
+    async def main() -> float:
+        directory = Path(tempfile.mkdtemp(dir=Path(__file__).parent, prefix=".journal-"))
+        try:
+            first = await open_journal(directory / "journal")
+            async with Root() as root:
+                assert there(await inside(first, root, "run-1").run(play, root).result())
+            await first.aclose()
+            second = await open_journal(directory / "journal")
+            began = clock()
+            ((_, kept),) = await claim(second, first.sign)
+            past = past_of(kept.rows[: len(kept.rows) - lost])
+            async with Root() as root:
+                assert there(await inside(second, root, "run-2", past).run(play, root).result())
+            seconds = clock() - began
+            await second.aclose()
+            return seconds
+        finally:
+            shutil.rmtree(directory)
+
+    assert encode(BEGAN)
+    return trio.run(main) * 1e3
+
+
+def graph_back(graph: Plan, key: str, value: Any, lost: int = 0) -> float:
+    """The same of a run of this graph, which ends with that in its state."""
+
+    def play(root: Root) -> Ref[Any]:
+        return root.spawn(run_graph, graph, "", NO_CONTEXT)
+
+    return back(play, lambda result: result.error is None and result.state[key] == value, lost)
+
+
+def resume(n: int) -> float:
+    """Of so many nodes in a chain."""
+    return graph_back(long_chain(n), "n", n)
+
+
+def resume_map(n: int) -> float:
+    """Of a map over so many items; that its node was left is not on the disk yet."""
+    node = MapNode(id="m", over="{{items}}", branch="b", collect_into="all", output_key="seen", as_="item")
+    steps = [
+        Step(id="m", kind="map", work=run_map_node, node=node, next=("end",), roads=frozenset({"end"})),
+        step("b", append, None),
+    ]
+    return graph_back(plan(steps, initial_state={"n": 0, "items": list(range(n))}), "all", list(range(n)), 1)
+
+
+def flow_back(flow: Flow, last: str, said: int, lost: int = 0) -> float:
+    """Of a run of this workflow, whose last node says so many messages."""
+    context = RunContext(
+        gateway=cast("Any", None), limits=Limits(), config_dir=Path(), environ={}, run_agent=cast("Any", None)
+    )
+    with mock.patch.object(custom, "node_types", return_value={"work": Work()}):
+        return back(
+            lambda root: root.spawn(run_workflow, flow, [Message(role="user", content="TASK")], context),
+            lambda result: result.error is None and len(result.outputs[last]) == said,
+            lost,
+        )
+
+
+def resume_flow(n: int) -> float:
+    """Of so many nodes of a workflow, in a chain, with two rows each."""
+    nodes = [node(f"n{i}", "work") for i in range(n)]
+    edges = [f"    - {{from: n{i}, to: n{i + 1}}}" for i in range(n - 1)]
+    return flow_back(flow_plan(nodes, edges, "n0"), f"n{n - 1}", 1)
+
+
+def resume_units(n: int) -> float:
+    """Of a map of a workflow with so many units, with two rows each; that its node was left is not on the disk yet."""
+    text = "\\n".join(map(str, range(n)))
+    nodes = [f'    - {{id: s, type: literal, config: {{content: "{text}"}}}}', node("m", "work")]
+    edges = ["    - {from: s, to: m, dynamic: {type: map, config: {split_type: lines, max_parallel: 100}}}"]
+    return flow_back(flow_plan(nodes, edges, "s"), "m", n, 1)
+
+
+if __name__ == "__main__":
+    serve(
+        {
+            "chain": chain,
+            "chain_durable": chain_durable,
+            "row": lambda n: rows(n, whole=False),
+            "written": lambda n: rows(n, whole=True),
+            "barrier": lambda n: barriers(n, 0.5),
+            "barrier_99": lambda n: barriers(n, 0.99),
+            "resume": resume,
+            "resume_map": resume_map,
+            "resume_flow": resume_flow,
+            "resume_units": resume_units,
+        }
+    )

@@ -1,0 +1,39 @@
+"""The `durable:` block of `config.yaml`: how runs are kept that go on after their process was killed.
+
+durable:
+  by_default: false        # only `--durable` keeps a run
+  resume: ask              # `callboard serve` goes on with what it had under way: auto, ask or never
+  keep_days: 7
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+Resume: TypeAlias = Literal["auto", "ask", "never"]
+
+GIB = 1024**3
+
+
+class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole block."""
+
+    by_default: Annotated[
+        bool, Meta(description="Whether runs are kept that no flag says it of; `--durable` and `--ephemeral` win.")
+    ] = False
+    resume: Annotated[
+        Resume,
+        Meta(
+            description="What a server does at its start with runs whose server was killed: goes on with them, lists "
+            "them for a person, or leaves them."
+        ),
+    ] = "auto"
+    keep_days: Annotated[
+        float, Meta(ge=0, le=36_500, description="How long what is kept of a run that is over stays; 0: for ever.")
+    ] = 30.0
+    max_bytes: Annotated[
+        int, Meta(ge=0, description="What is kept may take; the oldest runs that are over go first. 0: any size.")
+    ] = GIB

@@ -1,0 +1,397 @@
+"""The journal of a process: rows of runs, appended without waiting, and a barrier that waits for the disk.
+
+    journal = await open_journal(state_dir / "journal")
+    run = journal.begin("run-7f3a01bc")
+    run.append("lead", data)      # about a microsecond
+    await run.barrier()           # all that was appended before is on the disk
+
+A thread writes the rows, in groups: all that waits, or what has gathered in `GATHER` seconds if nobody waits. A group
+that somebody waits for stays there when the machine loses its power; the others when the process is killed.
+
+What can't be written now (the disk is full) stays in memory and is tried again every second, and who waits, waits on:
+what may not be done without its row is not done. `trouble` says why, and `on_trouble` is called when that changes. What
+can never be written again (`JournalBroken`: the file is damaged or gone), and a run that another process has claimed
+(`RunClaimed`), is refused by name: by the barrier, while appended rows are dropped.
+
+A process may be stopped (SIGSTOP, a suspended laptop) between the moment in which a run was surely its own and the
+moment in which who has waited goes on. So a barrier that took longer than `FRESH` from there on is made again: nothing
+is begun on the strength of what was so before the pause. What was under way when it was stopped ends when it wakes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+
+import trio
+
+from ...protocol.kernel.errors import JournalBroken, JournalError, ShuttingDown
+from .row import Part, RunRecord
+from .sign import Sign, new_sign
+
+if TYPE_CHECKING:
+    from .store import Store
+
+GATHER = 0.02
+"""Seconds in which rows gather that nobody waits for."""
+
+RETRY_EVERY = 1.0
+"""Seconds between two tries to write what could not be written."""
+
+MOST_BEHIND = 64 * 1024 * 1024
+"""Bytes that may wait for the disk."""
+
+MOST_ROWS, MOST_BYTES = 1_000, 4 * 1024 * 1024
+"""Most of one transaction."""
+
+FRESH = 1.0
+"""Seconds for which it counts that a run was seen to be ours."""
+
+CLOSE_WITHIN = 5.0
+
+T = TypeVar("T")
+
+log = logging.getLogger("callboard.journal")
+
+
+@final
+class RunJournal:
+    """The rows of one run that this process plays. Made by `Journal`.
+
+    Attributes:
+        run: its id.
+        rows: how many it has, those included that are still on their way.
+    """
+
+    def __init__(self, journal: Journal, record: RunRecord) -> None:
+        self.run = record.run
+        self.rows = record.rows
+        self._journal = journal
+        self._record = record
+        self._stopped = False
+
+    @property
+    def refused(self) -> JournalError | None:
+        """Why no more rows are kept, if none are."""
+        return self._record.refused or self._journal.broken
+
+    def append(self, actor: str, data: bytes) -> int:
+        """Keep a row; its number. Never waits."""
+        if self._stopped:
+            return self.rows
+        self.rows += 1
+        self._journal.put(self._record, actor, data)
+        return self.rows
+
+    def tell(self, about: bytes, *, over: bool = False) -> None:
+        """Say this of the run from now on, after what was appended; and that it is over."""
+        if not self._stopped:
+            self._journal.put(self._record, None, about, over=over)
+
+    def stop(self) -> None:
+        """Keep nothing more, as if the process had been killed now."""
+        self._stopped = True
+
+    async def barrier(self) -> None:
+        """Wait until all that was appended before is on the disk.
+
+        Raises:
+            RunClaimed: another process goes on with this run.
+            JournalBroken: it will never be.
+            ShuttingDown: the run was stopped, so nothing more may be done for it.
+        """
+        if self._stopped:
+            raise ShuttingDown(f"{self.run} has been stopped to go on later, and begins nothing more")
+        await self._journal.barrier(self._record)
+
+
+@final
+class Journal:
+    """See the module. All methods but those of the thread are the event loop's; `open_journal` makes it.
+
+    Attributes:
+        sign: of this process.
+        directory: where the journals of all processes are.
+        trouble: why nothing can be written just now, or "".
+        broken: why nothing can be written any more, or None.
+    """
+
+    def __init__(self, store: Store, sign: Sign, on_trouble: Callable[[str], None] | None = None) -> None:
+        self.sign = store.sign
+        self.directory = store.directory
+        self.trouble = ""
+        self.broken: JournalError | None = None
+        self._on_trouble = on_trouble
+        self._token = trio.lowlevel.current_trio_token()
+        self._queue: deque[tuple[RunRecord, str | None, bytes, bool]] = deque()
+        self._asked: deque[_Wait | _Job[Any]] = deque()
+        self._put = 0
+        self._written = 0
+        self._awake = self._ending = False
+        self._wake = threading.Event()
+        self._urgent = threading.Event()
+        self._writer = _Writer(self, store, sign)
+        self._thread = threading.Thread(target=self._work, name="callboard journal", daemon=True)
+        self._thread.start()
+
+    def begin(self, run: str, about: bytes = b"") -> RunJournal:
+        """A new run. One of this id that is over is forgotten with the first row."""
+        return RunJournal(self, RunRecord(run, about))
+
+    def go_on(self, record: RunRecord) -> RunJournal:
+        """A run that was claimed."""
+        return RunJournal(self, record)
+
+    def put(self, record: RunRecord, actor: str | None, data: bytes, *, over: bool = False) -> None:
+        """A row of this actor; with None what is said of the run."""
+        if record.refused is not None or self.broken is not None:
+            return
+        self._put += len(data)
+        if self._put - self._written > MOST_BEHIND:
+            self.breaks(JournalBroken(f"more than {MOST_BEHIND // 2**20} MiB wait for the disk ({self.trouble})"))
+            return
+        self._queue.append((record, actor, data, over))
+        if not self._awake:
+            self._awake = True
+            self._wake.set()
+
+    async def barrier(self, record: RunRecord | None = None) -> None:
+        """As `RunJournal.barrier`; without a run, for the rows of all."""
+        while True:
+            if self.broken is not None:
+                raise JournalBroken(str(self.broken)) from self.broken
+            wait = _Wait(record)
+            self._ask(wait)
+            await wait.over.wait()
+            if wait.error is not None:
+                raise type(wait.error)(str(wait.error)) from wait.error
+            if time.monotonic() - wait.checked < FRESH:
+                return
+
+    async def do(self, work: Callable[[Store], T]) -> T:
+        """Have the thread do this between two groups; what it returns or raises."""
+        job = _Job(work)
+        self._ask(job)
+        await job.over.wait()
+        if job.error is not None:
+            raise job.error
+        return job.result
+
+    async def aclose(self) -> bool:
+        """Write what is left, and end; whether all is written. A caller that may be cancelled needs a shield."""
+        self._ending = True
+        self._urgent.set()
+        self._wake.set()
+        await trio.to_thread.run_sync(self._thread.join, CLOSE_WITHIN, abandon_on_cancel=True)
+        return not self._thread.is_alive() and not self._writer.group and self.broken is None
+
+    def breaks(self, error: JournalError) -> None:
+        """Nothing more will be written. In either thread."""
+        if self.broken is None:
+            self.broken = error
+            log.error("%s", error)
+            self.tell_trouble(str(error))
+
+    def tell_trouble(self, text: str) -> None:
+        """In either thread."""
+        if text != self.trouble:
+            self.trouble = text
+            if self._on_trouble is not None:
+                self._soon(partial(self._on_trouble, text))
+
+    def _ask(self, what: _Wait | _Job[Any]) -> None:
+        self._asked.append(what)
+        self._urgent.set()
+        if not self._awake:
+            self._awake = True
+            self._wake.set()
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        try:
+            self._token.run_sync_soon(call)
+        except trio.RunFinishedError:
+            return  # nobody is there to hear it
+
+    # --- in the thread --------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        writer = self._writer
+        while True:
+            self._wake.wait(RETRY_EVERY if writer.group or writer.waits else None)
+            if not self._ending:
+                self._urgent.wait(GATHER)
+            self._urgent.clear()
+            self._wake.clear()
+            self._awake = False  # from here on the event loop wakes us again
+            ending = self._ending
+            asked = [self._asked.popleft() for _ in range(len(self._asked))]  # before the rows: theirs are among them
+            waits = [each for each in asked if isinstance(each, _Wait)]
+            writer.waits += waits
+            try:
+                self._drain(writer)
+            except Exception as error:  # a bug here must not leave others waiting for ever
+                log.exception("the journal could not be written")
+                self.breaks(JournalBroken(f"the journal could not be written: {error!r}"))
+                writer.give_up()
+            for job in asked:
+                if isinstance(job, _Job):
+                    job.run(writer.store)
+            done = [*writer.over, *(job for job in asked if isinstance(job, _Job))]
+            writer.over = []
+            if done:
+                self._soon(partial(_tell, done))
+            if ending and not self._queue and not self._asked:
+                break
+        writer.close()
+
+    def _drain(self, writer: _Writer) -> None:
+        """Write all there is, transaction by transaction, or until that is not possible."""
+        while True:
+            size, rows = writer.size, 0
+            while self._queue and rows < MOST_ROWS and writer.size - size < MOST_BYTES:
+                writer.take(*self._queue.popleft())
+                rows += 1
+            last = not self._queue
+            written = writer.write(full=last and bool(writer.waits), last=last)
+            self._written += written
+            if last or writer.group:
+                return
+
+
+def _tell(done: list[_Wait | _Job[Any]]) -> None:
+    for each in done:
+        each.over.set()
+
+
+class _Wait:
+    """Who waits for the rows of a run, or of all."""
+
+    __slots__ = ("checked", "error", "over", "run")
+
+    def __init__(self, run: RunRecord | None) -> None:
+        self.run = run
+        self.over = trio.Event()
+        self.checked = 0.0
+        self.error: JournalError | None = None
+
+
+class _Job(Generic[T]):
+    """What the thread does beside."""
+
+    def __init__(self, work: Callable[[Store], T]) -> None:
+        self._work = work
+        self.over = trio.Event()
+        self.result: T
+        self.error: Exception | None = None
+
+    def run(self, store: Store) -> None:
+        try:
+            self.result = self._work(store)
+        except Exception as error:  # noqa: BLE001 - it is raised where the job was asked for
+            self.error = error
+
+
+@final
+class _Writer:
+    """The thread's own: the group that is to be written, and who waits for it."""
+
+    def __init__(self, journal: Journal, store: Store, sign: Sign) -> None:
+        self.store = store
+        self.group: dict[RunRecord, Part] = {}
+        self.waits: list[_Wait] = []
+        self.over: list[_Wait | _Job[Any]] = []
+        self.size = 0
+        self._journal = journal
+        self._sign = sign
+
+    def take(self, record: RunRecord, actor: str | None, data: bytes, over: bool) -> None:
+        part = self.group.get(record)
+        if part is None:
+            part = self.group[record] = Part()
+        self.size += len(data)
+        if actor is not None:
+            part.rows.append((actor, data))
+            return
+        part.about = data
+        part.over = part.over or over
+
+    def write(self, *, full: bool, last: bool) -> int:
+        """Write the group; how many bytes wait no more. Those who wait are told if it was the `last`."""
+        from .store import Unwritten
+
+        journal, waits = self._journal, self.waits
+        if last:
+            for wait in waits:
+                if wait.run is not None and wait.run not in self.group and wait.run.key:
+                    self.group[wait.run] = Part()
+        if journal.broken is not None:
+            return self.give_up()
+        checked = time.monotonic()
+        try:
+            if self.group or (waits and self.store.is_open):
+                self.store.write(self.group, full=full)
+                checked = self.store.checked
+        except Unwritten as error:
+            journal.tell_trouble(str(error))
+            return 0
+        except JournalBroken as error:
+            journal.breaks(error)
+            return self.give_up()
+        journal.tell_trouble("")
+        if last:
+            for wait in waits:
+                wait.checked = checked
+                wait.error = None if wait.run is None else wait.run.refused
+            self.over += waits
+            self.waits = []
+        return self._forget()
+
+    def give_up(self) -> int:
+        for wait in self.waits:
+            wait.error = self._journal.broken
+        self.over += self.waits
+        self.waits = []
+        return self._forget()
+
+    def _forget(self) -> int:
+        self.group, size, self.size = {}, self.size, 0
+        return size
+
+    def close(self) -> None:
+        """Let go of the database and take the sign down, if there is nothing that others could go on with."""
+        self.store.close()
+        self._sign.down()
+
+
+async def open_journal(directory: Path, on_trouble: Callable[[str], None] | None = None) -> Journal:
+    """The journal of this process; its database is made with the first row.
+
+    Args:
+        directory: of the journals of all processes; the one above it is there.
+        on_trouble: called when what can't be written changes, with why; "" when all is well again.
+
+    Raises:
+        JournalPlace: no journal can be kept there.
+        JournalError: nothing can be written there.
+    """
+    store, sign = await trio.to_thread.run_sync(_open, directory)
+    return Journal(store, sign, on_trouble)
+
+
+def _open(directory: Path) -> tuple[Store, Sign]:
+    from .place import check_place
+    from .store import Store
+
+    check_place(directory)
+    name = new_sign()
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        return Store(directory, name), Sign(directory, name)
+    except OSError as error:
+        raise JournalError(f"no run can be kept in {directory}: {error.strerror or error}") from error

@@ -1,0 +1,105 @@
+"""A program that plays a durable run, or goes on with one, and is killed when so many of its rows are on the disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import trio
+
+import callboard
+from callboard.actors.io.directories import journal_dir
+from callboard.actors.runs.durable import interrupted, resume
+from callboard.protocol.errors import CallboardError
+from callboard.protocol.journal import Answered, Asked, decode
+from callboard.protocol.kernel.questions import Question
+from callboard.supervisors.journal import journal as journals
+from callboard.supervisors.journal import store as stores
+from callboard.supervisors.journal.reading import read_run
+
+
+def kill_after_row(number: int) -> None:
+    """One row is written at a time, and this process killed right after the one of this number."""
+    journals.MOST_ROWS = 1
+    write, left = stores.Store.write, [number]
+
+    def counting(self: stores.Store, group: Any, *, full: bool) -> None:
+        left[0] -= sum(len(part.rows) for part in group.values())
+        write(self, group, full=full)
+        if left[0] <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    stores.Store.write = counting  # type: ignore[method-assign]
+
+
+class Person:
+    """Answers at once what is asked, and writes down what it was.
+
+    Args:
+        together: so many questions that begin with PERSON have to be open before they are answered; those that were
+            answered in an earlier life count as well.
+    """
+
+    name = "person"
+
+    def __init__(
+        self, root: callboard.Root, log: str, answers: dict[str, str] | None = None, together: int = 0
+    ) -> None:
+        self._root = root
+        self._log = log
+        self._answers = answers or {}
+        self._together = together
+        self._open: dict[str, Question] = {}
+
+    def asked(self, question: Question) -> None:
+        with Path(self._log).open("a") as log:
+            log.write(f"{question.id} {question.node}\n")
+        if question.text.startswith("PERSON"):
+            self._open[question.id] = question
+            if len(self._open) >= self._together:
+                for id, each in list(self._open.items()):
+                    self._root.kernel.questions.answer(id, f"yes {each.text.split()[-1]}", by="person")
+            return
+        answers = {"name": "Annabel" if question.problem else "Al", "ok": "yes" if "1" in question.text else "no"}
+        answers |= self._answers
+        answer = "again" if question.permission else answers.get(question.node or "")
+        if answer is not None:
+            self._root.kernel.questions.answer(question.id, answer, by="person")
+
+    def closed(self, question_id: str, by: str) -> None:
+        if self._open.pop(question_id, None) is not None:
+            self._together -= 1
+
+
+def answered() -> int:
+    """How many questions that begin with PERSON are answered on disk."""
+    rows = [decode(row.data) for row in read_run(journal_dir(os.environ), "run-1").rows]
+    asked = {row.question.id for row in rows if isinstance(row, Asked) and row.question.text.startswith("PERSON")}
+    return len(asked & {row.answer.question for row in rows if isinstance(row, Answered)})
+
+
+async def main(order: dict[str, Any]) -> None:
+    os.environ["HOST"] = str(os.getpid())
+    if order.get("kill"):
+        kill_after_row(order["kill"])
+    together = order.get("together", 0)
+    if together and order.get("resume"):
+        together -= answered()
+    async with callboard.Root(config_dir=order["config"]) as root:
+        person = Person(root, order["log"], order.get("answers", {}), together)
+        with root.kernel.questions.attach(person):
+            try:
+                if order.get("resume"):
+                    runs = await trio.to_thread.run_sync(interrupted, os.environ)
+                    outcome = await resume(root, runs[0].run) if runs else None
+                else:
+                    outcome = await callboard.run(
+                        order["target"], order["prompt"], durable=True, id="run-1", yes=True, **order.get("options", {})
+                    )
+            except CallboardError as error:
+                print(json.dumps({"error": f"{type(error).__name__}: {error}"}))
+                return
+    print(json.dumps(None if outcome is None else outcome.to_wire()))

@@ -1,0 +1,160 @@
+"""What is special about children when a run goes on: many at once, ends of parents, limits, agents that are gone."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_models import FakeModels
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from played_agents import AgentsHouse, Call, Played, Said, children, plain
+from test_kills import some
+
+# --- twenty at once ---------------------------------------------------------------------------------------------
+
+TWENTY = [f"c{number}" for number in range(20)]
+
+
+def many(said: Said, _: str) -> list[Call] | str:
+    if not said.calls:
+        return [("agent__spawn", {"agent": "worker", "prompt": name}) for name in TWENTY]
+    ids = [said.child(f"{name} ") or said.child(name) for name in TWENTY]
+    if not said.of("agent__collect"):
+        return [("agent__collect", {"id": id}) for id in ids]
+    return ", ".join(plain(said.collected(id)["output"]) for id in ids)
+
+
+def worker(said: Said, prompt: str) -> list[Call] | str:
+    return f"{prompt} done" if said.calls else [("execute_command", {"command": prompt})]
+
+
+@pytest.mark.parametrize("row", some("twenty", list(range(20, 160, 5)), 2))
+async def test_twenty_children_of_one_turn_are_done_once_each(tmp_path: Path, fake_model: FakeModels, row: int) -> None:
+    agents = {"many": Played(many, can_spawn_agents=True, max_concurrent_agents=20), "worker": Played(worker)}
+    house = AgentsHouse(tmp_path, fake_model, agents)
+    said = await house.play(kill=row)
+    known, before = house.answered(), len(house.marks)
+    said = said or await house.play(resume=True)
+    assert said is not None
+    assert plain(said["output"]) == ", ".join(f"{name} begins / {name} done" for name in TWENTY)
+    assert not known & set(house.marks[before:])
+    assert set(house.effects.values()) <= {1}
+    assert [each["status"] for each in said["children"]] == ["completed"] * 20
+
+
+# --- ends of parents --------------------------------------------------------------------------------------------
+
+
+def goes(said: Said, _: str) -> list[Call] | str:
+    """Ends as soon as its child asks something."""
+    if not said.calls:
+        return [("agent__spawn", {"agent": "asks", "prompt": "ASKS"})]
+    return "gone" if said.asked else [("agent__task_list", {"look": len(said.calls)})]
+
+
+def cancels(said: Said, _: str) -> list[Call] | str:
+    """Cancels its child as soon as the child of that asks something."""
+    if not said.calls:
+        return [("agent__spawn", {"agent": "between", "prompt": "BETWEEN"})]
+    if said.of("agent__cancel"):
+        return "cancelled"
+    if said.asked:
+        return [("agent__cancel", {"id": said.child("BETWEEN")})]
+    return [("agent__task_list", {"look": len(said.calls)})]
+
+
+def between(said: Said, _: str) -> list[Call] | str:
+    if not said.calls:
+        return [("agent__spawn", {"agent": "asks", "prompt": "ASKS"})]
+    return [("agent__collect", {"id": said.child("ASKS")})]
+
+
+def asks(said: Said, _: str) -> list[Call] | str:
+    return [("user__input", {"question": "HOLD"})] if said.calls else [("execute_command", {"command": "asks"})]
+
+
+ASKS = ["asks", "cancelled", "asks begins", []]
+
+
+@pytest.mark.parametrize("row", some("goes", list(range(1, 20)), 2))
+async def test_a_parent_that_ends_ends_its_children_and_keeps_what_they_said(
+    tmp_path: Path, fake_model: FakeModels, row: int
+) -> None:
+    agents = {"goes": Played(goes, can_spawn_agents=True), "asks": Played(asks)}
+    await _killed_and_gone_on(AgentsHouse(tmp_path, fake_model, agents), row, "gone", [ASKS])
+
+
+@pytest.mark.parametrize("row", some("cancels", list(range(1, 30)), 3))
+async def test_a_cancelled_child_ends_its_own_and_keeps_what_both_said(
+    tmp_path: Path, fake_model: FakeModels, row: int
+) -> None:
+    agents = {
+        "cancels": Played(cancels, can_spawn_agents=True),
+        "between": Played(between, can_spawn_agents=True),
+        "asks": Played(asks),
+    }
+    wanted = [["between", "cancelled", "between begins", [ASKS]]]
+    await _killed_and_gone_on(AgentsHouse(tmp_path, fake_model, agents), row, "cancelled", wanted)
+
+
+async def _killed_and_gone_on(house: AgentsHouse, row: int, output: str, wanted: list[Any]) -> None:
+    said = await house.play(kill=row) or await house.play(resume=True)
+    assert said is not None
+    assert said["error"] is None
+    assert plain(said["output"]) == output
+    assert children(said["children"]) == wanted
+    assert set(house.effects.values()) <= {1}
+
+
+# --- limits, and what is gone -----------------------------------------------------------------------------------
+
+
+def collects(said: Said, _: str) -> list[Call] | str:
+    if not said.calls:
+        return [("agent__spawn", {"agent": "thrifty", "prompt": "THRIFTY"})]
+    result = said.collected(said.child("THRIFTY"))
+    return [("agent__collect", {"id": said.child("THRIFTY")})] if result is None else str(result["exit_status"])
+
+
+def thrifty(said: Said, _: str) -> list[Call] | str:
+    return [("execute_command", {"command": f"t{len(said.calls)}"})]
+
+
+@pytest.fixture
+def thrifty_house(tmp_path: Path, fake_model: FakeModels) -> AgentsHouse:
+    agents = {"collects": Played(collects, can_spawn_agents=True), "thrifty": Played(thrifty, limits={"max_turns": 3})}
+    return AgentsHouse(tmp_path, fake_model, agents)
+
+
+async def test_a_childs_own_limits_count_what_it_had_used(thrifty_house: AgentsHouse) -> None:
+    thrifty_house.kill_in("t1")
+    assert await thrifty_house.play() is None
+    said = await thrifty_house.play(resume=True)
+    assert said is not None
+    assert "agent 'thrifty' has used its 3 model turns" in said["output"]
+    assert thrifty_house.effects == {"t0": 1, "t1": 1, "t2": 1}
+
+
+async def test_a_run_whose_child_is_gone_is_refused_and_goes_on_when_it_is_back(
+    thrifty_house: AgentsHouse, tmp_path: Path
+) -> None:
+    thrifty_house.kill_in("t1")
+    assert await thrifty_house.play() is None
+    agent, away = tmp_path / "config" / "agents" / "thrifty", tmp_path / "away"
+    agent.rename(away)
+    rows = len(thrifty_house.rows())
+    said = await thrifty_house.play(resume=True)
+    assert said is not None
+    assert said["error"]["code"] == "cannot_go_on"
+    assert "its child agent 'agent_thrifty_" in said["error"]["message"]
+    assert "Agent 'thrifty' not found" in said["error"]["message"]
+    assert len(thrifty_house.rows()) <= rows + 1  # that it was tried
+    away.rename(agent)
+    said = await thrifty_house.play(resume=True)
+    assert said is not None
+    assert "agent 'thrifty' has used its 3 model turns" in said["output"]
+    assert thrifty_house.effects == {"t0": 1, "t1": 1, "t2": 1}

@@ -1,0 +1,339 @@
+"""Forks: another run begins with the first rows of one, and does behind them what that run would have done."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from fake_models import FakeModels, Reply, Request
+
+import callboard
+from callboard.actors.engine.past import fold
+from callboard.actors.runs.rerun.fork import cut, nodes_of, read_fork
+from callboard.actors.runs.rerun.steps import steps
+from callboard.actors.work.journal.of_run import past_of
+from callboard.actors.work.journal.prefix import Placed, began, done_again, prefix
+from callboard.actors.work.journal.scope import Player
+from callboard.protocol.errors import NotFound, UsageError
+from callboard.protocol.journal import Answered, AnyRow, Asked, Intends, Noted, Told, encode
+from callboard.protocol.messages import NodeLeft, Replied, Summarized, ToolDone
+from callboard.supervisors.journal.row import Row
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
+
+from everything import EFFECTS
+from in_process import Person, Town, state_of, tapes
+from tapes import _Rows
+from test_kills import REQUESTS, ROWS
+
+
+@pytest.fixture
+def town(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> Town:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HOST", "0")
+    return Town(tmp_path, fake_model)
+
+
+def past(rows: list[Placed]) -> Any:
+    return past_of([Row(number, path, encode(row)) for number, (path, row) in enumerate(rows, 1)])
+
+
+def some(name: str, of: list[Any], few: int) -> list[Any]:
+    """Some of them, with a fixed seed; the others are for `make soak`."""
+    chosen = random.Random(name).sample(of, few)
+    return [pytest.param(each, marks=() if each in chosen else pytest.mark.soak) for each in of]
+
+
+def begins(rows: list[Placed], number: int) -> bool:
+    """Whether a decider began with this row."""
+    row = rows[number - 1][1]
+    return isinstance(row, Told) and type(row.message).__name__.endswith("Begun")
+
+
+async def test_at_each_row_its_deciders_are_where_those_of_the_run_were(town: Town) -> None:
+    with tapes() as made:
+        await town.begin()
+    rows = town.read()
+    of = {
+        path: tape for tape in made for number in tape.states for path in [rows[number - 1][0]] if begins(rows, number)
+    }
+    assert len(of) == len(made)
+    compared: Counter[str] = Counter()
+    for at in range(1, len(rows) + 1):
+        kept = past(prefix(rows, at, "run-2").rows)
+        for path, tape in of.items():
+            told = kept.paths.pop(path).told if path in kept.paths else []
+            if not told:
+                continue
+            number = max(n for n in tape.states if n <= at and rows[n - 1][0] == path)
+            decider = tape.afresh()
+            left = fold(decider, Player(_Rows(), path, told), tape.request)  # type: ignore[arg-type]
+            if left.finish is None:
+                assert state_of(decider) == tape.states[number], (at, path)
+                compared[path] += 1
+    assert compared.keys() == of.keys()
+    assert compared[""] >= len(rows) - 3
+
+
+@pytest.mark.parametrize("row", some("forks", list(range(1, ROWS + 1)), 5))
+async def test_played_from_any_row_it_comes_to_the_same_end_and_does_what_came_behind_again(
+    town: Town, row: int
+) -> None:
+    outcome = await town.begin()
+    rows, requests = town.read(), town.requests
+    again = [number for number in done_again(rows, row) if counted(rows[number - 1][1])]
+    forked = await town.fork(row, id="run-2")
+    assert (forked.run_id, forked.status, forked.output) == ("run-2", outcome.status, outcome.output)
+    assert (forked.order, forked.turns) == (outcome.order, outcome.turns)
+    assert sum(town.effects.values()) - len(EFFECTS) == len(again)
+    replies = sum(map(is_reply, rows[:row]))
+    assert town.requests - requests == REQUESTS - replies
+    assert [type(row).__name__ for _, row in town.read()] == [type(row).__name__ for _, row in rows]
+    began_with = began(town.read("run-2"))
+    assert (began_with.forked_from, began_with.forked_at) == ("run-1", row)
+    asked = [each.question.id for _, each in town.read("run-2") if isinstance(each, Asked)]
+    assert asked == [f"q-2-{number}" for number in range(1, len(asked) + 1)]
+
+
+def counted(row: AnyRow) -> bool:
+    """Whether this is an effect that the world counts."""
+    return isinstance(row, Intends) and "turn.sh" not in row.what
+
+
+def is_reply(placed: Placed) -> bool:
+    row = placed[1]
+    return (isinstance(row, Told) and isinstance(row.message, Replied)) or isinstance(row, Noted)
+
+
+async def test_a_place_is_a_row_a_visit_of_a_node_or_a_question(town: Town) -> None:
+    await town.begin()
+    rows = town.read()
+    nodes = nodes_of(rows, town.config)
+    at = {f"{each.node}#{each.visit}": each.row for each in nodes}
+    assert list(at) == [
+        *("first#1", "each#1", "tool#1", "shape#1", "name#1", "fan#1", "helper#1", "beside#1"),
+        *("loop#1", "ok#1", "turn#1", "loop#2", "ok#2", "turn#2"),
+    ]
+    loop = at["loop#2"]
+    assert {cut(rows, "loop#2", nodes), cut(rows, loop, nodes), cut(rows, str(loop), [])} == {loop}
+    assert cut(rows, "first", nodes) == at["first#1"]
+    left = rows[loop - 1][1]
+    assert isinstance(left, Told)
+    assert isinstance(left.message, NodeLeft)
+    assert left.message.node == "turn"
+    asked = rows[cut(rows, "q-1-2", nodes) - 1][1]
+    assert isinstance(asked, Asked)
+    assert asked.question.id == "q-1-2"
+    for nowhere in (0, len(rows) + 1, "loop#3", "nowhere", "q-1-9"):
+        with pytest.raises(NotFound, match="there is no row"):
+            cut(rows, nowhere, nodes)
+
+
+async def test_what_is_done_again_is_told_beforehand(town: Town) -> None:
+    await town.begin()
+    async with callboard.Root(config_dir=town.config) as root:
+        assert (await read_fork(root, "run-1", "loop#2")).again == (
+            "loop#2: the script 'loop.sh'",
+            "turn#2: the script 'turn.sh'",
+        )
+        assert (await read_fork(root, "run-1", len(town.read()))).again == ()
+        inside = next(
+            number for number, (path, row) in enumerate(town.read(), 1) if isinstance(row, Intends) and "/" in path
+        )
+        assert "each#1/item_script[0]: the script 'item.sh'" in (await read_fork(root, "run-1", inside)).again
+        with pytest.raises(NotFound, match="no durable run 'run-9'"):
+            await read_fork(root, "run-9", 1)
+
+
+async def test_a_run_is_forked_while_it_goes_on_in_this_process_and_stays_as_it_is(town: Town) -> None:
+    async with callboard.Root(config_dir=town.config) as root:
+        forked: list[callboard.Outcome] = []
+
+        class Forker(Person):
+            def asked(self, question: callboard.Question) -> None:
+                if question.run == "run-1" and question.node == "ok" and not begun:
+                    begun.append(question.id)
+                    nursery.start_soon(self.fork, question.id)
+                waits = question.run == "run-1" and question.node == "ok" and not forked
+                waiting.append(question) if waits else super().asked(question)
+
+            async def fork(self, id: str) -> None:
+                forked.append(await callboard.fork("run-1", at=id, answers={id: "no"}, id="run-2", root=root))
+                for question in waiting:
+                    super().asked(question)
+
+        begun: list[str] = []
+        waiting: list[callboard.Question] = []
+        async with trio.open_nursery() as nursery:
+            with root.questions.attach(Forker(root, str(town.log))):
+                outcome = await callboard.run("g", "hello", durable=True, id="run-1", yes=True)
+    assert (forked[0].order[-4:], outcome.order[-4:]) == (
+        ["loop", "ok", "turn", "done"],
+        ["loop", "ok", "turn", "done"],
+    )
+    assert (forked[0].output[-1], outcome.output[-1]) == ("1", "2")
+
+
+async def test_a_run_of_another_process_is_forked_while_that_goes_on_and_after_it_was_killed(town: Town) -> None:
+    assert await town.play(kill=40) is None
+    forked = await town.fork("name#1", id="run-2")
+    assert forked.status == "done"
+    assert len(town.read()) == 40
+    said = await town.play(resume=True)
+    assert said is not None
+    assert said["output"] == forked.output
+
+
+class TestChanges:
+    async def test_a_state_that_is_set_is_what_nodes_begin_again_on(self, town: Town) -> None:
+        await town.begin()
+        forked = await town.fork("loop#2", state={"round": 7, "who": "Ann"}, id="run-2")
+        assert (forked.output[-1], "Ann" in forked.output, forked.state["who"]) == ("8", True, "Ann")
+        again = await self.fork_of_fork(town, len(town.read("run-2")) - 1)
+        assert again.output == forked.output
+
+    async def fork_of_fork(self, town: Town, at: int) -> callboard.Outcome:
+        async with callboard.Root(config_dir=town.config) as root:
+            with root.questions.attach(Person(root, str(town.log))):
+                return await callboard.fork("run-2", at=at)
+
+    async def test_what_a_node_had_found_out_on_another_state_is_found_out_anew(self, town: Town) -> None:
+        await town.begin()
+        rows = town.read()
+        inside = max(number for number, (path, _) in enumerate(rows, 1) if path.startswith("2/"))
+        forked = await town.fork(inside - 3, state={"items": [8, 9]})
+        assert '["<ITEM 8> 8","<ITEM 9> 9"]' in forked.output
+
+    async def test_a_question_that_was_open_is_answered_by_its_id_or_its_node(self, town: Town) -> None:
+        await town.begin()
+        for word in ("q-1-3", "ok"):
+            asked = len(town.asked)
+            forked = await town.fork("q-1-3", answers={word: "NO"})
+            assert forked.output[-1] == "1"
+            assert len(town.asked) == asked
+        answer = next(
+            row.answer for _, row in town.read(forked.run_id) if isinstance(row, Answered) and row.answer.by == "fork"
+        )
+        assert (answer.question, answer.value) == (f"q-{forked.run_id.removeprefix('run-')}-3", "no")
+        with pytest.raises(UsageError, match=r"no question 'q-1-1' is open at that place \(open there: q-1-3\)"):
+            await town.fork("q-1-3", answers={"q-1-1": "no"})
+        with pytest.raises(UsageError, match="asked anew"):
+            await town.fork("q-1-3", answers={"ok": "no"}, state={"x": 1})
+
+    async def test_other_words_take_the_place_of_the_prompt_or_are_said_from_there_on(self, town: Town) -> None:
+        await town.begin()
+        forked = await town.fork(2, prompt="other words", id="run-2")
+        assert forked.state["initial_prompt"] == "other words"
+        assert began(town.read("run-2")).request.prompt == "other words"
+        forked = await town.fork("ok#2", prompt="late words")
+        assert forked.state["initial_prompt"] == "late words"
+
+    async def test_another_model_replies_from_there_on(self, town: Town) -> None:
+        await town.begin()
+        forked = await town.fork("fan", model="fake:other")
+        assert {name: used.input_tokens > 0 for name, used in forked.usage.items()} == {
+            "fake:model": True,
+            "fake:other": True,
+        }
+
+
+AGENT = """
+name: a
+instructions: AGENT
+global_tools: [get_current_time]
+"""
+
+
+class TestAgents:
+    async def begin(self, town: Town, models: FakeModels) -> None:
+        (town.config / "agents" / "a").mkdir()
+        (town.config / "agents" / "a" / "config.yaml").write_text(AGENT)
+
+        def say(request: Request) -> Reply:
+            if not request.results:
+                return Reply(calls=[("get_current_time", {})])
+            return Reply(text=f"heard {request.prompt}")
+
+        models.answer_with(say)
+        async with callboard.Root(config_dir=town.config):
+            outcome = await callboard.run("a", "old words", durable=True, id="run-1")
+        assert outcome.output == "heard old words"
+
+    async def test_words_that_an_agent_had_not_answered_are_replaced_and_later_ones_are_said_to_it(
+        self, town: Town, fake_model: FakeModels
+    ) -> None:
+        await self.begin(town, fake_model)
+        forked = await town.fork(2, prompt="new words")
+        assert forked.output == "heard new words"
+        after_tool = next(
+            number
+            for number, (_, row) in enumerate(town.read(), 1)
+            if isinstance(row, Told) and isinstance(row.message, ToolDone)
+        )
+        forked = await town.fork(after_tool, prompt="more words")
+        assert forked.output == "heard more words"
+        asked = fake_model.requests[-1].json["messages"]
+        assert [turn["content"] for turn in asked if turn["role"] == "user"] == ["old words", "more words"]
+        with pytest.raises(UsageError, match="only a graph has a state"):
+            await town.fork(after_tool, state={"x": 1})
+
+    async def test_a_conversation_that_was_shortened_for_one_model_goes_on_with_another(
+        self, town: Town, fake_model: FakeModels
+    ) -> None:
+        (town.config / "agents" / "a").mkdir()
+        config = (
+            AGENT.replace("get_current_time", "execute_command") + "compression_threshold: 400\ncan_ask_user: false\n"
+        )
+        (town.config / "agents" / "a" / "config.yaml").write_text(config)
+
+        left = list(range(8))
+
+        def say(request: Request) -> Reply:
+            size = len(request.body) // 4
+            if "You shorten the record" in request.system:
+                return Reply(text="SUMMARY", input_tokens=size)
+            if left:
+                command = {"command": f"echo {left.pop()}; printf '%0600d' 0"}
+                return Reply(calls=[("execute_command", command)], input_tokens=size)
+            return Reply(text="done", input_tokens=size)
+
+        fake_model.answer_with(say)
+        async with callboard.Root(config_dir=town.config):
+            await callboard.run("a", "go", durable=True, id="run-1", yes=True)
+        rows = town.read()
+        summed = next(
+            n for n, (_, row) in enumerate(rows, 1) if isinstance(row, Told) and isinstance(row.message, Summarized)
+        )
+        changed = (
+            (town.config / "agents" / "a" / "config.yaml").read_text().replace("threshold: 400", "threshold: 90000")
+        )
+        (town.config / "agents" / "a" / "config.yaml").write_text(changed)
+        forked = await town.fork(summed, with_changes=True, model="fake:other")
+        assert (forked.status, forked.error) == ("done", None)
+
+
+async def test_steps_are_named_as_people_know_them(town: Town) -> None:
+    await town.begin()
+    rows = town.read()
+    found = steps(rows, nodes_of(rows, town.config))
+    assert [step.row for step in found] == list(range(1, len(rows) + 1))
+    assert [found[0].what, found[0].text, found[1].what] == ["begun", "g hello", "graph begins"]
+    said = [(step.where, step.what, step.text) for step in found]
+    assert ("first#1", "about to", "the script 'first.sh'") in said
+    assert ("first#1", "left", "first=began -> each") in said
+    assert ("each#1/item[0]", "reply", "<ITEM 1>") in said
+    assert ("each#1/item_script[2]", "left", "done_item=<ITEM 3> 3") in said
+    assert any(where == "tool#1/execute_command" and what == "result" for where, what, _ in said)
+    assert any(where == "helper#1/todo__add" and what == "call" for where, what, _ in said)
+    assert ("name#1", "question", "Your name? (q-1-1)") in said
+    assert ("name#1", "answer", "Al (by person)") in said
+    assert found[-1].what == "over"
+    assert not any("work " in step.where for step in found)
+    without = steps(rows)
+    assert sum(one.where != other.where for one, other in zip(found, without, strict=True)) == 0

@@ -1,0 +1,141 @@
+"""`callboard fork` and `callboard runs show --rows`: as a user has them, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from fake_models import FakeModels
+from screen import Screen
+
+GRAPH = """
+name: g
+start: one
+initial_state: {topic: dogs}
+nodes:
+  one: {type: script, script: one.sh, next: two}
+  two: {type: llm, prompt: "ABOUT {{topic}}", state_updates: {two: "{{output}}"}, next: ask}
+  ask: {type: approval, question: "Publish?", options: ["yes", "no"], routes: {"yes": out, "no": out}, on_other: out}
+  out: {type: script, script: out.sh, next: done}
+  done: {type: end, output: "{{two}} VERSION"}
+"""
+
+
+class Town:
+    """Where runs are played and forked at a terminal."""
+
+    def __init__(self, home: Path, models: FakeModels) -> None:
+        self.home = home
+        self.models = models
+        self.config = models.config_dir(home / "config")
+        self.write("first")
+        self.environ = {**os.environ, "XDG_STATE_HOME": str(home / "state")}
+        self.environ.pop("CALLBOARD_CONFIG_DIR", None)
+
+    def write(self, version: str) -> None:
+        agent = self.config / "agents" / "g"
+        agent.mkdir(parents=True, exist_ok=True)
+        (agent / "graph.yaml").write_text(GRAPH.replace("VERSION", version))
+        for name in ("one", "out"):
+            (agent / f"{name}.sh").write_text(f"echo {name} >> {self.home}/world\necho '{{}}'\n")
+
+    @property
+    def world(self) -> list[str]:
+        return (self.home / "world").read_text().split()
+
+    async def say(self, *words: str) -> tuple[int, str, str]:
+        program = self.start(words, subprocess.DEVNULL, subprocess.PIPE)
+        out, err = await trio.to_thread.run_sync(program.communicate)
+        return program.returncode, out, err
+
+    def start(self, words: Sequence[str], stdin: int, stderr: int) -> subprocess.Popen[str]:
+        program = [sys.executable, "-m", "callboard.cli", *words]
+        where: dict[str, Any] = {"env": self.environ, "cwd": self.home, "stdin": stdin, "stderr": stderr}
+        return subprocess.Popen(program, text=True, stdout=subprocess.PIPE, **where)
+
+    async def run(self) -> str:
+        """The id of a durable run that is done."""
+        words = ("run", "--config-dir", str(self.config), "g", "hello", "--durable", "--answer", "yes", "-o", "json")
+        code, out, err = await self.say(*words)
+        assert code == 0, err
+        return str(json.loads(out)["run_id"])
+
+
+@pytest.fixture
+def town(tmp_path: Path, fake_model: FakeModels) -> Town:
+    fake_model.answer_with(lambda request: f"answer to {request.prompt}")
+    return Town(tmp_path, fake_model)
+
+
+async def test_rows_are_listed_and_a_fork_begins_at_one_of_them(town: Town) -> None:
+    run = await town.run()
+    code, out, _ = await town.say("runs", "show", run.removeprefix("run-"), "--rows")
+    lines = out.splitlines()
+    assert (code, lines[0].split()[:4]) == (0, ["ROW", "SECONDS", "WHERE", "WHAT"])
+    assert "begun" in lines[1]
+    reply = next(line for line in lines if "answer to ABOUT dogs" in line)
+    assert reply.split()[2:4] == ["two#1", "reply"]
+    code, out, _ = await town.say("runs", "show", run, "--rows", "-o", "json")
+    rows = json.loads(out)["rows"]
+    assert [row["row"] for row in rows] == list(range(1, len(lines)))
+    question = next(row["question"] for row in rows if row["what"] == "question")
+    assert question == f"q-{run.removeprefix('run-')}-1"
+
+    code, out, err = await town.say("fork", run, "--at", "two#1", "--set", 'topic="cats"', "--answer", "x=y", "--yes")
+    assert (code, "no question 'x' is open" in err) == (2, True)
+    code, out, err = await town.say("fork", run, "--at", "two#1", "--set", 'topic="cats"', "--yes", "-o", "json")
+    assert (code, json.loads(out)["output"]) == (0, "answer to ABOUT cats first")
+    assert f"a fork of {run}" in err
+    code, out, _ = await town.say("fork", run, "--at", question, "--answer", f"{question}=no", "--yes")
+    assert (code, out) == (0, "answer to ABOUT dogs first\n")
+    assert town.world == ["one", "out", "out", "out"]
+    assert [request.prompt for request in town.models.requests] == ["ABOUT dogs", "ABOUT cats"]
+
+
+async def test_what_would_be_done_again_is_asked_about_and_without_a_person_needs_a_word(town: Town) -> None:
+    run = await town.run()
+    code, _, err = await town.say("fork", run, "--at", "two")
+    assert code == 5
+    assert "1 time it changed the world" in err
+    assert "--yes" in err
+    assert (await town.say("fork", run, "--at", "99", "--yes"))[0] == 2
+    assert town.world == ["one", "out"]
+
+
+@pytest.mark.parametrize(("key", "world"), [("y", ["one", "out", "out"]), ("n", ["one", "out"])])
+async def test_at_a_terminal_it_is_asked_what_may_be_done_again(town: Town, key: str, world: list[str]) -> None:
+    run = await town.run()
+    screen = Screen()
+    program = town.start(("fork", run, "--at", "out"), screen.slave, screen.slave)
+    await screen.shows("(?s)it is done again.*out#1: the script 'out.sh'.*arrows or a number")
+    os.write(screen.master, f"{key}\r".encode())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(screen.shows, "never")  # a terminal that nobody reads holds a program up
+        out, _ = await trio.to_thread.run_sync(program.communicate)
+        nursery.cancel_scope.cancel()
+    screen.close()
+    assert town.world == world
+    assert (program.returncode, out) == ((0, "answer to ABOUT dogs first\n") if key == "y" else (1, ""))
+
+
+async def test_the_file_of_today_is_played_if_that_is_wanted(town: Town) -> None:
+    run = await town.run()
+    town.write("second")
+    for words, version in (((), "first"), (("--with-changes",), "second")):
+        code, out, _ = await town.say("fork", run, "--at", "ask", "--answer", "ask=no", "--yes", *words)
+        assert (code, out) == (2, "")  # the question is not asked yet there
+        code, out, _ = await town.say("fork", run, "--at", "out#1", "--yes", *words)
+        assert (code, out) == (0, f"answer to ABOUT dogs {version}\n")
+
+
+async def test_a_run_that_is_not_there_is_named(town: Town) -> None:
+    for words in (("fork", "run-x", "--at", "1"), ("runs", "show", "run-x", "--rows")):
+        code, _, err = await town.say(*words)
+        assert (code, "no durable run 'run-x'" in err) == (2, True)

@@ -1,0 +1,134 @@
+"""`callboard run --durable`, killed, and `callboard resume`: as a user does it, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from fake_models import FakeModels, Reply
+from waiting import until
+
+from callboard.supervisors.journal.reading import kept_runs
+
+GRAPH = """
+name: g
+start: one
+nodes:
+  one: {type: script, script: one.sh, next: two}
+  two: {type: llm, prompt: "TWO {{initial_prompt}}", state_updates: {two: "{{output}}"}, next: three}
+  three: {type: llm, prompt: "THREE {{two}}", state_updates: {three: "{{output}}"}, next: done}
+  done: {type: end, output: "{{two}} {{three}} VERSION"}
+"""
+
+
+class Town:
+    """Where runs are begun at a terminal, killed, and gone on with."""
+
+    def __init__(self, home: Path, models: FakeModels) -> None:
+        self.home = home
+        self.models = models
+        self.config = models.config_dir(home / "config")
+        self.write("first")
+        self._environ = {**os.environ, "XDG_STATE_HOME": str(home / "state")}
+        self._environ.pop("CALLBOARD_CONFIG_DIR", None)
+
+    def write(self, version: str) -> None:
+        agent = self.config / "agents" / "g"
+        agent.mkdir(parents=True, exist_ok=True)
+        (agent / "graph.yaml").write_text(GRAPH.replace("VERSION", version))
+        (agent / "one.sh").write_text(f"echo once >> {self.home}/world\necho '{{}}'\n")
+
+    def kept(self) -> bool:
+        """Whether it is on disk of the newest run that its second node was left."""
+        runs = kept_runs(self.home / "state" / "callboard" / "journal")
+        return bool(runs) and runs[-1].rows == 6
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        program = [sys.executable, "-m", "callboard.cli", *words]
+        return subprocess.Popen(program, env=self._environ, text=True, cwd=self.home, **pipes)
+
+    async def say(self, *words: str) -> tuple[int, str, str]:
+        program = self.start(*words)
+        out, err = await trio.to_thread.run_sync(program.communicate)
+        return program.returncode, out, err
+
+    async def killed(self, *words: str) -> None:
+        """A run that is killed while its second model thinks."""
+        held = trio.Event()
+        begun = len(self.models.requests)
+        self.models.script("two", Reply(text="never", hold=held))
+        program = self.start("run", "--config-dir", str(self.config), "g", "hello", "--durable", *words)
+        await until(lambda: len(self.models.requests) == begun + 2 and self.kept(), 60)
+        program.send_signal(signal.SIGKILL)
+        await trio.to_thread.run_sync(program.communicate)
+        held.set()
+
+
+@pytest.fixture
+def town(tmp_path: Path, fake_model: FakeModels) -> Town:
+    fake_model.answer_with(lambda request: f"answer to {request.prompt}")
+    return Town(tmp_path, fake_model)
+
+
+async def test_a_run_whose_process_was_killed_is_listed_and_goes_on(town: Town) -> None:
+    await town.killed()
+    code, out, _ = await town.say("runs", "--interrupted", "-o", "json")
+    (run,) = json.loads(out)["runs"]
+    assert (code, run["about"]["target"], run["about"]["prompt"], run["life"]) == (0, "g", "hello", 1)
+    _, out, _ = await town.say("runs", "--interrupted")
+    assert run["run"] in out
+    code, out, err = await town.say("resume", run["run"].removeprefix("run-")[:5])
+    assert (code, out) == (0, "two answer to THREE two first\n")
+    assert "goes on" in err
+    assert (town.home / "world").read_text() == "once\n"
+    assert [request.prompt.split()[0] for request in town.models.requests] == ["TWO", "THREE", "THREE"]
+    assert (await town.say("runs", "--interrupted"))[1] == "no durable run was interrupted\n"
+    code, _, err = await town.say("resume", run["run"])
+    assert code == 2
+    assert "was interrupted" in err
+
+
+async def test_it_goes_on_with_the_file_that_it_began_with_unless_told_otherwise(town: Town) -> None:
+    for words, version in (((), "first"), (("--with-changes",), "second")):
+        town.write("first")
+        await town.killed()
+        town.write("second")
+        code, out, _ = await town.say("resume", *words)
+        assert (code, out) == (0, f"two answer to THREE two {version}\n")
+
+
+async def test_of_several_one_has_to_be_named_or_all_go_on(town: Town) -> None:
+    await town.killed()
+    await town.killed()
+    code, _, err = await town.say("resume")
+    assert (code, "2 runs were interrupted" in err) == (2, True)
+    code, out, _ = await town.say("resume", "--all", "-o", "json")
+    assert code == 0
+    assert out.count('"status":"done"') + out.count('"status": "done"') == 2
+
+
+async def test_a_run_that_is_ended_by_ctrl_c_is_over_for_this_process_and_may_go_on(town: Town) -> None:
+    held = trio.Event()
+    town.models.script("two", Reply(text="never", hold=held))
+    program = town.start("run", "--config-dir", str(town.config), "g", "hello", "--durable")
+    await until(lambda: len(town.models.requests) == 2 and town.kept(), 60)
+    program.send_signal(signal.SIGINT)
+    await trio.to_thread.run_sync(program.communicate)
+    held.set()
+    assert program.returncode == 130
+    code, out, _ = await town.say("resume")
+    assert (code, out) == (0, "two answer to THREE two first\n")
+
+
+async def test_nothing_is_kept_of_a_run_that_is_not_durable(town: Town) -> None:
+    town.models.script("two", "three")
+    assert (await town.say("run", "--config-dir", str(town.config), "g", "hello"))[0] == 0
+    assert not (town.home / "state" / "callboard" / "journal").exists()

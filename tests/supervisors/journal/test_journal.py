@@ -1,0 +1,317 @@
+"""What one process keeps, and what it is told when it can't."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import trio
+from journal_house import small_disk
+from waiting import until
+
+from callboard.protocol.kernel.errors import JournalBroken, JournalPlace, ShuttingDown, StillPlayed
+from callboard.supervisors.journal import journal as journals
+from callboard.supervisors.journal.claiming import claim
+from callboard.supervisors.journal.journal import Journal, open_journal
+from callboard.supervisors.journal.place import check_place, is_shared, type_of
+from callboard.supervisors.journal.reading import kept_runs, leave, read_run
+from callboard.supervisors.journal.row import State
+from callboard.supervisors.journal.store import LARGE, path_of
+
+
+async def closed(journal: Journal) -> bool:
+    with trio.CancelScope(shield=True):
+        return await journal.aclose()
+
+
+async def test_rows_come_back_as_they_were_written_in_their_order(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    run = journal.begin("run-1", b"about it")
+    rows = [("lead", b"one"), ("", b""), ("lead/änd", bytes(LARGE + 1)), ("x", bytes(LARGE + 1)), ("x", b"\0" * LARGE)]
+    numbers = [run.append(actor, data) for actor, data in rows]
+    await run.barrier()
+    past = read_run(tmp_path / "journal", "run-1")
+    assert past is not None
+    assert numbers == [row.seq for row in past.rows] == [1, 2, 3, 4, 5]
+    assert [(row.actor, row.data) for row in past.rows] == rows
+    assert (past.kept.about, past.kept.state, past.kept.rows) == (b"about it", State.PLAYED, 5)
+    assert await closed(journal)
+    (kept,) = kept_runs(tmp_path / "journal")
+    assert kept.state is State.INTERRUPTED
+
+
+async def test_a_run_that_is_over_stays_and_is_no_more_interrupted(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    run = journal.begin("run-1")
+    run.append("a", b"1")
+    run.tell(b"all is well", over=True)
+    assert await closed(journal)
+    (kept,) = kept_runs(tmp_path / "journal")
+    assert (kept.state, kept.about, kept.rows) == (State.OVER, b"all is well", 1)
+    assert kept.ended is not None
+
+
+async def test_only_its_user_may_read_it(tmp_path: Path) -> None:
+    os.umask(0)
+    journal = await open_journal(tmp_path / "journal")
+    run = journal.begin("run-1")
+    run.append("a", b"1")
+    await run.barrier()
+    files = list((tmp_path / "journal").iterdir())
+    assert len(files) >= 3
+    assert {stat.S_IMODE(file.stat().st_mode) & 0o177 for file in files} == {0}
+    assert stat.S_IMODE((tmp_path / "journal").stat().st_mode) == 0o700
+    await closed(journal)
+
+
+async def test_a_journal_without_rows_leaves_no_file(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    await journal.barrier()
+    await closed(journal)
+    assert list((tmp_path / "journal").iterdir()) == []
+
+
+async def test_rows_that_nobody_waits_for_are_written_soon(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    run = journal.begin("run-1")
+    run.append("a", b"1")
+    await until(lambda: kept_runs(tmp_path / "journal") and kept_runs(tmp_path / "journal")[0].rows == 1)
+    await closed(journal)
+
+
+async def test_a_barrier_lets_go_when_all_rows_before_it_are_written(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    runs = [journal.begin(f"run-{number}") for number in range(20)]
+
+    async def write(number: int) -> None:
+        for row in range(1, 51):
+            runs[number].append("a", b"%d" % row)
+            if row % 10 == number % 10:
+                await runs[number].barrier()
+                past = await trio.to_thread.run_sync(read_run, tmp_path / "journal", f"run-{number}")
+                assert past is not None
+                assert len(past.rows) >= row
+
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(write, number)
+    await closed(journal)
+
+
+async def test_the_event_loop_never_waits_for_the_disk(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    run = journal.begin("run-1")
+    holds = threading.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.do, lambda _: holds.wait(30))
+        await trio.testing.wait_all_tasks_blocked()
+        began = time.monotonic()
+        for _ in range(10_000):
+            run.append("a", b"1")
+        assert time.monotonic() - began < 5
+        holds.set()
+    await run.barrier()
+    await closed(journal)
+
+
+async def test_a_stopped_run_keeps_nothing_more_and_begins_nothing_more(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    run = journal.begin("run-1")
+    run.append("a", b"1")
+    run.stop()
+    run.append("a", b"2")
+    run.tell(b"", over=True)
+    with pytest.raises(ShuttingDown):
+        await run.barrier()
+    await closed(journal)
+    (kept,) = kept_runs(tmp_path / "journal")
+    assert (kept.rows, kept.state) == (1, State.INTERRUPTED)
+
+
+async def test_a_run_begun_anew_under_its_id_replaces_the_one_that_is_over(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    for text in (b"first", b"second"):
+        run = journal.begin("run-1")
+        run.append("a", text)
+        run.tell(text, over=True)
+        await run.barrier()
+    past = read_run(tmp_path / "journal", "run-1")
+    assert past is not None
+    assert [row.data for row in past.rows] == [b"second"]
+    await closed(journal)
+
+
+async def test_no_journal_is_kept_where_other_machines_write() -> None:
+    mounts = (
+        "22 1 8:1 / / rw - ext4 /dev/vda rw\n"
+        "30 22 0:40 / /home rw - nfs4 server:/home rw\n"
+        "31 30 0:41 / /home/me/local\\040disk rw shared:1 - xfs /dev/vdb rw\n"
+        "32 22 0:42 / /mnt rw - fuse.sshfs host: rw\n"
+        "33 22 0:43 / /safe rw - fuse.gocryptfs x rw\n"
+    )
+    places = {
+        "/home/me": "nfs4",
+        "/home/me/local disk/x": "xfs",
+        "/homely": "ext4",
+        "/mnt/x": "fuse.sshfs",
+        "/": "ext4",
+    }
+    assert {place: type_of(place, mounts) for place in places} == places
+    assert {place for place in places if is_shared(type_of(place, mounts))} == {"/home/me", "/mnt/x"}
+    assert not is_shared(type_of("/safe/x", mounts))
+
+
+def test_a_place_on_such_a_file_system_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_place(tmp_path / "journal")
+    monkeypatch.setattr(Path, "read_text", lambda _: "22 1 8:1 / / rw - nfs4 server:/ rw\n")
+    with pytest.raises(JournalPlace, match="nfs4"):
+        check_place(tmp_path / "journal")
+
+
+async def test_a_full_disk_is_waited_for_and_told_and_nothing_is_lost(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        told: list[str] = []
+        journal = await open_journal(disk.path / "journal", told.append)
+        run = journal.begin("run-1")
+        run.append("a", b"before")
+        await run.barrier()
+        for _ in range(3):
+            disk.fill()
+            for _ in range(50):
+                run.append("a", os.urandom(1000))
+            with trio.move_on_after(1.5) as waited:
+                await run.barrier()
+            assert waited.cancelled_caught
+            assert "full" in journal.trouble or "I/O" in journal.trouble
+            past = read_run(disk.path / "journal", "run-1")
+            assert past is not None
+            disk.clear()
+            with trio.fail_after(20):
+                await run.barrier()
+            assert journal.trouble == ""
+        past = read_run(disk.path / "journal", "run-1")
+        assert past is not None
+        assert len(past.rows) == 151
+        assert told[-1] == ""
+        assert await closed(journal)
+
+
+async def test_a_disk_that_is_full_from_the_first_row_is_waited_for(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        journal = await open_journal(disk.path / "journal")
+        disk.fill()
+        run = journal.begin("run-1")
+        run.append("a", b"1")
+        with trio.move_on_after(1.5) as waited:
+            await run.barrier()
+        assert waited.cancelled_caught
+        disk.clear()
+        with trio.fail_after(20):
+            await run.barrier()
+        assert await closed(journal)
+        past = read_run(disk.path / "journal", "run-1")
+        assert past is not None
+        assert len(past.rows) == 1
+
+
+async def test_a_disk_may_be_full_at_any_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "RETRY_EVERY", 0.005)
+    with small_disk(tmp_path / "disk", "2m") as disk:
+        journal = await open_journal(disk.path / "journal")
+        run = journal.begin("run-1")
+        for row in range(1, 60):
+            disk.fill()
+            run.append("a", b"%d" % row * 100)
+            with trio.move_on_after(0.03):
+                await run.barrier()
+            disk.clear()
+            with trio.fail_after(20):
+                await run.barrier()
+            if row % 20 == 0:
+                run.append("a", bytes([row]) * 30_000)
+        past = read_run(disk.path / "journal", "run-1")
+        assert past is not None
+        small = [row.data for row in past.rows if len(row.data) < 1000]
+        assert small == [b"%d" % row * 100 for row in range(1, 60)]
+        await closed(journal)
+
+
+async def test_rows_beyond_what_may_wait_for_the_disk_break_the_journal_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "MOST_BEHIND", 100_000)
+    with small_disk(tmp_path / "disk") as disk:
+        journal = await open_journal(disk.path / "journal")
+        run = journal.begin("run-1")
+        run.append("a", b"1")
+        await run.barrier()
+        disk.fill()
+        for _ in range(200):
+            run.append("a", bytes(1000))
+            await trio.lowlevel.checkpoint()
+        with trio.fail_after(20), pytest.raises(JournalBroken, match="wait for the disk"):
+            await run.barrier()
+        assert run.refused is not None
+        await closed(journal)
+
+
+async def test_a_journal_that_is_removed_refuses_by_name(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    run = journal.begin("run-1")
+    run.append("a", b"1")
+    await run.barrier()
+    path_of(journal.directory, journal.sign).unlink()
+    run.append("a", b"2")
+    with pytest.raises(JournalBroken, match="removed"):
+        await run.barrier()
+    with pytest.raises(JournalBroken, match="removed"):
+        await run.barrier()
+    assert not await closed(journal)
+
+
+async def test_a_journal_whose_file_becomes_something_else_refuses_by_name(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    run = journal.begin("run-1")
+    run.append("a", b"1")
+    await run.barrier()
+    await journal.do(lambda store: store._let_go())
+    path_of(journal.directory, journal.sign).write_bytes(b"no database" * 1000)
+    run.append("a", b"2")
+    with pytest.raises(JournalBroken):
+        await run.barrier()
+    assert not await closed(journal)
+
+
+async def test_what_is_left_for_a_run_that_nobody_plays_is_found_by_who_goes_on(tmp_path: Path) -> None:
+    first = await open_journal(tmp_path / "journal")
+    run = first.begin("run-1")
+    run.append("a", b"1")
+    await run.barrier()
+    assert not leave(tmp_path / "journal", "run-1", b"too early")
+    await closed(first)
+    assert leave(tmp_path / "journal", "run-1", b"an answer")
+    assert not leave(tmp_path / "journal", "run-2", b"for nobody")
+    second = await open_journal(tmp_path / "journal")
+    ((taken, past),) = await claim(second, first.sign)
+    assert [letter.data for letter in past.letters] == [b"an answer"]
+    assert (taken.run, taken.rows, past.kept.life) == ("run-1", 1, 1)
+    taken.append("a", b"2")
+    await taken.barrier()
+    (kept,) = kept_runs(tmp_path / "journal")
+    assert (kept.sign, kept.life, kept.rows, kept.state) == (second.sign, 2, 2, State.PLAYED)
+    assert not path_of(tmp_path / "journal", first.sign).exists()
+    await closed(second)
+
+
+async def test_a_run_that_is_played_is_not_claimed(tmp_path: Path) -> None:
+    first, second = await open_journal(tmp_path / "journal"), await open_journal(tmp_path / "journal")
+    first.begin("run-1").append("a", b"1")
+    await first.barrier()
+    with pytest.raises(StillPlayed):
+        await claim(second, first.sign)
+    await closed(first)
+    await closed(second)
