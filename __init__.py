@@ -19,6 +19,7 @@ from .protocol.version import VERSION
 if TYPE_CHECKING:
     from .actors.front.telemetry.attach import telemetry
     from .actors.runs.rerun.fork import fork
+    from .actors.runs.rerun.replay import replay
     from .actors.runs.root import Root
     from .actors.runs.run import resume, run, run_sync
     from .actors.runs.target import GraphAgent, LoopAgent, WorkflowAgent, load, validate
@@ -50,6 +51,7 @@ _HOMES = {
     "fork": ".actors.runs.rerun.fork",
     "function_tool": ".actors.work.tools.functions",
     "load": ".actors.runs.target",
+    "replay": ".actors.runs.rerun.replay",
     "resume": ".actors.runs.run",
     "run": ".actors.runs.run",
     "run_sync": ".actors.runs.run",
@@ -63,6 +65,7 @@ __all__ = [  # noqa: RUF022 - in the order of docs/python-api.md
     "run_sync",
     "resume",
     "fork",
+    "replay",
     "load",
     "validate",
     "Agent",

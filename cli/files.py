@@ -144,6 +144,7 @@ _ABOUT = {
     "settings": (".protocol.settings", "json_schema"),
     "role": (".protocol.role", "role_schema"),
     "macro": (".protocol.macro", "macro_schema"),
+    "tests": (".protocol.cases", "cases_schema"),
     "mcp": (".protocol.mcp.read_config", "mcp_schema"),
     "knowledge": (".protocol.knowledge_file", "knowledge_schema"),
     "events": (".protocol.event_schema", "json_schema"),
@@ -155,8 +156,8 @@ _ABOUT = {
 @click.argument("about", type=click.Choice(list(_ABOUT)))
 def schema(about: str) -> int:
     """Prints the JSON Schema (2020-12) of graph.yaml, of an agent's config.yaml, of a DevAll workflow, of the
-    settings, of a role's front matter, of a macro, of mcp.json, of a knowledge base's file, of events, or of the
-    control channel's frames.
+    settings, of a role's front matter, of a macro, of test cases, of mcp.json, of a knowledge base's file, of events,
+    or of the control channel's frames.
 
     \b
     For completion and checks in an editor, save it and name it in the first line of the YAML file:

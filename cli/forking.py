@@ -49,7 +49,7 @@ def begin(word: str, at: str, flags: ForkFlags) -> int:
     Raises:
         CallboardError: there is no such run or place, nobody can be asked, or it could not start.
     """
-    run, about = _meant(word)
+    run, about = durable_run(word)
     go_where(run, about)
     fork = find_fork(journal_dir(os.environ), run, at, Path(configured(config_dir_of(about, flags), os.environ)[0]))
     if fork.again and not flags.yes and not _agreed(fork, no_input=flags.no_input):
@@ -72,7 +72,7 @@ def begin(word: str, at: str, flags: ForkFlags) -> int:
 
 def show_rows(word: str, *, as_json: bool) -> str:
     """The text of `runs show --rows`."""
-    run, about = _meant(word)
+    run, about = durable_run(word)
     base = configured(None if about is None else about.config_dir, os.environ)[0]
     steps = steps_of(journal_dir(os.environ), run, Path(base))
     if as_json:
@@ -84,7 +84,12 @@ def show_rows(word: str, *, as_json: bool) -> str:
     return table([_HEAD, *rows])
 
 
-def _meant(word: str) -> tuple[str, About | None]:
+def durable_run(word: str) -> tuple[str, About | None]:
+    """The durable run that is meant, and what is said of it.
+
+    Raises:
+        NotFound: there is none; UsageError: there are several.
+    """
     there = durable_runs(os.environ)
     id = meant(word, there)
     if id is None:

@@ -33,7 +33,7 @@ COMMANDS = {
     "setup": "setting_up",
     "chat": "chat.command",
     **dict.fromkeys(("run", "ask", "batch"), "run"),
-    **{name: name for name in ("resume", "fork")},
+    **{name: name for name in ("resume", "fork", "replay", "test")},
     **dict.fromkeys(("macro", "macros"), "macro"),
     **{name: name for name in ("agents", "roles", "tools", "mcp", "auth", "vault", "kb", "sessions", "install")},
     **dict.fromkeys(("serve", "acp", "keys"), "serve"),

@@ -162,6 +162,15 @@ durable = click.option(
     help="Keeps what the run does as it goes, so that callboard resume goes on with it after a kill, or not [default:"
     " durable.by_default of config.yaml].",
 )
+cassettes = several(
+    click.option("--record", metavar="FILE", help="Records what the run gets from outside into FILE, a cassette."),
+    click.option(
+        "--replay",
+        metavar="FILE",
+        help="Plays the run by the cassette FILE, without a network or processes; without PROMPT, by its prompt.",
+    ),
+    click.option("--loose", is_flag=True, help="With --replay: requests are found by their place, whatever they say."),
+)
 result_form = click.option(
     "-o",
     "--output",

@@ -35,6 +35,7 @@ from . import options
 @options.keep_requests
 @options.durable
 @options.on_unknown
+@options.cassettes
 @options.result_form
 @options.compat
 @options.limits
@@ -82,6 +83,7 @@ def run(**given: Any) -> int:
 @options.no_stream
 @options.keep_requests
 @options.durable
+@options.cassettes
 @options.result_form
 @options.limits
 @options.loudness

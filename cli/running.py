@@ -26,6 +26,7 @@ from ..actors.runs.begin import perform
 from ..actors.runs.execution import INTERRUPTED
 from ..actors.runs.file_checks import KnownServers
 from ..actors.runs.loading import Hooks, durable_by
+from ..actors.runs.rerun.cassettes.files import playback_of, prompt_of
 from ..actors.runs.sessions.names import TEMP
 from ..protocol.chat import Turn
 from ..protocol.errors import CallboardError, ConfigError, NobodyToAsk, ShuttingDown, UsageError
@@ -49,6 +50,7 @@ from .stdin import prompt_text
 if TYPE_CHECKING:
     from ..actors.front.server.serving import Served, Server
     from ..actors.work.models.recorder import Recorder
+    from ..actors.work.playback.playback import Playback
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +154,9 @@ class RunFlags:
     no_stream: bool = False
     keep_requests: bool | None = None
     durable: bool | None = None
+    record: str | None = None
+    replay: str | None = None
+    loose: bool = False
     session: str | None = None
     save_session: bool | None = None
     preludes: bool = True
@@ -173,7 +178,8 @@ def play_run(request: RunRequest, flags: RunFlags, result: Result | None = None)
         BrokenPipeError: the reader of stdout has gone.
     """
     logging.configure()  # what a target is read with may log
-    person = person_at_terminal(no_input=flags.no_input)
+    person = person_at_terminal(no_input=flags.no_input or flags.replay is not None)
+    tape = playback_of(flags.record, flags.replay, loose=flags.loose, durable=bool(flags.durable))
     shared = flags.output == "stream-json" and sys.stdout.isatty()
     progress = choose(sys.stderr, quiet=flags.quiet, verbose=flags.verbose, prompting=person, shared=shared)
     if result is None and flags.output == "text" and sys.stdout.isatty() and not flags.dry_run:
@@ -181,7 +187,7 @@ def play_run(request: RunRequest, flags: RunFlags, result: Result | None = None)
         result = AnswerResult(sys.stdout, answer)
     elif result is None:
         result = for_format(flags.output, sys.stdout)
-    driver = partial(_drive, _completed(request, flags, person), flags, progress, result, person)
+    driver = partial(_drive, _completed(request, flags, person), flags, progress, result, person, tape)
     outcome = play(driver, progress, config_dir=flags.config_dir, person=person, dry_run=flags.dry_run)
     return finish(outcome, result)
 
@@ -199,6 +205,8 @@ def finish(outcome: Outcome, result: Result) -> int:
 
 
 def _completed(request: RunRequest, flags: RunFlags, person: bool) -> RunRequest:
+    if flags.replay is not None and not request.prompt:
+        return msgspec.structs.replace(request, prompt=prompt_of(flags.replay))
     if flags.reads_stdin:
         request = msgspec.structs.replace(request, prompt=prompt_text(request.prompt, quiet=flags.quiet))
     if flags.adhoc is not None:
@@ -223,7 +231,13 @@ def seen_by_ps(event: Event) -> AbstractContextManager[None]:
 
 
 async def _drive(
-    request: RunRequest, flags: RunFlags, progress: Progress, result: Result, person: bool, root: Root
+    request: RunRequest,
+    flags: RunFlags,
+    progress: Progress,
+    result: Result,
+    person: bool,
+    tape: Playback | None,
+    root: Root,
 ) -> Outcome:
     def on_event(event: Event) -> None:
         progress.on_event(event)
@@ -240,8 +254,9 @@ async def _drive(
         return Hooks(
             on_event=on_event,
             recorder=recorder,
-            durable=durable_by(flags.durable, root.settings),
+            durable=False if flags.replay is not None else durable_by(flags.durable, root.settings),
             by="run" if flags.adhoc is None else "ask",
+            playback=tape,
         )
 
     if isinstance(progress, Answer):

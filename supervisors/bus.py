@@ -136,7 +136,7 @@ class Stream(_Heard):
         parent = actor.parent
         event = Event(
             seq=self._seq,
-            ts=datetime.now(UTC),
+            ts=self._bus.now(),
             run=self.run,
             actor=actor.path,
             parent="" if parent is None else parent.path,
@@ -170,17 +170,23 @@ class Stream(_Heard):
         self.heard = bool(self._hearers)
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 @final
 class Bus(_Heard):
     """Everything that happens under one root: all runs' streams, and the kernel's own (`run` = "").
 
     Attributes:
         rewrite: what becomes of an event's data before anybody hears it; None for nothing. It must be quick.
+        now: the clock by which events are dated.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.rewrite: Callable[[EventData], EventData] | None = None
+        self.now: Callable[[], datetime] = _now
         self._streams: dict[str, Stream] = {}
         self.kernel = self.open("")
 

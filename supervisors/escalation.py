@@ -93,6 +93,19 @@ class QuestionMemory(Protocol):
         """Wait until the answers so far will be remembered, whatever happens."""
 
 
+class QuestionListener(Protocol):
+    """Is told how the questions of actors have ended."""
+
+    def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
+        """It has this answer."""
+
+    def unanswered(self, actor: Actor, question: Question, reason: str) -> None:
+        """It was closed without one: `timeout` or `nobody`."""
+
+
+listens: ContextVar[QuestionListener | None] = ContextVar("callboard_question_listener", default=None)
+"""What is told how the questions of the actors of this context have ended."""
+
 remembers: ContextVar[QuestionMemory | None] = ContextVar("callboard_question_memory", default=None)
 """What remembers the questions of the actors of this context."""
 
@@ -175,6 +188,14 @@ class Desk:
         self._close(pending, _too_late(pending.question, seconds), "timeout")
         return True
 
+    def leave_to_nobody(self, question_id: str) -> bool:
+        """End a question as if nobody was there to be asked. False if it is not open."""
+        pending = self._open.get(question_id)
+        if pending is None or not pending.request.waits:
+            return False
+        self._close(pending, _nobody(pending.question), "nobody")
+        return True
+
     def when_closed(self, question_id: str, callback: Callable[[str], None]) -> None:
         """Call back once with why, as front ends are told, when this question, which is open, is so no more."""
         self._open[question_id].callbacks.append(callback)
@@ -224,6 +245,8 @@ class Desk:
         try:
             answer = await self._sent(pending)
             reason = ""
+            if (listener := listens.get()) is not None:
+                listener.answered(actor, question, answer)
             shown = "" if question.secret else answer.value
             actor.emit(QuestionAnswered(value=shown, by=answer.by), id=question.id)
             return answer
@@ -242,6 +265,8 @@ class Desk:
             if self._open.get(question.id) is pending:
                 del self._open[question.id]
                 self._tell_closed(pending, reason)
+            if reason in ("nobody", "timeout") and (listener := listens.get()) is not None:
+                listener.unanswered(actor, question, reason)
             if reason:
                 actor.emit(QuestionExpired(reason=reason), id=question.id)
             actor.emit(ActorBusy(), id=question.id)
@@ -312,7 +337,7 @@ class Desk:
         if question.default is not None:
             self.answer(question.id, question.default, "default")
         else:
-            self._close(pending, NobodyToAsk(f"nobody is there to answer: {_short(question.text)}"), "nobody")
+            self._close(pending, _nobody(question), "nobody")
 
     def _nobody_left(self) -> None:
         for pending in list(self._open.values()):
@@ -360,6 +385,10 @@ def _ask_policy(actor: Actor, policy: Policy, question: Question) -> Answer | Ve
     except Exception:  # reported; the question goes on to the next who may answer
         log.exception("the policy of %s raised on a question, which passes", actor.path)
         return PASS
+
+
+def _nobody(question: Question) -> NobodyToAsk:
+    return NobodyToAsk(f"nobody is there to answer: {_short(question.text)}")
 
 
 def _too_late(question: Question, seconds: float) -> QuestionTimeout:

@@ -97,8 +97,12 @@ class Driver:
         self._at_once = max(1, at_once)
         records, scope = recorder.get(), here(me)
         self.player = None if scope is None else scope.player()
+        if self.player is not None:
+            self._decider = self.player.heard_by(decider)
         kept = () if self.player is None else (self.player,)
-        self._tapes = (*tapes, *kept) if records is None else (*tapes, *kept, records(decider, afresh))
+        # What a run is told in the place of what a replay comes to is on no tape.
+        played = self.player is not None and self.player.lines_up
+        self._tapes = (*tapes, *kept) if records is None or played else (*tapes, *kept, records(decider, afresh))
         self._recalls = recalls
         self._left: Left | None = None  # of an earlier life
         self._ready: deque[Work] | None = None  # made when there is work: an empty one takes 760 bytes
@@ -358,6 +362,8 @@ class Driver:
         """Body of the actor that does it: not before it may, if it or an actor above it is paused."""
         if child.root.pauses is not None:
             await child.root.pauses.passed(child)
+        if self.player is not None and self.player.lines_up:
+            await self.player.line_up(work)
         return await self._performers[type(work)](child, work)
 
     def _ended(self, work: Work, end: End) -> None:

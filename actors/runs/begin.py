@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable, Sequence
+from contextvars import copy_context
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...protocol.agent import Agent
-from ...protocol.errors import ConfigError, UsageError
+from ...protocol.errors import ConfigError, Unsupported, UsageError
 from ...protocol.events import RunStarted
 from ...protocol.outcome import Outcome
 from ...protocol.problems import Problem
@@ -25,6 +26,7 @@ from ..io.directories import state_dir
 from ..io.imports import imported
 from ..work.agent.history import History
 from ..work.context import RunContext
+from ..work.playback.playback import Playback, playback
 from ..work.spending.meter import Meter
 from ..work.tools.kept_results import KeptResults
 from ..work.tools.permissions import Permissions
@@ -66,7 +68,10 @@ async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
         from .kept import keep
 
         await keep(execution, request, hooks)
-    return await execution.run(hooks.on_event)
+    outcome = await execution.run(hooks.on_event)
+    if hooks.playback is not None:
+        await hooks.playback.over(outcome.status, hooks.settings or root.settings)
+    return outcome
 
 
 def _in_memory(request: RunRequest, hooks: Hooks) -> bool:
@@ -89,6 +94,14 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     Raises:
         UsageError, InvalidFile, Unsupported, ConfigError: it can't be started.
     """
+    if hooks.playback is None:
+        return _begin(request, hooks, root)
+    context = copy_context()
+    context.run(playback.set, hooks.playback)
+    return context.run(_begin, request, hooks, root)
+
+
+def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     asked = request.prompt
     if request.in_role:
         from .in_role import in_role
@@ -98,15 +111,18 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     allow = root.registry.spelled_out(request.allow) if request.allow else []
     context = _context(request, hooks, root, allow)
     _check_input(request, agent, hooks.settings or root.settings)
+    if hooks.playback is not None and isinstance(agent, WorkflowAgent):
+        raise Unsupported(f"'{agent.name}' is a workflow, which can't be recorded, nor be played from a record, yet")
     prepared = Prepared(agent, request.variables, request.compat, context)
     id = _id_of(request, root)
     context.make_results = partial(_results, hooks.results, id)
     context.recorder = None if hooks.recorder is None else hooks.recorder(id)
-    model, why = _default_model(root, prepared, context)
-    for name in prepared.models | ({model} if model is not None else set()):
-        root.gateway.check(name)
-        if context.account is not None and context.account.asks_for_prices:
-            root.gateway.check_price(name, context.account)
+    model, why = _default_model(root, prepared, context, hooks.playback)
+    if hooks.playback is None or hooks.playback.asks_the_world:
+        for name in prepared.models | ({model} if model is not None else set()):
+            root.gateway.check(name)
+            if context.account is not None and context.account.asks_for_prices:
+                root.gateway.check_price(name, context.account)
     input = _input(request, root, hooks.settings)
     saved = None if request.save is None else Saved(Path(request.save) / id, again=hooks.resumed)
     return Execution(
@@ -119,6 +135,8 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         saved=saved,
         history=History(request.history, hooks.on_history, request.overrides, hooks.todos),
         problems=_problems(agent, prepared, hooks, root, allow),
+        playback=hooks.playback,
+        directory=agent.directory,
         started=RunStarted(
             target=request.target if isinstance(request.target, str) else agent.file,
             name=agent.name,
@@ -140,13 +158,14 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
     here = _directory(request.cwd)
     settings = hooks.settings or root.settings
     rules = root.registry.permissions(settings.permissions) if settings.permissions else {}
+    pays = hooks.playback is None or hooks.playback.asks_the_world
     return RunContext(
         gateway=root.gateway if settings is root.settings else root.gateway.under(settings),
         limits=request.limits,
         allow_unpriced=request.allow_unpriced,
         owner=hooks.owner,
-        book=root.book,
-        day=None if root.days is None else root.days.account(hooks.owner),
+        book=root.book if pays else None,
+        day=None if root.days is None or not pays else root.days.account(hooks.owner),
         config_dir=root.config_dir,
         environ=os.environ,
         vault=root.vault,
@@ -303,11 +322,15 @@ def _knowledge_of_run(root: Root, request: RunRequest, meter: Meter) -> RunKnowl
     return RunKnowledge(lambda: root.knowledge, meter, rebuild=rebuild, agreed=agreed, may_wait=may_wait)
 
 
-def _default_model(root: Root, prepared: Prepared, context: RunContext) -> tuple[str | None, str]:
+def _default_model(
+    root: Root, prepared: Prepared, context: RunContext, playing: Playback | None
+) -> tuple[str | None, str]:
     """The model of whatever names none, and why it is that one if no setting chose it; None if all name their own."""
     if not prepared.needs_default:
         return None, ""
     named = context.model or prepared.model or root.settings.model
+    if playing is not None and not playing.asks_the_world:
+        return named or playing.model, ""
     if named:
         return named, ""
     choice = root.gateway.choice()

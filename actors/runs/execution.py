@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,7 +18,7 @@ from ...protocol.kernel.questions import Answer, Question
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.problems import Problem
 from ...protocol.requests import AnswerText
-from ...supervisors.escalation import PASS, Verdict
+from ...supervisors.escalation import PASS, Policy, Verdict, listens
 from ..engine.graph.decider import GraphResult
 from ..engine.graph.failures import ended_with
 from ..io.handed_out import without_secrets
@@ -26,6 +27,7 @@ from ..work.context import RunContext
 from ..work.journal.directory import directory_of, remove
 from ..work.journal.of_run import PREPARED, OfRun
 from ..work.journal.scope import Scopes
+from ..work.playback.playback import Beginning, Playback, playback
 from ..work.record import Record
 from ..work.tools.kept_results import readable
 from .files import Saved
@@ -102,6 +104,9 @@ class Execution:
     problems: tuple[Problem, ...]
     kept: OfRun | None = None
     resumed: RunResumed | None = None
+    playback: Playback | None = None
+    directory: Path | None = None
+    make_scopes: Callable[[OfRun, Actor], Scopes] = Scopes
 
     def __post_init__(self) -> None:
         self._result = self.prepared.new_result()
@@ -122,8 +127,7 @@ class Execution:
         try:
             with _heard_by(stream, on_event), _heard_by(stream, saves):
                 actor = top.adopt(self._play, (), name=self.id, bond="watched", stream=stream)
-                if self.answers is not None:
-                    actor.policy = self.answers.policy
+                actor.policy = self._policy()
                 actor.emit(self.started)
                 if self.resumed is not None:
                     actor.emit(self.resumed)
@@ -133,7 +137,7 @@ class Execution:
                     actor.emit(Warned(code=problem.code, message=str(problem), node=problem.node))
                 if self.kept is not None:
                     self.kept.on_refusal = actor.crash
-                actor.launch(None if self.kept is None else Scopes(self.kept, actor).inside(contextvars.copy_context()))
+                actor.launch(self._context(actor))
                 try:
                     end = await actor.wait_over()
                     await self._keep()
@@ -161,6 +165,43 @@ class Execution:
         for results in self.context.kept:
             with self.root.kernel.shield(REMOVE_WITHIN):
                 await trio.to_thread.run_sync(results.remove)
+
+    def _context(self, actor: Actor) -> contextvars.Context | None:
+        """That of the run's actor, where it has one of its own."""
+        if self.kept is None and self.playback is None:
+            return None
+        context = contextvars.copy_context()
+        if self.playback is not None:
+            self.playback.begins(actor, self._beginning())
+            context.run(playback.set, self.playback)
+            context.run(listens.set, self.playback)
+        return context if self.kept is None else self.make_scopes(self.kept, actor).inside(context)
+
+    def _policy(self) -> Policy | None:
+        """Who answers questions before any person: what was prepared, then a record."""
+        given, playing = self.answers, self.playback
+        if playing is None:
+            return None if given is None else given.policy
+        if given is None:
+            return playing.policy
+
+        def policy(question: Question) -> Answer | Verdict:
+            verdict = given.policy(question)
+            return playing.policy(question) if verdict is PASS else verdict
+
+        return policy
+
+    def _beginning(self) -> Beginning:
+        started, context = self.started, self.context
+        return Beginning(
+            run=self.id,
+            target=started.target,
+            prompt=started.prompt,
+            model=started.model or "",
+            cwd=context.cwd or Path.cwd(),
+            config_dir=self.root.config_dir.absolute(),
+            directory=self.directory,
+        )
 
     async def _play(self, me: Actor) -> None:
         readable.set(self.context.results)  # for all that works below
@@ -191,6 +232,8 @@ class Execution:
 
     def _close(self, actor: Actor, end: End) -> Outcome:
         error = self._result.error
+        if self.playback is not None and self.playback.broken is not None:
+            return self._tell(actor, "failed", self.playback.broken)
         if end.error is not None:
             error = end.error if isinstance(end.error, CallboardError) else CallboardError(f"crashed: {end.error!r}")
         if end.reason in ("cancelled", "stopped") or isinstance(error, ShuttingDown):
@@ -201,6 +244,9 @@ class Execution:
         if self.answers is not None and self.answers.left:
             text = "answers that no question asked for: " + ", ".join(self.answers.left)
             actor.emit(Warned(code="answers_left", message=text))
+        if self.playback is not None and self.playback.left:
+            text = f"the cassette has more than was asked for: {self.playback.left}"
+            actor.emit(Warned(code="cassette_left", message=text))
         if not failures:
             return self._tell(actor, "done", None, self._result.output)
         return self._tell(actor, "failed", ended_with(failures, None), self._result.output)

@@ -24,6 +24,7 @@ from ...protocol.requests import RunRequest
 from ..engine.graph.compat import MODES
 from ..io.stamps import Stamp, recorded, settled, unchanged
 from ..work.agent.todo import TodoList
+from ..work.playback.playback import Playback
 from ..work.tools.registry import ToolRegistry
 from ..work.tools.tool import Tool
 from .file_checks import check_listed
@@ -64,6 +65,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         session: the session that it is a turn of.
         holds: given the id of a durable run and what says that it is over, to be called when all that it has brought is
             on disk elsewhere; None to say it at its end.
+        playback: what stands between the run and the world; None for nothing.
         check_model: raises `Denied` if the caller may not have this model, which a role names; None: all are allowed.
     """
 
@@ -83,6 +85,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     session: InSession | None = None
     holds: Callable[[str, Callable[[], None]], None] | None = None
+    playback: Playback | None = None
 
 
 NO_HOOKS = Hooks()

@@ -23,6 +23,7 @@ from ..work.tools.functions import Function, function_tool
 from ..work.tools.tool import Tool
 from .begin import perform
 from .loading import Hooks
+from .rerun.cassettes.files import playback_of
 from .root import Root, current, in_asyncio, need_trio
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
@@ -68,6 +69,9 @@ class Options(TypedDict, total=False):
     role_prompt: str | None
     durable: bool
     on_unknown: OnUnknown | None
+    record: PathLike | None
+    replay: PathLike | None
+    loose: bool
 
 
 async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> Outcome:
@@ -109,6 +113,9 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         durable: what the run does is kept on disk as it goes, so that `callboard resume` goes on with it if this
             process is killed.
         on_unknown: what is to be done about calls that are under way then: `ask`, `tell`, `again` or `fail`.
+        record: a file into which the run is recorded: a cassette.
+        replay: a cassette by which the run is played, without a network or processes.
+        loose: what the run asks need not be what was asked when the cassette was recorded: it is found by its place.
 
     Returns:
         How it ended. A run that failed, or was cancelled by its root's end, does not raise.
@@ -197,6 +204,9 @@ def requested(target: Target, prompt: str, **options: Any) -> tuple[RunRequest, 
         UsageError: a value that no run can be given.
     """
     given = {name: value for name, value in options.items() if value is not None}
+    record, replay, loose = given.pop("record", None), given.pop("replay", None), given.pop("loose", False)
+    if record is not None or replay is not None:
+        given["playback"] = playback_of(record, replay, loose=loose, durable=given.get("durable", False))
     hooks = {name: given.pop(name) for name in Hooks.__struct_fields__ if name in given}
     tools = tuple(tool if isinstance(tool, Tool) else function_tool(tool) for tool in hooks.pop("tools", ()))
     loaded = target if isinstance(target, GraphAgent | LoopAgent | WorkflowAgent) else None

@@ -26,6 +26,7 @@ from ...protocol.repeats import OnUnknown
 from ...protocol.requests import Limits
 from ...protocol.settings import Settings
 from ...supervisors import Actor, Retry
+from .playback.playback import Asking, playback
 from .record import Record
 from .spending.accounts import Account
 from .spending.meter import Meter
@@ -245,17 +246,32 @@ class RunContext:
         """
         if me.root.pauses is not None:
             await me.root.pauses.passed(me)
-        return await self.gateway.chat(
+        on_delta = (_ignore if hears is None else hears) if self.streams and me.stream.heard else None
+        on_usage = partial(self.meter.add, node=node, agent=self.agent)
+        ask = partial(
+            self.gateway.chat,
             me,
             request,
-            on_delta=(_ignore if hears is None else hears) if self.streams and me.stream.heard else None,
-            on_usage=partial(self.meter.add, node=node, agent=self.agent),
+            on_delta=on_delta,
+            on_usage=on_usage,
             attempts=attempts,
             need_text=need_text,
             may_wait=self.may_wait,
             account=self.account,
             recorder=self.recorder,
         )
+        playing = playback.get()
+        if playing is None:
+            return await ask()
+        asking = Asking(hears=on_delta, count=on_usage, need_text=need_text, account=self.account)
+        return await playing.chat(me, request, asking, ask)
+
+    def window(self, model: str) -> int | None:
+        """Tokens that `model` (or the default) takes in, as far as that is known."""
+        playing = playback.get()
+        if playing is None:
+            return self.gateway.window(model)
+        return playing.window(model, partial(self.gateway.window, model))
 
 
 def _ignore(_: Any) -> None:

@@ -135,7 +135,63 @@ async def test_the_file_of_today_is_played_if_that_is_wanted(town: Town) -> None
         assert (code, out) == (0, f"answer to ABOUT dogs {version}\n")
 
 
+async def test_a_run_is_replayed_without_its_model_and_without_doing_anything(town: Town) -> None:
+    words = ("run", "--config-dir", str(town.config), "g", "hello", "--durable", "--answer", "yes", "-o", "json")
+    _, ran, _ = await town.say(*words)
+    run, world, requests = json.loads(ran)["run_id"], town.world, len(town.models.requests)
+    code, out, err = await town.say("replay", run)
+    assert (code, out, err) == (0, "answer to ABOUT dogs first\n", "")
+    code, out, _ = await town.say("replay", run.removeprefix("run-"), "-o", "json")
+    assert (code, out) == (0, ran)
+    (code, events, _), (_, again, _) = (
+        await town.say("replay", run, "-o", "events"),
+        await town.say("replay", run, "-o", "events"),
+    )
+    assert code == 0
+    assert events == again
+    lines = [json.loads(line) for line in events.splitlines()]
+    assert (lines[0]["kind"], lines[-1]["kind"], lines[0]["run"]) == ("run.started", "run.finished", run)
+    assert (town.world, len(town.models.requests)) == (world, requests)
+    file = town.config / "agents" / "g" / "graph.yaml"
+    file.write_text(file.read_text().replace("Publish?", "Go?"))
+    code, out, err = await town.say("replay", run, "--with-changes")
+    assert (code, out) == (1, "answer to ABOUT dogs first\n")
+    assert "(ask#1): it asked 'Publish?', and asks 'Go?' now" in err
+
+
 async def test_a_run_that_is_not_there_is_named(town: Town) -> None:
-    for words in (("fork", "run-x", "--at", "1"), ("runs", "show", "run-x", "--rows")):
+    for words in (("fork", "run-x", "--at", "1"), ("runs", "show", "run-x", "--rows"), ("replay", "run-x")):
         code, _, err = await town.say(*words)
         assert (code, "no durable run 'run-x'" in err) == (2, True)
+
+
+async def test_a_run_is_recorded_and_played_by_its_cassette(town: Town) -> None:
+    words = ("run", "--config-dir", str(town.config), "g", "hello", "--answer", "yes")
+    code, out, _ = await town.say(*words, "--record", "tapes/one.jsonl")
+    assert (code, out) == (0, "answer to ABOUT dogs first\n")
+    requests, world = len(town.models.requests), town.world
+    (town.config / "config.yaml").unlink()
+    played = ("run", "--config-dir", str(town.config), "g", "--replay", "tapes/one.jsonl")
+    code, out, err = await town.say(*played)
+    assert (code, out) == (0, "answer to ABOUT dogs first\n"), err
+    assert (len(town.models.requests), town.world) == (requests, world)
+    file = town.config / "agents" / "g" / "graph.yaml"
+    file.write_text(file.read_text().replace("ABOUT", "OF"))
+    code, out, err = await town.say(*played)
+    assert (code, out) == (1, "")
+    assert "-  ABOUT dogs" in err
+    assert "+  OF dogs" in err
+    assert (await town.say(*played, "--loose"))[0] == 0
+    assert (await town.say(*played, "--record", "x"))[0] == 2
+    assert (await town.say(*played, "--durable"))[0] == 2
+    code, _, err = await town.say("run", "--config-dir", str(town.config), "g", "x", "--replay", str(file))
+    assert (code, f"{file}:2:1: error: this is no line of a cassette" in err) == (2, True)
+
+
+async def test_what_is_asked_without_an_agent_is_recorded_as_well(town: Town) -> None:
+    words = ("ask", "--config-dir", str(town.config), "--tool", "get_current_time")
+    code, out, _ = await town.say(*words, "hello", "--record", "ask.jsonl")
+    assert (code, out) == (0, "answer to hello\n")
+    (town.config / "config.yaml").unlink()
+    code, out, err = await town.say(*words, "--replay", "ask.jsonl")
+    assert (code, out) == (0, "answer to hello\n"), err

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 
-_TYPED = re.compile(r"(callboard|pip|make|curl|cp|source|git|export|eval)(\s|$)|TOKEN=")
+_TYPED = re.compile(r"(callboard|pip|pytest|make|curl|cp|source|git|export|eval)(\s|$)|TOKEN=")
 
 _NAMED = re.compile(r"`([\w./-]+\.(?:ya?ml|sh|py|json))`[^`.]*:\s*$")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")

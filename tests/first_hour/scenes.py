@@ -175,6 +175,9 @@ SCENES = {
             "curl": Row(shows="run-"),
         },
     ),
+    "docs/durable.md": Scene(
+        rows={"callboard fork 7f3a": Row(skip="the id is an example; tests/cli/test_fork.py plays it")}
+    ),
     "docs/graphs.md": Scene(
         fences={"greeter/graph.yaml": 0},
         rows={
@@ -272,6 +275,15 @@ SCENES = {
     "docs/telemetry.md": Scene(
         before=("callboard agents new my-agent",),
         rows={"pip install": Row(skip=UNRELEASED), "callboard run": Row(shows="piers")},
+    ),
+    "docs/testing.md": Scene(
+        rows={
+            "callboard run ./agents/bridges": Row(shows="piers"),
+            "callboard test --update": Row(shows="1 case passed"),
+            "callboard test": Row(shows="1 case passed"),
+            "pytest --cassettes=once": Row(shows="1 passed"),
+            "pytest": Row(shows="1 passed"),
+        }
     ),
     "docs/tools.md": Scene(
         before=("callboard agents new clerk",),

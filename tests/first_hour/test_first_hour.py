@@ -108,6 +108,7 @@ async def read(page: str, environ: dict[str, str], work: Path) -> None:
         await reader.set_up()
         for step in steps(page):
             if isinstance(step, File):
+                (work / step.name).parent.mkdir(parents=True, exist_ok=True)
                 (work / step.name).write_text(step.content, encoding="utf-8")
             elif not is_synopsis(step.text):
                 await reader.do(step)

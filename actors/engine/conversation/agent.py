@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ from ...work.agent.history import History
 from ...work.agent.prompt import blocks, filled_in, system_prompt
 from ...work.agent.todo import TodoList, refusing_todo_tools, todo_tools
 from ...work.agent.user import user_tools
+from ...work.playback.playback import Effect, done
 from ...work.record import Record
 from ...work.tools.calls import RESULT_LIMIT, Player
 from ...work.tools.checking import AS_CHILD, AT_ROOT
@@ -275,7 +277,7 @@ class _Agent:
         limit = agent.max_tool_result_chars or RESULT_LIMIT
         system = await self._system()
         tools = {tool.name: tool for tool in offered.tools}
-        window = context.gateway.window(model)
+        window = context.window(model)
         threshold = self._threshold(window)
         fixed = 0 if threshold is None else _size_of(system, offered.tools)
         talk = Talk(
@@ -341,12 +343,14 @@ class _Agent:
                     f"agent '{self._agent.name}' has `dynamic_instructions`, and its tools file has no function "
                     "`_instructions`"
                 )
-            self._instructions = await ask(self.me)
+            me, effect = self.me, Effect("instructions", self._agent.name)
+            self._instructions = await done(me, effect, str, partial(ask, me))
         return self._prompt()
 
     def _prompt(self) -> str:
         listed = [*self.cast.tools.tools.values(), *self._of_servers]
-        instructions = filled_in(self._instructions, self.cast.values, self.context.environ, listed, self.context.cwd)
+        context = self.context
+        instructions = filled_in(self._instructions, self.cast.values, context.environ, listed, context.cwd, self.me)
         return system_prompt(instructions, self._said_about)
 
     def _threshold(self, window: int | None) -> int | None:

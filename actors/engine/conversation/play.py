@@ -23,6 +23,7 @@ from ...io.imports import imported
 from ...io.json_schema import LIBRARY
 from ...work.agent.compaction import RECORD, summary_request
 from ...work.agent.todo import TodoList
+from ...work.playback import playback as play
 from ...work.record import Record
 from ...work.tools.calls import Player
 from ...work.tools.checking import MOST_CALLS
@@ -194,18 +195,19 @@ class Conversation:
 
     async def _summarize(self, me: Actor, work: Summarize) -> messages.Summarized:
         model = self.summarizer or self.request.model
-        window = self.context.gateway.window(model)
+        window = self.context.window(model)
         request = summary_request(model, work.turns, RECORD if window is None else min(RECORD, 2 * window))
         reply = await self.context.chat(me, request, node=self.talk.node, need_text=True)
         return messages.Summarized(work.key, summary=reply.text.strip())
 
-    async def _keep_results(self, _me: Actor, work: KeepResults) -> messages.ResultsKept:
+    async def _keep_results(self, me: Actor, work: KeepResults) -> messages.ResultsKept:
         """Only a model that can read files is told where its results are, and only for such are they written."""
         kept = None if READERS.isdisjoint(self.talk.tools) else self.context.results()
         if kept is None:
             return messages.ResultsKept(work.key, files=("",) * len(work.results))
         named = [(result.tool, result.text) for result in work.results]
-        files = await trio.to_thread.run_sync(kept.keep, named)
+        keep = partial(trio.to_thread.run_sync, kept.keep, named)
+        files = await play.done(me, play.Effect("files", "results", [tool for tool, _ in named]), list[str], keep)
         return messages.ResultsKept(work.key, files=tuple(files))
 
     async def _look_around(self, me: Actor, work: LookAround) -> messages.LookedAround:

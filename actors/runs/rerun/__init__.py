@@ -1,1 +1,5 @@
-"""A run once more: forks. `steps` names the rows of a durable run, `fork` begins another run with some of them."""
+"""A run once more.
+
+`fork` begins another run with the first rows of a durable one, which `steps` names; `replay` plays one by its rows.
+`cassettes/` are records of runs as files, for tests.
+"""

@@ -20,10 +20,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import math
-import secrets
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +45,7 @@ from ..journal.family import Begun, FamilyLeft
 from ..journal.of_run import CannotGoOn
 from ..journal.scope import Player
 from ..letters import PostOffice, Seat
+from ..playback.playback import now, token
 from ..record import Record
 from ..tools.tool import Arguments, Decided, Json
 from .family import NAME, ask_decider
@@ -191,7 +190,7 @@ class Children:
             key=key,
             name=name,
             arguments=arguments,
-            token=secrets.token_hex(4),
+            token=token(me),
             unknown=self._context.unknown_agent(agent, self._near) if NAME.fullmatch(agent) else None,
             turns=0 if child is None else child.work.turns,
             tool_calls=0 if child is None else child.work.tool_calls,
@@ -330,7 +329,7 @@ class Children:
                 del self._noted[question]
                 self._tell(EscalationClosed(id=asked.id, answered=False))
         told = tuple(Failure.of(failure) for failure in failures or ())
-        self._tell(ChildEnded(record=record, failures=told, at=datetime.now(UTC), token=secrets.token_hex(4)))
+        self._tell(ChildEnded(record=record, failures=told, at=now(self._me), token=token(self._me)))
 
     def policy(self, question: Question) -> Answer | Verdict:
         """Note what a child asks; the agent's own questions pass, and those that only a person may answer.
@@ -343,7 +342,7 @@ class Children:
         if child is None or question.permission is not None or question.people or question.secret:
             return PASS
         before = self._noted.pop(question.id, None)
-        id = f"esc_{secrets.token_hex(4)}" if before is None else before.id
+        id = f"esc_{self._variables.copy().run(token, self._me)}" if before is None else before.id
         if before is None:
             self._tell(EscalationNoted(id=id, agent=child.spawned.id, question=question))
         if question.timeout is None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from ....protocol.journal import LETTER, Posted
 from ....protocol.messages import FamilyCalled, Letter, Payload, Text
 from ....supervisors import Actor
 from ..journal.scope import noted, was_answered
 from ..letters import PARENT, Address, PostOffice, Seat
+from ..playback.playback import now
 from ..tools.tool import Arguments, Json, Tool, shortened
 from .family import ask_decider, family_tool, refused, text
 
@@ -16,16 +15,16 @@ LONGEST = 64_000
 """Characters of one letter."""
 
 
-def send(seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> str | None:
-    """Send a letter from `seat` to its parent, a sibling, or one of its own children (`below`).
+def send(me: Actor, seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> str | None:
+    """Send a letter of `me` from `seat` to its parent, a sibling, or one of its own children (`below`).
 
     Returns:
         What is in the way, or None.
     """
-    return post(seat, below, to, payload).problem
+    return post(me, seat, below, to, payload).problem
 
 
-def post(seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> Posted:
+def post(me: Actor, seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> Posted:
     """As `send`; what has become of it."""
     above = seat.office
     if to == seat.id and to:
@@ -43,7 +42,7 @@ def post(seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> Pos
     if address is None:
         return _not_sent(f"Agent '{to}' has ended and reads no more letters")
     own_child = to != PARENT and below is not None and to in below.children
-    letter = Letter(sender=PARENT if own_child else seat.id, payload=payload, written=datetime.now(UTC))
+    letter = Letter(sender=PARENT if own_child else seat.id, payload=payload, written=now(me))
     if not address.send(letter):
         full = f"The inbox of '{to}' is full ({address.unread} unread letters); the message was not delivered"
         return _not_sent(full)
@@ -65,7 +64,7 @@ def mail_tools(seat: Seat, below: PostOffice | None = None) -> list[Tool]:
         to = arguments["id"].strip()
 
         async def sent() -> Posted:  # without a checkpoint: that it is sent is noted before its reader can be told
-            return post(seat, below, to, Text(shortened(arguments["message"], LONGEST)))
+            return post(me, seat, below, to, Text(shortened(arguments["message"], LONGEST)))
 
         problem = (await noted(me, LETTER, Posted, sent)).problem
         return refused(problem) if problem else {"status": "ok", "message": f"Message sent to '{to}'"}

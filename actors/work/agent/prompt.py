@@ -15,11 +15,17 @@ import platform
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ....protocol.agent import Agent
 from ...io.shell import shell_of
+from ..playback.playback import value
 from ..tools.tool import Tool
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
 
 _NAME = re.compile(r"\{\{([A-Za-z0-9_-]+)\}\}")
 
@@ -55,11 +61,25 @@ no), `user__input` (free text), `user__checkbox` (any number of options). Ask se
 
 
 def special_variables(
-    environ: Mapping[str, str], tools: Iterable[Tool] = (), cwd: Path | None = None
+    environ: Mapping[str, str],
+    tools: Iterable[Tool] = (),
+    cwd: Path | None = None,
+    machine: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The values of `__os__`, `__now__`, `__tools__` and the other variables that are ours."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    """The values of `__os__`, `__now__`, `__tools__` and the other variables that are ours.
+
+    Args:
+        machine: those that say something of this machine, and what time it is.
+    """
     listed = [f"{number}. {tool.name}: {_first_line(tool.spec.description)}" for number, tool in enumerate(tools, 1)]
+    return {
+        **(_of_machine(environ) if machine is None else machine),
+        "__cwd__": str(cwd or Path.cwd()),
+        "__tools__": "\n".join(listed),
+    }
+
+
+def _of_machine(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         "__os__": platform.system().lower(),
         "__os_distro__": _distribution(),
@@ -67,9 +87,7 @@ def special_variables(
         "__arch__": platform.machine(),
         "__shell__": Path(shell_of(environ)).name,
         "__locale__": _locale(environ),
-        "__now__": now,
-        "__cwd__": str(cwd or Path.cwd()),
-        "__tools__": "\n".join(listed),
+        "__now__": datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z",
     }
 
 
@@ -79,11 +97,13 @@ def filled_in(
     environ: Mapping[str, str],
     tools: Iterable[Tool] = (),
     cwd: Path | None = None,
+    me: Actor | None = None,
 ) -> str:
-    """Instructions with all variables put in."""
+    """Instructions with all variables put in; in a run that is played from a record with those that it has of `me`."""
     if "{{" not in text:
         return text
-    known = {**special_variables(environ, tools, cwd), **values}
+    machine = value(me, "variables", dict[str, str], partial(_of_machine, environ))
+    known = {**special_variables(environ, tools, cwd, machine), **values}
     return _NAME.sub(lambda found: known.get(found.group(1), found.group(0)), text)
 
 

@@ -6,10 +6,11 @@ there on are the interruptions of the stop itself, and a run that goes on later 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import trio
@@ -40,11 +41,13 @@ from .crossing import Crossing
 from .no_data import what_is_no_data
 
 if TYPE_CHECKING:
-    from ....supervisors.journal.journal import RunJournal
     from ....supervisors.journal.row import Row
 
 REPLY = "reply"
 """What a reply of a model is noted as."""
+
+SERVER_TOOLS = "server tools: "
+"""What the tools of an MCP server are noted as, with its name behind."""
 
 PREPARED = "answers"
 """Who gives answers that were prepared before a run."""
@@ -153,6 +156,25 @@ def question_id(run: str, number: int) -> str:
     return f"q-{run.removeprefix('run-')}-{number}"
 
 
+class RowsOut(Protocol):
+    """Where the rows of a run go: `RunJournal`, and in a replay nowhere."""
+
+    run: str
+    rows: int
+
+    def append(self, actor: str, data: bytes) -> int:
+        """See `RunJournal`."""
+
+    def tell(self, about: bytes, *, over: bool = False) -> None:
+        """See `RunJournal`."""
+
+    def stop(self) -> None:
+        """See `RunJournal`."""
+
+    async def barrier(self) -> None:
+        """See `RunJournal`."""
+
+
 class OfRun:
     """See the module.
 
@@ -175,7 +197,7 @@ class OfRun:
 
     def __init__(
         self,
-        rows: RunJournal,
+        rows: RowsOut,
         about: About,
         past: RunPast | None,
         stopping: Callable[[], bool],
@@ -192,6 +214,7 @@ class OfRun:
         self._insists = insists
         self._questions = 0 if past is None else past.questions
         self._is_over = False
+        self._noted: dict[str, bytes] = {}
         self._clock = trio.lowlevel.current_clock().current_time
         self._zero = self._clock() - (0 if past is None else past.at / 1000)
 
@@ -231,6 +254,14 @@ class OfRun:
             log.log(level, "%s could not go on if this process was killed: %s", self.rows.run, why)
             self.tell(spoilt=why)
             self.append("", Spoilt(self.now, why))
+
+    def note_once(self, name: str, value: Any) -> None:
+        """Keep what is the same for all of the run, and is found out anew when it goes on: for replays."""
+        data = encode_value(value)
+        digest = hashlib.blake2b(data, digest_size=16).digest()
+        if self._noted.get(name) != digest:
+            self._noted[name] = digest
+            self.append("", Noted(self.now, name, data))
 
     def refuse(self, error: CannotGoOn) -> None:
         """It can't go on: it stays what it was before, whatever becomes of the actors that are at work in it."""

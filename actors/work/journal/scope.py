@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 _PLAIN = frozenset(kind for kind in CAN_BE_KEPT if kind is not Idle and not issubclass(kind, Follows))
 
@@ -74,9 +75,9 @@ class Scope:
         """For a decider that is to be played by this actor: the next one."""
         self._drivers += 1
         if self._drivers == 1:
-            return Player(self, self.path, self._before.told)
+            return self.scopes.player(self, self.path, self._before.told)
         path = f"{self.path}:{self._drivers}"
-        return Player(self, path, self.run.paths.pop(path, Before()).told)
+        return self.scopes.player(self, path, self.run.paths.pop(path, Before()).told)
 
     def spent(self) -> list[Spent]:
         """The replies of models that its next decider, and all that works below that, had in earlier lives."""
@@ -201,6 +202,10 @@ class Scopes:
             each = each.parent
         raise CannotGoOn(f"{actor.path} is no actor of {self.run.rows.run}")
 
+    def player(self, scope: Scope, path: str, past: list[Told]) -> Player:
+        """For the decider of this path, of an actor of this scope."""
+        return Player(scope, path, past)
+
     def begun(self, actor: Actor, player: Player, work: Work, *, answered: bool = False) -> None:
         """This actor does this work. It has asked its decider already, if it is `answered`."""
         self._works[actor] = player, work
@@ -262,9 +267,14 @@ class Player:
     """What one decider was told, and is told. A tape (`engine/driver`).
 
     That no mail waits (`Idle`) is left out where it shows in what comes next: the end of what was begun then.
+
+    Attributes:
+        past: what it was told in earlier lives.
+        lines_up: work asks before it begins (`line_up`); for replays, see `playback/rows`.
     """
 
     __slots__ = ("_highest", "_idle", "_in_place", "_run", "_scope", "_uses", "past", "path")
+    lines_up = False
 
     def __init__(self, scope: Scope, path: str, past: list[Told]) -> None:
         self.past = past
@@ -326,6 +336,13 @@ class Player:
     def servers(self) -> tuple[str, ...]:
         """The MCP servers that the conversation has used in an earlier life, and that are others by now; once."""
         return tuple(self._run.crossing.servers.pop(self.path, ()))
+
+    def heard_by(self, decider: D) -> D:
+        """What the driver talks to in the place of this decider: itself."""
+        return decider
+
+    async def line_up(self, work: Work) -> None:
+        """Wait until this work may begin."""
 
     def wrote(self, message: Any, effects: list[Effect]) -> None:
         """The decider was told this, and said that."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -14,6 +15,7 @@ from ....protocol.events import Warned
 from ....protocol.kernel.questions import Question
 from ....protocol.knowledge import Retrieved
 from ..models import weights
+from ..playback.playback import Effect, done
 from .attachments import attached
 from .base.model import Progress
 from .base.passages import together, with_knowledge
@@ -76,20 +78,29 @@ class RunKnowledge:
         for recipe in recipes:
             async with self._seen_to.setdefault(recipe.directory, trio.Lock()):
                 if recipe.directory not in self._ready:
-                    service = self.of(me)
-                    with service.charges.within(self._account):
-                        await make_ready(service, me, recipe, rebuild=self._rebuild, agreed=self._agreed)
+                    await done(me, Effect("knowledge", recipe.what), type(None), partial(self._make_ready, me, recipe))
                     self._ready.add(recipe.directory)
+
+    async def _make_ready(self, me: Actor, recipe: Recipe) -> None:
+        service = self.of(me)
+        with service.charges.within(self._account):
+            await make_ready(service, me, recipe, rebuild=self._rebuild, agreed=self._agreed)
 
     async def retrieve(
         self, me: Actor, recipes: Sequence[Recipe], query: str, *, top_k: int | None = None, filters: Sequence[str] = ()
     ) -> Retrieved:
         """What these bases know about a query, each asked once. Raises as `Knowledge.retrieve` does."""
-        service = self.of(me)
         distinct = {each.directory.absolute(): each for each in recipes}.values()
-        with service.charges.within(self._account):
-            found = [await service.retrieve(me, each, query, top_k=top_k, filters=filters) for each in distinct]
-        return together(found)
+
+        async def look_up() -> Retrieved:
+            service = self.of(me)
+            with service.charges.within(self._account):
+                found = [await service.retrieve(me, each, query, top_k=top_k, filters=filters) for each in distinct]
+            return together(found)
+
+        names = ", ".join(each.what for each in distinct)
+        effect = Effect("retrieval", names, {"query": query, "top_k": top_k, "filters": list(filters)})
+        return await done(me, effect, Retrieved, look_up)
 
     async def prompt(self, me: Actor, recipes: Sequence[Recipe], prompt: str) -> str:
         """The prompt, with what these bases know about it."""
@@ -102,10 +113,14 @@ class RunKnowledge:
         """What is to stand before the prompt of the files that the user attached to it; "" for none."""
         if not files:
             return ""
-        service = self.of(me)
-        context = SourceContext(me, Path.cwd(), service.sources, service.environ, None)
-        with service.charges.within(self._account):
-            return await attached(context, files, prompt, service.embedder)
+
+        async def read() -> str:
+            service = self.of(me)
+            context = SourceContext(me, Path.cwd(), service.sources, service.environ, None)
+            with service.charges.within(self._account):
+                return await attached(context, files, prompt, service.embedder)
+
+        return await done(me, Effect("attachments", "files", list(files)), str, read)
 
     def of(self, me: Actor) -> Knowledge:
         """The process's knowledge, which counts what it does for this run."""

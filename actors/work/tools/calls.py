@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -21,8 +22,10 @@ from ....protocol.repeats import OnUnknown
 from ...io.handed_out import hide_in, without_secrets
 from ..journal.scope import here
 from ..journal.unknown import may_call
+from ..playback.playback import Effect, done
+from .path_rules import FileAccess
 from .permissions import Permissions
-from .tool import Json, Shown, Tool, shortened, text_of
+from .tool import Arguments, Json, Shown, Tool, shortened, text_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -101,10 +104,7 @@ class Player:
                 return await _unknown(me)
             if heard:
                 began = trio.current_time()  # what a person took to allow it does not count
-            if tool.decided is not None:
-                run = tool.decided(me, work.key, arguments)
-            else:
-                run = tool.run(me, arguments) if tool.run_within is None else tool.run_within(me, arguments, access)
+            run = self._run(me, tool, work.key, arguments, access)
             value = without_secrets(await self._in_time(tool, run))  # no model is to have them
             error = _admitted_failure(value)
             code = "tool_error" if error is not None else ""
@@ -123,6 +123,16 @@ class Player:
     async def _may_play(self, me: Actor, tool: Tool) -> bool:
         repeatable, server = may_be_repeated(tool), tool.remembers
         return await may_call(me, tool.name, self._on_unknown, repeatable=repeatable, server=server)
+
+    def _run(self, me: Actor, tool: Tool, key: int, arguments: Arguments, access: FileAccess) -> Awaitable[Json]:
+        """Play it. What is of the agent itself, or asks people, is no effect."""
+        if tool.decided is not None:
+            return tool.decided(me, key, arguments)
+        if tool.origin == "family":
+            return tool.run(me, arguments)
+        within = tool.run_within
+        run = partial(tool.run, me, arguments) if within is None else partial(within, me, arguments, access)
+        return done(me, Effect("tool", tool.name, arguments), object, run)
 
     async def _in_time(self, tool: Tool, run: Awaitable[Json]) -> Json:
         if tool.timeout is None:

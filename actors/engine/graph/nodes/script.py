@@ -33,6 +33,7 @@ from ....io.directories import root_dir, user_folder
 from ....io.handed_out import without_secrets
 from ....work.journal.unknown import may_run
 from ....work.library import PROMPT_UTILS
+from ....work.playback import playback as play
 from ..plan import Job, Result
 from ..templates import render
 
@@ -55,28 +56,38 @@ SETTLED = 60.0
 async def run_script_node(me: Actor, job: Job) -> Result:
     """Run the script; its keys become writes, its `_next` the way to go."""
     from .....supervisors.child import QUICK_STOP
-    from .....supervisors.process import run_process
+    from .....supervisors.process import Completed, run_process
 
     node = job.node
     assert isinstance(node, ScriptNode)
     path = job.plan.directory / node.script
-    argv = _command(node.script, path)
+    argv = _command(node.script, path) if play.in_the_world() else []
     left_out = await may_run(me, node.id, f"the script '{node.script}'", job.context.settles(node.on_unknown))
     if left_out is not None:
         return _result(left_out.output or {})
     began = trio.current_time()
     if me.stream.heard:
         me.emit(ToolStarted(tool=node.script))
-    with _state_in(job) as state:
-        done = await run_process(
-            me,
-            argv,
-            name=path.name,
-            env=_environment(job, state),
-            cwd=job.context.cwd,
-            on_stderr=lambda line: me.emit(ToolDelta(tool=node.script, text=line)),
-            stop=QUICK_STOP,
-        )
+
+    def on_stderr(line: str) -> None:
+        me.emit(ToolDelta(tool=node.script, text=line))
+
+    async def run() -> Completed:
+        with _state_in(job) as state:
+            return await run_process(
+                me,
+                argv,
+                name=path.name,
+                env=_environment(job, state),
+                cwd=job.context.cwd,
+                on_stderr=on_stderr,
+                stop=QUICK_STOP,
+            )
+
+    done = await play.done(me, play.Effect("script", node.script, dict(job.state)), Completed, run)
+    if not play.in_the_world():
+        for line in done.stderr_tail.splitlines():
+            on_stderr(line)
     if me.stream.heard:
         me.emit(ToolFinished(tool=node.script, seconds=trio.current_time() - began, status=done.status))
     return _result(without_secrets(_parse(node.script, done)))  # models read it

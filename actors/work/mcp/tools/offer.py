@@ -92,20 +92,20 @@ class Offering:
 
     async def renewed(self, me: Actor) -> Offered | None:
         """The tools from now on; None if they are those that there were."""
-        known = await self._lists()
+        known = await self._lists(me)
         if known == self._known:
             return None
         self._known = known
         return (await self._collected(me, again=True))[0]
 
-    async def _lists(self) -> dict[str, tuple[ServerTool, ...]]:
+    async def _lists(self, me: Actor) -> dict[str, tuple[ServerTool, ...]]:
         """What each server has whose list matters, as far as it was ever asked."""
         found: dict[str, tuple[ServerTool, ...]] = {}
 
         async def look(view: View) -> None:
-            catalog = await self._talk.scope.learned(view.server.name)
-            if catalog is not None:
-                found[view.server.name] = tuple(tool for tool in catalog.tools if view.admits(tool.name))
+            tools = await view.learned(me)
+            if tools is not None:
+                found[view.server.name] = tuple(tools)
 
         async with trio.open_nursery() as nursery:
             for view in self._asked:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -25,8 +26,10 @@ from .....protocol.permissions import Permissions as Rules
 from .....protocol.problems import did_you_mean
 from .....protocol.settings import Settings
 from .....supervisors import Actor
+from ...journal.of_run import SERVER_TOOLS
 from ...journal.scope import here
 from ...journal.unknown import key_of
+from ...playback.playback import Effect, done
 from ...tools.files.questions import Clock
 from ...tools.tool import Arguments, Json, shortened
 from ..links.link import Caller
@@ -126,9 +129,26 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         Raises:
             McpError, ConfigError, UsageError: it can't be asked.
         """
+        found = await done(me, Effect("server tools", self.server.name), list[Tool], partial(self._listed, me))
+        self._tell_strangers(me, [tool.name for tool in found])
+        return [tool for tool in found if self.admits(tool.name)]
+
+    async def _listed(self, me: Actor) -> list[Tool]:
         catalog = await self.admitted(me, lambda: self.talk.scope.catalog(self.server.name, me))
-        self._tell_strangers(me, [tool.name for tool in catalog.tools])
-        return [tool for tool in catalog.tools if self.admits(tool.name)]
+        tools, scope = list(catalog.tools), here(me)
+        if scope is not None:
+            scope.run.note_once(f"{SERVER_TOOLS}{self.server.name}", tools)
+        return tools
+
+    async def learned(self, me: Actor) -> list[Tool] | None:
+        """The tools there are by now, without starting the server; None if it was never asked."""
+
+        async def look() -> _Learned:
+            catalog = await self.talk.scope.learned(self.server.name)
+            return _Learned(None if catalog is None else list(catalog.tools))
+
+        found = await done(me, Effect("server tools now", self.server.name), _Learned, look)
+        return None if found.tools is None else [tool for tool in found.tools if self.admits(tool.name)]
 
     def _tell_strangers(self, me: Actor, there: list[str]) -> None:
         """Warn, once, of what `mcp_tools` lists and the server does not have."""
@@ -196,6 +216,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                     if not await signed_in(me, *way, needed, began):
                         raise
         return await attempt()
+
+
+class _Learned(msgspec.Struct, frozen=True):
+    tools: list[Tool] | None
 
 
 class CallHost:

@@ -1,0 +1,177 @@
+"""Plays cases side by side: each by its cassette, or in the world, and says what is not as it was expected."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+import trio
+
+from .....protocol.cases import Case
+from .....protocol.errors import CallboardError
+from .....protocol.outcome import Outcome
+from .....protocol.requests import Limits, RunRequest
+from ....work.playback.playback import Playback
+from ...begin import perform
+from ...loading import Hooks
+from ...root import Root
+from ..cassettes.files import playback_of
+from .expectations import Seen, unmet
+from .finding import Found
+from .judging import judged
+
+Status: TypeAlias = Literal["passed", "failed"]
+Mode: TypeAlias = Literal["replay", "update", "live"]
+"""By cassettes; in the world, recorded anew; in the world."""
+
+CASSETTES = "cassettes"
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a case.
+
+    Attributes:
+        file: of the case, as the user would type it; line: where it stands there.
+        name: of the case.
+        status: whether all was as expected.
+        failures: what was not.
+        seconds: that it took.
+        cassette: the file that it was played by or recorded into, or "".
+        outcome: of its run; None if that could not begin.
+    """
+
+    file: str
+    line: int
+    name: str
+    status: Status
+    failures: tuple[str, ...] = ()
+    seconds: float = 0.0
+    cassette: str = ""
+    outcome: Outcome | None = None
+
+
+async def play(
+    root: Root,
+    files: Sequence[Found],
+    *,
+    mode: Mode = "replay",
+    wanted: str = "",
+    jobs: int = 8,
+    on_result: Callable[[Result], None] | None = None,
+) -> list[Result]:
+    """Play the cases of these files.
+
+    Args:
+        wanted: only those in whose name this is, or in that of their file, whatever the case of the letters.
+        jobs: how many at once.
+        on_result: told of each as it ends.
+
+    Returns:
+        What came of each, in the order of the files.
+    """
+    chosen = [
+        (found, number)
+        for found in files
+        for number, case in enumerate(found.cases.cases)
+        if wanted.casefold() in f"{found.file} {case.name}".casefold()
+    ]
+    results: list[Result | None] = [None] * len(chosen)
+    limiter = trio.CapacityLimiter(max(1, jobs))
+
+    async def one(place: int, found: Found, number: int) -> None:
+        async with limiter:
+            results[place] = result = await _result(root, found, number, mode)
+        if on_result is not None:
+            on_result(result)
+
+    async with trio.open_nursery() as nursery:
+        for place, (found, number) in enumerate(chosen):
+            nursery.start_soon(one, place, found, number)
+    return [result for result in results if result is not None]
+
+
+async def _result(root: Root, found: Found, number: int, mode: Mode) -> Result:
+    case, began = found.settled(found.cases.cases[number]), time.perf_counter()
+    line, _ = found.cases.source.where(("cases", number))
+    cassette = None if mode == "live" else _cassette(found, case)
+    shown = "" if cassette is None else str(cassette)
+    outcome: Outcome | None = None
+    try:
+        if cassette is not None and mode == "replay" and not await trio.Path(cassette).exists():
+            failures = [f"there is no cassette {cassette}: callboard test --update records it"]
+        else:
+            outcome, failures = await _played(root, found, case, cassette, mode)
+    except CallboardError as error:  # it could not begin: that is the case's own affair
+        failures = [f"the run could not begin: {error}"]
+    return Result(
+        file=str(found.file),
+        line=line,
+        name=case.name,
+        status="failed" if failures else "passed",
+        failures=tuple(failures),
+        seconds=time.perf_counter() - began,
+        cassette=shown,
+        outcome=outcome,
+    )
+
+
+async def _played(root: Root, found: Found, case: Case, cassette: Path | None, mode: Mode) -> tuple[Outcome, list[str]]:
+    seen, began = Seen(), trio.current_time()
+    playback: Playback | None = None
+    if cassette is not None:
+        record, replay = (cassette, None) if mode == "update" else (None, cassette)
+        playback = playback_of(record, replay, loose=bool(case.loose))
+    hooks = Hooks(on_event=seen.hear, playback=playback)
+    outcome = await perform(_request(found, case), hooks, root)
+    seconds = trio.current_time() - began
+    failures = unmet(case.expect, outcome, seen, seconds)
+    if not failures:  # what is wrong already need not be judged, and paid for
+        verdicts = [await judged(root, judge, case, outcome, playback) for judge in case.expect.judge]
+        failures = [why for why in verdicts if why is not None]
+    return outcome, failures
+
+
+def _request(found: Found, case: Case) -> RunRequest:
+    limits = {} if case.limits is None else msgspec.structs.asdict(case.limits)
+    target = _target(found, case)
+    values: dict[str, Any] = {} if case.answers is None else {"answers": case.answers}
+    return RunRequest(
+        target=target,
+        prompt=case.prompt,
+        model=case.model,
+        variables=case.variables,
+        state=case.state,
+        allow=case.allow,
+        yes=bool(case.yes),
+        limits=Limits(**limits),
+        cwd=str(found.file.absolute().parent),
+        **values,
+    )
+
+
+def _target(found: Found, case: Case) -> str:
+    """A path is seen from the file; a name is an agent's."""
+    if case.target is None:
+        return found.target
+    path = found.file.absolute().parent / case.target
+    return str(path) if path.exists() or case.target.startswith(".") else case.target
+
+
+def _cassette(found: Found, case: Case) -> Path | None:
+    if case.cassette is False:
+        return None
+    directory = found.file.absolute().parent
+    if isinstance(case.cassette, str):
+        return _near(directory / case.cassette)
+    name = re.sub(r"[^\w.-]+", "-", case.name).strip("-")
+    return _near(directory / CASSETTES / found.file.stem / f"{name}.jsonl")
+
+
+def _near(path: Path) -> Path:
+    """As seen from here, if it is below."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -1,0 +1,141 @@
+"""What a request says, as JSON values that are the same on every machine and in every run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from .....protocol.cassette import Asked, hash_of
+from .....protocol.chat import AssistantTurn, ChatReply, ChatRequest, FilePart, ImagePart, Tool, ToolTurn, Turn
+from .places import Places
+
+_PARAMETERS = (
+    *("tool_choice", "response_schema", "temperature", "top_p", "max_tokens", "reasoning_effort", "thinking_budget"),
+    *("stop", "extra"),
+)
+_DEFAULTS = ChatRequest(messages=())
+
+
+class CallIds:
+    """Ids of calls as they are counted: providers make new ones each time."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def of(self, id: str) -> str:
+        """`call-1` for the first that is seen."""
+        return self._known.setdefault(id, f"call-{len(self._known) + 1}")
+
+    def in_turn(self, turn: Turn) -> Turn:
+        """A turn with them."""
+        if isinstance(turn, AssistantTurn) and turn.tool_calls:
+            calls = tuple(msgspec.structs.replace(call, id=self.of(call.id)) for call in turn.tool_calls)
+            return msgspec.structs.replace(turn, tool_calls=calls)
+        return msgspec.structs.replace(turn, call=self.of(turn.call)) if isinstance(turn, ToolTurn) else turn
+
+    def in_reply(self, reply: ChatReply) -> ChatReply:
+        """A reply with them."""
+        calls = tuple(msgspec.structs.replace(call, id=self.of(call.id)) for call in reply.tool_calls)
+        return msgspec.structs.replace(reply, tool_calls=calls)
+
+
+class Content(msgspec.Struct, frozen=True):
+    """A request.
+
+    Attributes:
+        asked: it, by the hashes of its pieces.
+        pieces: by hash.
+    """
+
+    asked: Asked
+    pieces: dict[str, Any]
+
+    @property
+    def hash(self) -> str:
+        """Of the request as a whole."""
+        return hash_of(msgspec.to_builtins(self.asked))
+
+
+def content_of(request: ChatRequest, places: Places, ids: CallIds) -> Content:
+    """What a request says."""
+    pieces: dict[str, Any] = {}
+
+    def piece(value: Any) -> str:
+        named = places.named(value)
+        digest = hash_of(named)
+        pieces[digest] = named
+        return digest
+
+    parameters = {name: value for name in _PARAMETERS if (value := getattr(request, name)) != getattr(_DEFAULTS, name)}
+    asked = Asked(
+        model=request.model,
+        system=piece(request.system) if request.system else "",
+        messages=tuple(piece(_turn(ids.in_turn(turn))) for turn in request.messages),
+        tools=tuple(piece(msgspec.to_builtins(tool)) for tool in request.tools),
+        parameters=places.named(msgspec.to_builtins(parameters)),
+    )
+    return Content(asked, pieces)
+
+
+def lines_of(asked: Asked, pieces: dict[str, Any]) -> list[str]:
+    """A request as lines for people, to be compared with those of another."""
+    lines = [f"model: {asked.model or '(the default)'}"]
+    if asked.system:
+        lines += ["system:", *_indented(pieces.get(asked.system, asked.system))]
+    for number, digest in enumerate(asked.messages, 1):
+        lines += _message(number, pieces.get(digest, digest))
+    for digest in asked.tools:
+        tool = pieces.get(digest, {})
+        lines.append(f"tool: {_json(tool)}" if isinstance(tool, dict) else f"tool: {digest}")
+    lines += [f"{name}: {_json(value)}" for name, value in asked.parameters.items()]
+    return lines
+
+
+def lines_of_value(value: Any) -> list[str]:
+    """A JSON value as lines, likewise."""
+    return msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=2).decode().splitlines()
+
+
+def _message(number: int, turn: Any) -> list[str]:
+    if not isinstance(turn, dict):
+        return [f"message {number}: {turn}"]
+    said = turn.get("content", turn.get("text", ""))
+    head = f"message {number} ({turn.get('role')}):"
+    lines = [head, *_indented(said if isinstance(said, str) else _json(said))]
+    lines += [f"  calls {call.get('name')} {_json(call.get('arguments', {}))}" for call in turn.get("tool_calls", ())]
+    return lines
+
+
+def _indented(text: Any) -> list[str]:
+    return [f"  {line}" for line in str(text).splitlines()]
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def _turn(turn: Turn) -> Any:
+    """As JSON; of images and files the kind, the size and a digest."""
+    content = getattr(turn, "content", "")
+    if isinstance(content, str):
+        return msgspec.to_builtins(turn)
+    bare = msgspec.to_builtins(msgspec.structs.replace(turn, content=""))
+    return {**bare, "content": _parts(content)}
+
+
+def _parts(parts: Sequence[Any]) -> list[Any]:
+    shown = []
+    for part in parts:
+        if isinstance(part, ImagePart | FilePart) and part.data:
+            digest = hashlib.blake2b(part.data, digest_size=12).hexdigest()
+            bare = msgspec.to_builtins(msgspec.structs.replace(part, data=b""))
+            shown.append({**bare, "data": f"{len(part.data)} bytes, {digest}"})
+        else:
+            shown.append(msgspec.to_builtins(part))
+    return shown
+
+
+__all__ = ["CallIds", "Content", "Tool", "content_of", "lines_of", "lines_of_value"]

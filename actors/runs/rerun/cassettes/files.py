@@ -1,0 +1,50 @@
+"""Which cassette a run is recorded into, or played by."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .....protocol.errors import UsageError
+
+if TYPE_CHECKING:
+    from ....work.playback.playback import Playback
+
+
+def prompt_of(cassette: str | os.PathLike[str]) -> str:
+    """The prompt of the run that was recorded. Raises as `playback_of`."""
+    from .....protocol.cassette import Head
+    from .playing import read
+
+    head = read(Path(cassette))[0]
+    assert isinstance(head, Head)
+    return head.prompt
+
+
+def playback_of(
+    record: str | os.PathLike[str] | None,
+    replay: str | os.PathLike[str] | None,
+    *,
+    loose: bool = False,
+    durable: bool = False,
+) -> Playback | None:
+    """What stands between a run and the world; None for nothing.
+
+    Raises:
+        UsageError: these contradict each other, or there is no such cassette.
+        InvalidFile: the file is no cassette.
+    """
+    if record is not None and replay is not None:
+        raise UsageError("a run is recorded, or played by a cassette, and not both (--record, --replay)")
+    if record is not None:
+        from .recording import Recording
+
+        return Recording(Path(record))
+    if replay is None:
+        return None
+    if durable:
+        raise UsageError("a run that is played by a cassette is not kept (--replay, --durable)")
+    from .playing import Playing
+
+    return Playing(Path(replay), loose=loose)

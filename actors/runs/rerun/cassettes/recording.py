@@ -1,0 +1,233 @@
+"""Records a run: it is played in the world, and what came from there is written into a cassette at its end."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import trio
+
+from .....protocol.cassette import (
+    AnswerLine,
+    AnyLine,
+    DoneLine,
+    End,
+    Head,
+    Piece,
+    ReplyLine,
+    ValueLine,
+    WindowLine,
+    hash_of,
+)
+from .....protocol.chat import ChatReply, ChatRequest
+from .....protocol.errors import CallboardError, UsageError
+from .....protocol.failure import Failure
+from .....protocol.version import VERSION
+from .....supervisors.escalation import PASS, Verdict
+from ....io.redact import Redactor, secrets_of
+from ....work.playback.playback import Asking, Beginning, Effect
+from .content import CallIds, content_of
+from .places import Places
+from .values import as_json
+
+if TYPE_CHECKING:
+    from .....protocol.kernel.questions import Answer, Question
+    from .....protocol.settings import Settings
+    from .....supervisors import Actor
+
+T = TypeVar("T")
+
+TOKEN = "token"  # noqa: S105 - the name of a value
+
+
+class Recording:
+    """See the module. A `Playback`.
+
+    Args:
+        file: where the cassette is to be; an earlier one stays until this is whole.
+    """
+
+    asks_the_world = True
+    model = ""
+    broken: CallboardError | None = None
+    left = ""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lines: list[tuple[str, Any]] = []
+        self._counts: dict[tuple[str, str], int] = {}
+        self._windows: set[str] = set()
+        self._beginning: Beginning | None = None
+        self._runs: list[str] = []  # a judge's is another
+        self._status = ""
+        self._top = ""
+
+    def begins(self, actor: Actor, beginning: Beginning) -> None:
+        """See `Playback`."""
+        self._top = actor.path
+        self._beginning = self._beginning or beginning
+        self._runs.append(beginning.run)
+
+    async def chat(
+        self, me: Actor, request: ChatRequest, asking: Asking, live: Callable[[], Awaitable[ChatReply]]
+    ) -> ChatReply:
+        """Ask the model, and write its reply down."""
+        del asking
+        began, at = trio.current_time(), self._at(me)
+        try:
+            reply = await live()
+        except CallboardError as error:
+            self._lines.append(("reply", (at, request, None, Failure.of(error), round(trio.current_time() - began, 3))))
+            raise
+        self._lines.append(("reply", (at, request, reply, None, round(trio.current_time() - began, 3))))
+        return reply
+
+    async def done(self, me: Actor, effect: Effect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
+        """Do it, and write down what it came to."""
+        del kind
+        began, at = trio.current_time(), self._at(me)
+        line = partial(DoneLine, at=at, kind=effect.kind, name=effect.name)
+        given = as_json(effect.request)
+        try:
+            value = await live()
+        except CallboardError as error:
+            seconds = round(trio.current_time() - began, 3)
+            self._lines.append(("line", line(request="", given=given, error=Failure.of(error), seconds=seconds)))
+            raise
+        seconds = round(trio.current_time() - began, 3)
+        self._lines.append(("line", line(request="", given=given, value=as_json(value), seconds=seconds)))
+        return value
+
+    def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
+        """Find it out, and write it down; ids are made of their place, and not written."""
+        at = "" if me is None else self._at(me)
+        if name == TOKEN:
+            number = self._counts[at, name] = self._counts.get((at, name), 0) + 1
+            return msgspec.convert(token_of(at, number), kind)
+        found = find()
+        self._lines.append(("line", ValueLine(at=at, name=name, value=msgspec.to_builtins(found))))
+        return found
+
+    def window(self, model: str, find: Callable[[], int | None]) -> int | None:
+        """Find it out, and write it down."""
+        found = find()
+        if model not in self._windows:
+            self._windows.add(model)
+            self._lines.append(("line", WindowLine(model=model, tokens=found)))
+        return found
+
+    def policy(self, question: Question) -> Verdict:
+        """It is for others to answer."""
+        del question
+        return PASS
+
+    def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
+        """A question had this answer; secrets are left out."""
+        if not question.secret:
+            by = answer.by.removeprefix(self._top) if answer.by.startswith(f"{self._top}/") else answer.by
+            line = AnswerLine(at=self._at(actor), question=question.text, value=answer.value, by=by)
+            self._lines.append(("line", line))
+
+    def unanswered(self, actor: Actor, question: Question, reason: str) -> None:
+        """A question was closed without one."""
+        self._lines.append(("line", AnswerLine(at=self._at(actor), question=question.text, reason=reason)))
+
+    async def over(self, status: str, settings: Settings) -> None:
+        """Write the cassette, unless the run was broken off.
+
+        Raises:
+            UsageError: it can't be written.
+        """
+        if status == "cancelled" or self._beginning is None:
+            return
+        self._status = self._status or status
+        redactor = Redactor(secrets_of(settings, os.environ))
+        await trio.to_thread.run_sync(self._write, self._status, self._beginning, redactor)
+
+    def _at(self, me: Actor) -> str:
+        return me.path.removeprefix(self._top)
+
+    def _write(self, status: str, beginning: Beginning, redactor: Redactor) -> None:
+        places = places_of(beginning, os.environ)
+        for run in self._runs:
+            places.add_word("run", run)
+        head = Head(
+            callboard=VERSION,
+            recorded=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            target=places.named(beginning.target),
+            prompt=places.named(beginning.prompt),
+            model=beginning.model,
+        )
+        lines = [head, *_final(self._lines, places), End(status=status)]
+        data = b"".join(redactor.data(msgspec.json.encode(line)) + b"\n" for line in lines)
+        file = self._file
+        part = file.with_name(f".{file.name}.{os.getpid()}")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(data)
+            part.replace(file)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise UsageError(f"the cassette {file} can't be written: {error.strerror or error}") from error
+
+
+def places_of(beginning: Beginning, environ: Mapping[str, str]) -> Places:
+    """The paths of a run by names."""
+    places = Places(environ, beginning.cwd, beginning.config_dir)
+    if beginning.directory is not None:
+        places.add("agent", beginning.directory)
+    places.add_word("run", beginning.run)
+    return places
+
+
+def token_of(at: str, number: int) -> str:
+    """Eight hex digits for the id that was wanted as the first, second ... at this place."""
+    return hashlib.blake2b(f"{at} {number}".encode(), digest_size=4).hexdigest()
+
+
+def _final(recorded: list[tuple[str, Any]], places: Places) -> list[AnyLine]:
+    """The lines as they are written: pieces once, paths by their names, ids of calls counted."""
+    ids, known, lines = CallIds(), set[str](), list[AnyLine]()
+    for kind, what in recorded:
+        if kind == "line":
+            lines.append(_named(what, places))
+            continue
+        at, request, reply, error, seconds = what
+        content = content_of(request, places, ids)
+        for digest, value in content.pieces.items():
+            if digest not in known:
+                known.add(digest)
+                lines.append(Piece(hash=digest, value=value))
+        lines.append(
+            ReplyLine(
+                at=at,
+                request=content.hash,
+                asked=content.asked,
+                reply=None if reply is None else _reply(ids.in_reply(reply), places),
+                error=None if error is None else msgspec.convert(places.named(_plain(error)), Failure),
+                seconds=seconds,
+            )
+        )
+    return lines
+
+
+def _named(line: AnyLine, places: Places) -> AnyLine:
+    value = places.named(_plain(line))
+    if isinstance(line, DoneLine):
+        value["request"] = hash_of(value.get("given"))
+    value.pop("line", None)
+    return msgspec.convert(value, type(line))
+
+
+def _reply(reply: ChatReply, places: Places) -> ChatReply:
+    return msgspec.convert(places.named(msgspec.to_builtins(reply)), ChatReply)
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value, enc_hook=repr, str_keys=True)

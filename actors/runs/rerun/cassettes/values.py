@@ -1,0 +1,61 @@
+"""Values of effects as JSON: what tools return, and what processes leave."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from .....protocol.chat import Part
+from .....supervisors.process import Completed
+from ....work.tools.tool import Shown, text_of
+
+T = TypeVar("T")
+
+
+def as_json(value: Any) -> Any:
+    """A value of an effect as JSON values."""
+    if isinstance(value, Shown):
+        return {"shown": msgspec.to_builtins(value.parts)}
+    if isinstance(value, Completed):
+        return {
+            "status": value.status,
+            "signal": value.signal,
+            "stderr": value.stderr_tail,
+            "truncated": value.truncated,
+            **_bytes(value.stdout),
+        }
+    try:
+        return msgspec.to_builtins(value, str_keys=True)
+    except (TypeError, ValueError, RecursionError):  # a function of a program: the model reads it so
+        return text_of(value)
+
+
+def as_value(value: Any, kind: type[T]) -> T:
+    """The value of this type.
+
+    Raises:
+        msgspec.ValidationError: it is none.
+    """
+    if kind is object:
+        if isinstance(value, dict) and value.keys() == {"shown"}:
+            return cast("T", Shown(msgspec.convert(value["shown"], tuple[Part, ...])))
+        return cast("T", value)
+    if kind is Completed:
+        done = Completed(
+            status=value["status"],
+            signal=value["signal"],
+            stderr_tail=value["stderr"],
+            truncated=value["truncated"],
+            stdout=base64.b64decode(value["base64"]) if "base64" in value else value["stdout"].encode(),
+        )
+        return cast("T", done)
+    return msgspec.convert(value, kind)
+
+
+def _bytes(data: bytes) -> dict[str, str]:
+    try:
+        return {"stdout": data.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

@@ -1,0 +1,254 @@
+"""Plays a run by the rows that it has written: what its effects came to is in what its deciders were told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from .....protocol.chat import ChatReply, ChatRequest
+from .....protocol.errors import CallboardError, NodeFailed
+from .....protocol.journal import AnyRow, Noted, Told, decode_value
+from .....protocol.knowledge import Hit, Retrieved
+from .....protocol.messages import NodeLeft, Replied, ResultsKept, Summarized, ToolDone, WorkDone, WorkFailed
+from .....supervisors.escalation import HOLD, Verdict
+from ....work.journal.of_run import REPLY, SERVER_TOOLS
+from ....work.journal.scope import here
+from ....work.playback.playback import Asking, Beginning, Effect
+from ....work.playback.replies import Played
+from ....work.tools.tool import Shown
+
+if TYPE_CHECKING:
+    from .....protocol.kernel.questions import Answer, Question
+    from .....protocol.settings import Settings
+    from .....supervisors import Actor
+    from .book import Book
+    from .turnstile import Turnstile
+
+T = TypeVar("T")
+
+
+class RowEffects:
+    """See the module. A `Playback`.
+
+    Args:
+        book: the rows.
+        turnstile: whose turn it is.
+    """
+
+    asks_the_world = False
+    broken: CallboardError | None = None
+    left = ""
+
+    def __init__(self, book: Book, turnstile: Turnstile) -> None:
+        self.model = _first_model(book)
+        self._book = book
+        self._turnstile = turnstile
+
+    def begins(self, actor: Actor, beginning: Beginning) -> None:
+        """See `Playback`."""
+        del beginning
+        self._turnstile.top = actor
+
+    def policy(self, question: Question) -> Verdict:
+        """It waits until it is the turn of the row with its answer."""
+        del question
+        return HOLD
+
+    def answered(self, actor: Actor, question: Question, answer: Answer) -> None:
+        """It is open no more."""
+        del actor, answer
+        self._turnstile.open.pop(question.id, None)
+
+    def unanswered(self, actor: Actor, question: Question, reason: str) -> None:
+        """It is open no more."""
+        del actor, reason
+        self._turnstile.open.pop(question.id, None)
+
+    async def over(self, status: str, settings: Settings) -> None:
+        """Nothing is written."""
+
+    async def chat(
+        self, me: Actor, request: ChatRequest, asking: Asking, live: Callable[[], Awaitable[ChatReply]]
+    ) -> ChatReply:
+        """The reply, the summary, or what the request has failed with."""
+        del live
+        path = _path(me)
+        place = self._reply_of(path)
+        end = self._end_of(path) if place is None else None
+        row = None if place is None else self._book.row(place)
+        reply = None if row is None else _reply(row)
+        model = reply.model if reply is not None and reply.model else request.model or self.model
+        played = Played(me, f"llm-{0 if place is None else place + 1}", model, request, asking)
+        played.asked()
+        await self._turnstile.take(place if place is not None else end)
+        if reply is not None:
+            return played.answered(reply)
+        message = None if row is None else row.message if isinstance(row, Told) else None
+        if row is None and end is not None:
+            ended = self._book.row(end)
+            message = ended.message if isinstance(ended, Told) else None
+        raise played.failed(_error(message))
+
+    async def done(self, me: Actor, effect: Effect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
+        """What the rows say of it; of what they say nothing, as little as possible."""
+        del live
+        value: Any
+        match effect.kind:
+            case "tool":
+                value = await self._result(me)
+            case "script":
+                value = await self._completed(me, effect.name)
+            case "retrieval":
+                value = await self._retrieved(me)
+            case "files":
+                value = await self._files(me)
+            case "server tools" | "server tools now":
+                value = self._tools(effect)
+            case _:  # the prompt that came of it is in the rows
+                value = "" if kind is str else None
+        return cast("T", msgspec.convert(value, kind) if effect.kind.startswith("server") else value)
+
+    def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
+        """It is found out anew: where it counts, deciders are told what the rows say."""
+        del me, name, kind
+        return find()
+
+    def window(self, model: str, find: Callable[[], int | None]) -> int | None:
+        """It stands in the rows when histories are shortened."""
+        del model, find
+        return None
+
+    # --- where it stands ----------------------------------------------------------------------------------
+
+    def _reply_of(self, path: str) -> int | None:
+        """The next reply to what is played at this path: one that a conversation was told, or a node has noted."""
+        found = []
+        for decider in (path, *(f"{path}:{number}" for number in range(2, 100))):
+            if decider not in self._turnstile.scopes.actors and decider != path:
+                break
+            place = self._book.free(decider, _is_reply)
+            if place is not None:
+                found.append(place)
+        if not found:
+            return None
+        place = min(found)
+        self._book.take(place)
+        return place
+
+    def _end_of(self, path: str) -> int | None:
+        """The row that tells how the work of this path has ended."""
+        above, _, last = path.rpartition("/")
+        key = int(last.partition(".")[0]) if last else -1
+        return self._book.give(above, lambda row: isinstance(row, Told) and _ends(row.message, key)) if last else None
+
+    async def _ended(self, me: Actor) -> WorkDone | None:
+        place = self._end_of(_path(me))
+        await self._turnstile.take(place)
+        row = None if place is None else self._book.row(place)
+        return row.message if isinstance(row, Told) and isinstance(row.message, WorkDone) else None
+
+    # --- what it came to ----------------------------------------------------------------------------------
+
+    async def _result(self, me: Actor) -> Any:
+        message = await self._ended(me)
+        if not isinstance(message, ToolDone):
+            raise _error(message)
+        content = message.content
+        if not isinstance(content, str):
+            return Shown(content)
+        return _admitted(content)
+
+    async def _completed(self, me: Actor, script: str) -> Any:
+        from .....supervisors.process import Completed
+
+        message = await self._ended(me)
+        if not isinstance(message, NodeLeft) or message.failure is None:
+            written = dict(message.writes) if isinstance(message, NodeLeft) else {}
+            targets = message.targets if isinstance(message, NodeLeft) else None
+            if targets is not None and len(targets) == 1:
+                written["_next"] = targets[0]
+            out = msgspec.json.encode(written)
+            return Completed(status=0, signal=None, stderr_tail="", stdout=out, truncated=False)
+        text = message.failure.text
+        how = re.match(rf"Script '{re.escape(script)}' failed with (exit code|signal) (-?\d+)(?::\n)?", text)
+        if how is None:
+            raise message.failure.restore()
+        number = int(how[2])
+        signal = number if how[1] == "signal" else None
+        status = number if signal is None else -number
+        return Completed(status=status, signal=signal, stderr_tail=text[how.end() :], stdout=b"", truncated=False)
+
+    async def _retrieved(self, me: Actor) -> Any:
+        message = await self._ended(me)
+        if isinstance(message, NodeLeft) and message.failure is not None:
+            raise message.failure.restore()
+        output = message.output if isinstance(message, NodeLeft) else None
+        if not isinstance(output, dict):
+            return Retrieved()
+        chunks = tuple(msgspec.convert(each, Hit) for each in output.get("chunks", ()))
+        return Retrieved(context=output.get("context", ""), sources=tuple(output.get("sources", ())), chunks=chunks)
+
+    async def _files(self, me: Actor) -> Any:
+        place = self._book.give(_path(me), lambda row: isinstance(row, Told) and isinstance(row.message, ResultsKept))
+        await self._turnstile.take(place)
+        row = None if place is None else self._book.row(place)
+        message = row.message if isinstance(row, Told) else None
+        return list(message.files) if isinstance(message, ResultsKept) else []
+
+    def _tools(self, effect: Effect) -> Any:
+        name = f"{SERVER_TOOLS}{effect.name}"
+        noted = [row for path, row in self._book.rows if not path and isinstance(row, Noted) and row.name == name]
+        if effect.kind == "server tools":
+            if not noted:
+                raise CallboardError(f"the rows don't say which tools MCP server '{effect.name}' has")
+            return decode_value(noted[-1].value, list[Any])
+        return {"tools": decode_value(noted[-1].value, list[Any]) if noted else None}
+
+
+def _path(me: Actor) -> str:
+    scope = here(me)
+    return "" if scope is None else scope.path
+
+
+def _is_reply(row: AnyRow) -> bool:
+    if isinstance(row, Noted):
+        return row.name == REPLY
+    return isinstance(row, Told) and isinstance(row.message, Replied | Summarized | WorkFailed)
+
+
+def _reply(row: AnyRow) -> ChatReply | None:
+    if isinstance(row, Noted):
+        return decode_value(row.value, ChatReply)
+    message = row.message if isinstance(row, Told) else None
+    if isinstance(message, Replied):
+        return message.reply
+    return ChatReply(text=message.summary) if isinstance(message, Summarized) else None
+
+
+def _ends(message: Any, key: int) -> bool:
+    """Whether it tells how this work has ended by itself; what was cancelled had no result."""
+    cancelled = isinstance(message, WorkFailed) and not message.crashed
+    return isinstance(message, WorkDone) and message.key == key and not cancelled
+
+
+def _error(message: Any) -> CallboardError:
+    failure = getattr(message, "failure", None)
+    return NodeFailed("the rows don't say what came of it") if failure is None else failure.restore()
+
+
+def _admitted(text: str) -> Any:
+    """A result as its tool gave it, where it says that something went wrong: who watches is told that."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return text
+    failed = isinstance(value, dict) and (value.get("status") == "error" or value.get("isError") is True)
+    return value if failed else text
+
+
+def _first_model(book: Book) -> str:
+    replies = (_reply(row) for _, row in book.rows if _is_reply(row))
+    return next((reply.model for reply in replies if reply is not None and reply.model), "")

@@ -1,0 +1,176 @@
+"""Keeps the order of a replay: what comes from outside is handed out one by one, in the order of the rows.
+
+The next is handed out when the whole process has come to rest: every task waits, and no thread is at work. So what
+follows from one thing is over before the next, whatever order trio runs its tasks in. The clock is set to the time of
+the row with it. Work that is begun waits for its turn in the same way, in the order of its numbers.
+
+Where nothing is left to be handed out and a row is still to come, what led to it was the clock (a timeout: it is set
+on) or a person from outside, who has cancelled, written, or was not there to be asked: that is done in their place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from .....protocol.journal import Answered, AnyRow, Told
+from .....protocol.messages import NodeLeft, PersonSays, ToolDone, WorkDone, WorkFailed
+from ....work.journal.prefix import work_path
+from .book import Book
+from .clock import RowClock
+
+if TYPE_CHECKING:
+    from .....supervisors import Actor, Desk
+    from .rows import ReplayedScopes
+
+FOR_THREADS = 0.001
+"""Seconds of real time from one look at working threads to the next."""
+
+
+class Turnstile:
+    """See the module. Questions are answered as their rows say.
+
+    Args:
+        clock: what the event loop goes by.
+
+    Attributes:
+        open: ids of questions that are open, and whose they are.
+        scopes: those of the run; they come with it.
+        top: the actor of the run.
+        ended_early: the rows had an end before the run.
+    """
+
+    def __init__(self, book: Book, clock: RowClock, desk: Desk) -> None:
+        self._book = book
+        self._clock = clock
+        self._desk = desk
+        self._line: dict[str, trio.Event] = {}
+        self._waiting: dict[int, trio.Event] = {}
+        self.open: dict[str, str] = {}
+        self.scopes: ReplayedScopes
+        self.top: Actor
+        self.ended_early = False
+
+    async def line_up(self, path: str) -> None:
+        """Wait until work of this path may begin."""
+        turn = self._line[path] = trio.Event()
+        await turn.wait()
+
+    async def take(self, place: int | None) -> None:
+        """Wait until it is the turn of the row at this place; for one that is not there, for ever."""
+        if place is None:
+            await trio.sleep_forever()
+        else:
+            turn = self._waiting[place] = trio.Event()
+            try:
+                await turn.wait()
+            finally:
+                self._waiting.pop(place, None)
+
+    async def serve(self) -> None:
+        """Hand out all there is; until cancelled."""
+        while True:
+            await at_rest()
+            if self._line:
+                self._line.pop(min(self._line, key=_order)).set()
+                continue
+            place = self._book.next
+            if place is None:
+                self.ended_early = True
+                self.top.interrupt()
+                return
+            if not self._hand_out(place):
+                await self._bring_about(place)
+
+    def _hand_out(self, next: int) -> bool:
+        """Hand out what comes first of what is waited for, if no other row comes before it."""
+        answers = [place for place in map(self._answer_to, self.open) if place is not None]
+        first = min([*self._waiting, *answers], default=None)
+        if first is None or first > next:
+            return False
+        row = self._book.row(first)
+        if isinstance(row, Answered):
+            self._desk.answer(row.answer.question, row.answer.value, by=row.answer.by)
+        else:
+            self._waiting.pop(first).set()
+        self._clock.set(row.at / 1000)
+        return True
+
+    def _answer_to(self, id: str) -> int | None:
+        path = self.open[id]
+        return self._book.find(path, lambda row: isinstance(row, Answered) and row.answer.question == id)
+
+    async def _bring_about(self, place: int) -> None:
+        """Nothing is left that leads to this row: the time does, or somebody from outside did."""
+        book, row = self._book, self._book.row(place)
+        self._clock.set(row.at / 1000)
+        await at_rest()
+        if self._line or book.next != place:
+            return
+        self._act(book.path(place), row)
+        await at_rest()
+        if not self._line and book.next == place:
+            book.missed(place)
+
+    def _act(self, path: str, row: AnyRow) -> None:
+        message: Any = row.message if isinstance(row, Told) else None
+        if isinstance(message, PersonSays) and path in self.scopes.actors:
+            self.scopes.actors[path].ref.tell_nowait(message)
+        elif isinstance(message, WorkDone):
+            work = work_path(path, message.key)
+            asked = [id for id, whose in self.open.items() if whose == work or whose.startswith(f"{work}/")]
+            if asked:
+                for id in asked:
+                    self._close(id, message)
+            elif isinstance(message, WorkFailed) and work in self.scopes.actors:
+                self.scopes.actors[work].interrupt()
+
+    def _close(self, id: str, message: WorkDone) -> None:
+        """A question had no answer, and what asked has ended so."""
+        if _says(message, "QuestionTimeout", "timed out"):
+            self._desk.expire(id, 0.0)
+        else:
+            self._desk.leave_to_nobody(id)
+
+
+def _says(message: WorkDone, kind: str, words: str) -> bool:
+    if isinstance(message, NodeLeft | WorkFailed):
+        return message.failure is not None and kind in message.failure.kinds
+    return isinstance(message, ToolDone) and words in str(message.content)
+
+
+def _order(path: str) -> list[tuple[int, ...]]:
+    """Paths in the order of their numbers."""
+    return [tuple(map(int, part.replace(":", ".").split("."))) for part in path.split("/")]
+
+
+async def at_rest() -> None:
+    """Wait until every other task waits for something else than a thread."""
+    me = trio.lowlevel.current_task()
+    while True:
+        await wait_all_tasks_blocked()
+        if not any(_is_in_thread(task) for task in _tasks(trio.lowlevel.current_root_task()) if task is not me):
+            return
+        # What a thread has done is told to the loop when it is done, and nobody can wait for another's.
+        await trio.to_thread.run_sync(_let_threads_work)
+
+
+def _let_threads_work() -> None:
+    import time
+
+    time.sleep(FOR_THREADS)
+
+
+def _tasks(task: trio.lowlevel.Task | None) -> list[trio.lowlevel.Task]:
+    if task is None:
+        return []
+    return [
+        task,
+        *(each for nursery in task.child_nurseries for child in nursery.child_tasks for each in _tasks(child)),
+    ]
+
+
+def _is_in_thread(task: trio.lowlevel.Task) -> bool:
+    return any(frame.f_code.co_name == "to_thread_run_sync" for frame, _ in task.iter_await_frames())

@@ -1,0 +1,91 @@
+"""Plays the reply of a model from a record: its events, what is counted for it, and the limits of the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from ....protocol.chat import ChatReply, ChatRequest, ReasoningDelta, TextDelta
+from ....protocol.errors import CallboardError, UpstreamError
+from ....protocol.events import LlmDelta, LlmFailed, LlmReasoning, LlmRequest, LlmResponse
+from ..spending.accounts import Amount
+from .playback import Asking
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+
+
+class Played:
+    """One request that is not sent.
+
+    Args:
+        id: of its events.
+        model: that is asked.
+    """
+
+    def __init__(self, me: Actor, id: str, model: str, request: ChatRequest, asking: Asking) -> None:
+        self._me = me
+        self._id = id
+        self._model = model
+        self._request = request
+        self._asking = asking
+        self._began = 0.0
+
+    def asked(self) -> None:
+        """It goes out."""
+        request, self._began = self._request, trio.current_time()
+        self._me.emit(
+            LlmRequest(
+                model=self._model,
+                messages=len(request.messages) + bool(request.system),
+                tools=[tool.name for tool in request.tools],
+                stream=self._asking.hears is not None,
+            ),
+            id=self._id,
+        )
+
+    def said(self, text: str, reasoning: str = "") -> None:
+        """The model has said so much, in one piece."""
+        hears = self._asking.hears
+        if hears is None:
+            return
+        if reasoning:
+            self._me.emit(LlmReasoning(text=reasoning), id=self._id)
+            hears(ReasoningDelta(reasoning))
+        if text:
+            self._me.emit(LlmDelta(text=text), id=self._id)
+            hears(TextDelta(text))
+
+    def answered(self, reply: ChatReply, seconds: float | None = None) -> ChatReply:
+        """It has its reply.
+
+        Raises:
+            UpstreamError: a text was wanted, and there is none.
+        """
+        me, usage = self._me, reply.usage
+        self.said(reply.text, reply.reasoning)
+        me.emit(
+            LlmResponse(
+                model=reply.model,
+                seconds=trio.current_time() - self._began if seconds is None else seconds,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                stop=reply.stop,
+                cached_tokens=usage.cached_tokens,
+                cache_write_tokens=usage.cache_write_tokens,
+                reasoning_tokens=usage.reasoning_tokens,
+            ),
+            id=self._id,
+        )
+        me.emit(self._asking.count(reply.model, usage, reply.cost), id=self._id)
+        if self._asking.account is not None:
+            self._asking.account.charge(Amount(usage.input_tokens + usage.output_tokens, reply.cost or 0.0), 1)
+        if self._asking.need_text and not reply.text.strip() and not reply.tool_calls:
+            raise UpstreamError(f"{reply.model} produced no output")
+        return reply
+
+    def failed(self, error: CallboardError) -> CallboardError:
+        """It has none; the error."""
+        self._me.emit(LlmFailed(model=self._model, error=str(error), code=error.code), id=self._id)
+        return error

@@ -1,0 +1,246 @@
+"""Cases that an agent is tested with: `tests.yaml` beside it, or `tests/*.yaml` in its directory.
+
+    defaults: {model: openai:gpt-4o-mini}
+    cases:
+      - name: greets by name
+        prompt: Ann
+        expect:
+          output: {contains: Ann}
+          calls: [{tool: look_up, arguments: {name: Ann}}]
+          at_most: {turns: 3}
+
+Where a value is expected, it is what is written; or a mapping of these words says what it is like: `equals`, `contains`
+(a text, or several), `lacks`, `matches` (a regular expression), `one_of`, `at_least`, `at_most`.
+
+This module knows what the file says; what it means of a run, `actors/runs/rerun/cases`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from .json_path import BadPath, parsed
+from .problems import Problem, errors_in
+from .reading import Reading, in_file_order
+from .schema import schema_of
+from .source import Source, parse_mapping
+from .tree import Path
+
+LIKE = ("equals", "contains", "lacks", "matches", "one_of", "at_least", "at_most")
+"""Words that say what a value is like."""
+
+_Limit = Annotated[float, Meta(ge=0)]
+_Count = Annotated[int, Meta(ge=0)]
+_Text = Annotated[str, Meta(min_length=1)]
+
+
+class AtMost(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run may use."""
+
+    cost: Annotated[_Limit | None, Meta(description="USD.")] = None
+    turns: Annotated[_Count | None, Meta(description="Replies of models.")] = None
+    tokens: Annotated[_Count | None, Meta(description="Input and output together.")] = None
+    tool_calls: _Count | None = None
+    seconds: Annotated[_Limit | None, Meta(description="Of the whole run.")] = None
+
+
+class ExpectedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that is called."""
+
+    tool: Annotated[_Text, Meta(description="Its name.")]
+    arguments: Annotated[
+        dict[str, Any], Meta(description="Values of some of its arguments, or what they are like.")
+    ] = {}
+    times: Annotated[_Count | None, Meta(description="How often; at least once where it is left out.")] = None
+
+
+class Judge(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that judges the output."""
+
+    rubric: Annotated[_Text, Meta(description="What the output has to be like, in words.")]
+    model: Annotated[str | None, Meta(description="`client:model`; the default one where it is left out.")] = None
+
+
+class Expect(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run has to come to."""
+
+    status: Annotated[
+        Literal["done", "failed", "cancelled"] | None,
+        Meta(description="How it ends; `done`, or `failed` where an `error` is expected."),
+    ] = None
+    error: Annotated[Any, Meta(description="The code of its error, or what its text is like.")] = None
+    output: Annotated[Any, Meta(description="Its output, or what it is like.")] = None
+    json: Annotated[dict[str, Any], Meta(description="Values in its output, which is JSON, by their paths.")] = {}
+    state: Annotated[dict[str, Any], Meta(description="Values in the state that it leaves, by their paths.")] = {}
+    schema: Annotated[dict[str, Any] | None, Meta(description="JSON Schema that its output, which is JSON, fits.")] = (
+        None
+    )
+    nodes: Annotated[
+        tuple[str, ...], Meta(description="Nodes that are visited in this order; others may be between.")
+    ] = ()
+    visits: Annotated[dict[str, _Count], Meta(description="How often nodes are visited; 0 for never.")] = {}
+    calls: Annotated[tuple[ExpectedCall, ...], Meta(description="Tools that are called, in any order.")] = ()
+    no_calls: Annotated[tuple[str, ...], Meta(description="Tools that are not called.")] = ()
+    asks: Annotated[
+        tuple[Any, ...], Meta(description="Texts of questions to people, in order, or what they are like.")
+    ] = ()
+    at_most: AtMost = AtMost()
+    judge: Annotated[tuple[Judge, ...], Meta(description="Models that judge its output, each by a rubric.")] = ()
+
+
+class CaseLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a case's run may use before it is ended."""
+
+    timeout: Annotated[_Limit | None, Meta(description="Seconds.")] = None
+    max_turns: _Count | None = None
+    max_tokens: _Count | None = None
+    max_cost: _Limit | None = None
+
+
+class Defaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for all cases of a file that don't say it themselves."""
+
+    target: Annotated[str | None, Meta(description="What is run; the agent beside the file where it is left out.")] = (
+        None
+    )
+    model: Annotated[str | None, Meta(description="`client:model` for everything that names none.")] = None
+    variables: dict[str, str] = {}
+    allow: Annotated[tuple[str, ...], Meta(description="Tools that need not ask for permission.")] = ()
+    yes: Annotated[bool | None, Meta(description="No tool asks for permission.")] = None
+    loose: Annotated[bool | None, Meta(description="Requests are found by their place in the cassette.")] = None
+    limits: CaseLimits | None = None
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, and what it has to come to."""
+
+    name: Annotated[_Text, Meta(description="What the case is called; no two of a file alike.")]
+    prompt: str = ""
+    target: str | None = None
+    model: str | None = None
+    variables: dict[str, str] = {}
+    state: Annotated[dict[str, Any], Meta(description="Replaces keys of a graph's `initial_state`.")] = {}
+    answers: Annotated[Any, Meta(description="To questions: a list in their order, or by the nodes that ask.")] = None
+    allow: tuple[str, ...] = ()
+    yes: bool | None = None
+    cassette: Annotated[
+        str | bool | None,
+        Meta(description="A file beside this one; `false` for none, so that models are asked each time."),
+    ] = None
+    loose: bool | None = None
+    limits: CaseLimits | None = None
+    expect: Expect = Expect()
+
+
+class CasesFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of cases."""
+
+    defaults: Defaults = Defaults()
+    cases: tuple[Case, ...]
+
+
+class Cases(CasesFile, frozen=True, kw_only=True):
+    """A file of cases that was read."""
+
+    source: Source = Source()
+
+
+def read_cases(text: str, file: str) -> tuple[Cases | None, list[Problem]]:
+    """The cases of a file's text, and all problems by line; None when one of them is an error.
+
+    What is not understood is an error: an expectation that nobody reads would hold for ever.
+    """
+    root, problems = parse_mapping(text, file)
+    if root is None:
+        return None, problems
+    reading = Reading(file)
+    source = Source(file, text)
+    cases = reading.fill(Cases, root, what="a file of cases", given={"source": source}, hidden=("source",))
+    problems = in_file_order([*problems, *reading.problems], strict=True)
+    problems += [problem for problem in _oddities(cases, reading) if not errors_in(problems) or problem.key]
+    problems = in_file_order(problems, strict=True)
+    return (None if errors_in(problems) else cases), problems
+
+
+def cases_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a file of cases, for editors."""
+    return schema_of(CasesFile, title="Callboard test cases (tests.yaml)")
+
+
+def is_like(value: Any) -> bool:
+    """Whether an expected value says what something is like, and not what it is."""
+    return isinstance(value, Mapping) and bool(value) and all(key in LIKE for key in value)
+
+
+def _oddities(cases: Cases, reading: Reading) -> Iterator[Problem]:
+    """What fits the types and makes no sense."""
+    source, names = cases.source, list[str]()
+    if not cases.cases and not reading.broken:
+        yield source.problem("error", "no_cases", "the file has no cases", ("cases",), expected="a list of cases")
+    for place, case in enumerate(cases.cases):
+        path: Path = ("cases", place)
+        if case.name in names:
+            text = f"two cases are called '{case.name}'"
+            yield source.problem("error", "duplicate_case", text, (*path, "name"), hint="rename one of the two.")
+        names.append(case.name)
+        if case.answers is not None and not isinstance(case.answers, list | dict):
+            text = "`answers` is neither a list nor a mapping of nodes"
+            yield source.problem("error", "wrong_type", text, (*path, "answers"), expected="[yes, no] or {node: yes}")
+        if case.cassette is True:
+            text = "`cassette: true` says nothing"
+            yield source.problem(
+                "error", "wrong_type", text, (*path, "cassette"), expected="the name of a file, or false"
+            )
+        yield from _of_expect(case.expect, source, (*path, "expect"))
+
+
+def _of_expect(expect: Expect, source: Source, path: Path) -> Iterator[Problem]:
+    for key in ("error", "output"):
+        yield from _of_value(getattr(expect, key), source, (*path, key))
+    for key in ("json", "state"):
+        for place, value in getattr(expect, key).items():
+            try:
+                parsed(place)
+            except BadPath as error:
+                yield source.problem(
+                    "error", "bad_path", f"'{place}' is no path: {error}", (*path, key, place), at_key=True
+                )
+            yield from _of_value(value, source, (*path, key, place))
+    for number, call in enumerate(expect.calls):
+        for name, value in call.arguments.items():
+            yield from _of_value(value, source, (*path, "calls", number, "arguments", name))
+    for number, text in enumerate(expect.asks):
+        yield from _of_value(text, source, (*path, "asks", number))
+    if expect.error is not None and expect.status == "done":
+        text = "a run that is done has no error"
+        yield source.problem("error", "contradiction", text, (*path, "status"), hint="remove `status`, or `error`.")
+
+
+def _of_value(value: Any, source: Source, path: Path) -> Iterator[Problem]:
+    """What is wrong with an expected value."""
+    if not isinstance(value, Mapping) or not is_like(value):
+        near = [key for key in value if key in LIKE] if isinstance(value, Mapping) else []
+        if near:
+            others = ", ".join(f"`{key}`" for key in value if key not in LIKE)
+            text = f"`{near[0]}` says what a value is like, and {others} does not"
+            hint = (
+                f"to expect this very mapping, write it below `equals`; words for what it is like: {', '.join(LIKE)}."
+            )
+            yield source.problem("error", "unknown_key", text, path, hint=hint)
+        return
+    if "matches" in value:
+        try:
+            re.compile(str(value["matches"]))
+        except re.error as error:
+            text = f"'{value['matches']}' is no regular expression: {error}"
+            yield source.problem("error", "bad_pattern", text, (*path, "matches"))
+    for word in ("at_least", "at_most"):
+        if word in value and (isinstance(value[word], bool) or not isinstance(value[word], int | float)):
+            yield source.problem("error", "wrong_type", f"`{word}` needs a number", (*path, word), expected="a number")
+    if "one_of" in value and not isinstance(value["one_of"], list):
+        yield source.problem("error", "wrong_type", "`one_of` needs a list", (*path, "one_of"), expected="a list")

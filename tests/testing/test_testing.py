@@ -1,0 +1,97 @@
+"""`callboard.testing`, as a user's own tests use it: pytest in a process of its own, in a project of theirs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+from fake_models import FakeModels
+
+AGENT = """
+name: greeter
+instructions: "Greet whoever is named."
+global_tools: [execute_command]
+"""
+
+TEST = """
+import callboard, pytest, trio
+
+def test_greeting(cassette):
+    outcome = cassette.run("agents/greeter", "Ann", yes=True)
+    assert outcome.output == "hello Ann"
+    assert cassette.run("agents/greeter", "Bob", yes=True).output == "hello Bob"
+
+@pytest.mark.parametrize("name", ["Cy/1", "Di"])
+def test_each(cassette, name):
+    async def main():
+        return await cassette.run_async("agents/greeter", name, yes=True)
+    assert trio.run(main).output == f"hello {name}"
+"""
+
+
+class Project:
+    """A project of a user's, with an agent and tests."""
+
+    def __init__(self, home: Path, models: FakeModels) -> None:
+        self.home = home
+        self.models = models
+        self.config = models.config_dir(home / "config")
+        (home / "agents" / "greeter").mkdir(parents=True)
+        self.agent("Greet whoever is named.")
+        (home / "tests").mkdir()
+        (home / "conftest.py").write_text('pytest_plugins = ["callboard.testing"]\n')
+        (home / "tests" / "test_greeter.py").write_text(TEST)
+
+    def agent(self, instructions: str) -> None:
+        text = AGENT.replace("Greet whoever is named.", instructions)
+        (self.home / "agents" / "greeter" / "config.yaml").write_text(text)
+
+    async def test(self, *words: str) -> tuple[int, str]:
+        program = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *words]
+        environ = {**os.environ, "CALLBOARD_CONFIG_DIR": str(self.config), "XDG_STATE_HOME": str(self.home / "state")}
+        environ.pop("PYTEST_ADDOPTS", None)
+        done = await trio.run_process(
+            program, cwd=self.home, env=environ, check=False, capture_stdout=True, stderr=subprocess.STDOUT
+        )
+        return done.returncode, done.stdout.decode()
+
+
+@pytest.fixture
+def project(tmp_path: Path, fake_model: FakeModels) -> Project:
+    fake_model.answer_with(lambda request: f"hello {request.prompt}")
+    return Project(tmp_path, fake_model)
+
+
+async def test_a_test_is_recorded_once_and_needs_no_model_from_then_on(project: Project) -> None:
+    code, out = await project.test()
+    assert code == 1
+    assert "there is no cassette" in out
+    assert "pytest --cassettes=once records it" in out
+    code, out = await project.test("--cassettes=once")
+    assert code == 0, out
+    there = sorted(path.name for path in (project.home / "tests" / "cassettes" / "test_greeter").iterdir())
+    assert there == ["test_each_Cy_1.jsonl", "test_each_Di.jsonl", "test_greeting-2.jsonl", "test_greeting.jsonl"]
+    asked = len(project.models.requests)
+    (project.config / "config.yaml").unlink()
+    code, out = await project.test()
+    assert code == 0, out
+    assert len(project.models.requests) == asked
+
+
+async def test_a_changed_agent_fails_its_test_with_the_difference_until_it_is_recorded_anew(project: Project) -> None:
+    await project.test("--cassettes=record")
+    project.agent("Greet them twice.")
+    code, out = await project.test("-k", "greeting")
+    assert code == 1
+    assert "outcome" in out
+    code, out = await project.test("-k", "greeting", "--cassettes=loose")
+    assert code == 0, out
+    asked = len(project.models.requests)
+    code, out = await project.test("-k", "greeting", "--cassettes=record")
+    assert code == 0, out
+    assert len(project.models.requests) == asked + 2
+    assert "Greet them twice." in (project.home / "tests/cassettes/test_greeter/test_greeting.jsonl").read_text()
