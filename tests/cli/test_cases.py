@@ -34,7 +34,7 @@ cases:
     state: {topic: cats}
     answers: {ok: yes}
     expect:
-      output: {contains: cats, matches: "^.topic"}
+      output: {contains: cats, matches: '^."topic"'}
       json: {topic: cats, "for[0]": Ann}
       schema: {type: object, required: [topic]}
       state: {topic: {one_of: [cats, dogs]}}
@@ -88,7 +88,7 @@ class Project:
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-def model(verdict: Callable[[Request], bool] = lambda request: "cats" in request.prompt) -> Callable[[Request], Reply]:
+def model(verdict: Callable[[Request], bool] = lambda request: '"topic": "cats"' in request.prompt) -> Callable[[Request], Reply]:
     """Calls a tool, and judges."""
 
     def say(request: Request) -> Reply:

@@ -83,7 +83,11 @@ def replay(
 
 
 def _check(run: str, rows: list[Placed]) -> None:
-    definition = began(rows).definition
+    first = began(rows)
+    definition = first.definition
+    if first.functions:
+        named = ", ".join(first.functions)
+        raise Unsupported(f"{run} can't be replayed: it has tools that are functions of a Python program: {named}")
     if isinstance(definition, Definition) and definition.dialect == "workflow":
         raise Unsupported(f"{run} can't be replayed: it is of a workflow, which can't be yet")
     for number, (_, row) in enumerate(rows, 1):
