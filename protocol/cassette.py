@@ -22,11 +22,17 @@ import msgspec
 
 from .chat import ChatReply
 from .decoding import json_decoder
-from .errors import InvalidFile
+from .errors import CallboardError, InvalidFile
 from .failure import Failure
 from .problems import Problem
 
 VERSION = 1
+
+
+class CassetteDiffers(CallboardError):
+    """A run asks for something else than the cassette has that it is played by."""
+
+    code = "cassette_differs"
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", omit_defaults=True):

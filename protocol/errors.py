@@ -57,12 +57,6 @@ class Conflict(UsageError):
     code = "conflict"
 
 
-class CassetteDiffers(CallboardError):
-    """A run asks for something else than the cassette has that it is played by."""
-
-    code = "cassette_differs"
-
-
 class InvalidFile(CallboardError):
     """A file the user wrote can't be used. Carries every problem found, not only the first."""
 

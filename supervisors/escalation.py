@@ -223,19 +223,8 @@ class Desk:
             if isinstance(known, Answer):
                 return known
             question = known
-        question = msgspec.structs.replace(
-            question, id=question.id or self.new_id(), actor=actor.path, run=actor.stream.run
-        )
-        if question.id in self._open:
-            raise ActorError(
-                f"a question with the id '{question.id}' is open already; leave `id` empty to get a new one"
-            )
-        if len(self._open) >= self.most:
-            raise Saturated(
-                f"{actor.path} can't ask '{_short(question.text)}': {len(self._open):,} questions are open, which"
-                " is the most; answer some of them (`callboard answer` lists them), or start fewer runs that ask"
-            )
-        pending = self._open[question.id] = _Open(question, Request(question, root.actor, actor), actor, memory)
+        pending = self._opened(actor, question, memory)
+        question = pending.question
         self._asking[actor] += 1
         if actor.state == "running":
             actor.state = "waiting"
@@ -270,6 +259,23 @@ class Desk:
             if reason:
                 actor.emit(QuestionExpired(reason=reason), id=question.id)
             actor.emit(ActorBusy(), id=question.id)
+
+    def _opened(self, actor: Actor, question: Question, memory: QuestionMemory | None) -> _Open:
+        question = msgspec.structs.replace(
+            question, id=question.id or self.new_id(), actor=actor.path, run=actor.stream.run
+        )
+        if question.id in self._open:
+            raise ActorError(
+                f"a question with the id '{question.id}' is open already; leave `id` empty to get a new one"
+            )
+        if len(self._open) >= self.most:
+            raise Saturated(
+                f"{actor.path} can't ask '{_short(question.text)}': {len(self._open):,} questions are open, which"
+                " is the most; answer some of them (`callboard answer` lists them), or start fewer runs that ask"
+            )
+        pending = _Open(question, Request(question, self._root.actor, actor), actor, memory)
+        self._open[question.id] = pending
+        return pending
 
     async def _sent(self, pending: _Open) -> Answer:
         """The reply to the question, which is now mail of the root."""

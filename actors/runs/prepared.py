@@ -17,8 +17,8 @@ import trio
 
 from ...protocol.agent import Agent
 from ...protocol.chat import Part
-from ...protocol.errors import CallboardError, InvalidFile, RunFailed, TimedOut, Unsupported
-from ...protocol.graph.model import AgentNode, AnyNode, Graph, LlmNode, OwnLimits, RagNode
+from ...protocol.errors import CallboardError, RunFailed, TimedOut
+from ...protocol.graph.model import Graph, LlmNode, OwnLimits, RagNode
 from ...protocol.problems import Problem
 from ..engine.conversation.agent import Cast, run_agent
 from ..engine.graph.compat import MODES
@@ -27,16 +27,14 @@ from ..engine.graph.decider import GraphResult
 from ..engine.graph.plan import Plan
 from ..engine.graph.run import run_graph
 from ..io.imports import imported
-from ..work.agent.family import renamed
 from ..work.agent.history import History
-from ..work.agent.user import user_tools
 from ..work.journal.scope import here, noted
 from ..work.record import Record
 from ..work.spending.accounts import Account, Amount, as_failure
 from ..work.tools.registry import tools_of_agent
-from ..work.tools.tool import Tool
 from ..work.variables import Values, overridden, resolve_variables
 from .files import task_of
+from .node_tools import asks, refuse_spawning, tools_of_nodes
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
@@ -123,7 +121,7 @@ class Prepared:
     def _prepare_graph(
         self, agent: GraphAgent, values: Mapping[str, str], compat: str | None, context: RunContext
     ) -> None:
-        _refuse_spawning(agent.graph)
+        refuse_spawning(agent.graph)
         graph = overridden(agent.graph, os.environ)
         servers: Mapping[str, Wanted] = {}
         gone: Mapping[str, str] = {}
@@ -135,7 +133,7 @@ class Prepared:
             self.absent = _told(agent.file, gone, compat or graph.settings.compat)
         if context.registry is not None and graph.permissions:
             graph = msgspec.structs.replace(graph, permissions=context.registry.permissions(graph.permissions))
-        tools = _tools_of_nodes(agent, graph, values, context, servers, gone)
+        tools = tools_of_nodes(agent, graph, values, context, servers, gone)
         self.tool_names = {tool.name for found in tools.values() for tool in found}
         if any(isinstance(node, RagNode) for node in graph.nodes.values()):
             self.recipes = _recipes_of(graph, agent.directory, context, compat)
@@ -150,7 +148,7 @@ class Prepared:
             compiled=agent.compiled,
         )
         self.models = {node.model for node in graph.nodes.values() if isinstance(node, LlmNode) and node.model}
-        self.needs_default = any(_asks(node) and not getattr(node, "model", None) for node in graph.nodes.values())
+        self.needs_default = any(asks(node) and not getattr(node, "model", None) for node in graph.nodes.values())
         self.model = graph.model or ""
 
     def _prepare_agent(self, agent: LoopAgent, resolved: Values, compat: str | None, context: RunContext) -> None:
@@ -398,57 +396,3 @@ async def _its_end(me: Actor, ref: Ref[Any]) -> End:
         with me.cleanup():
             await ref.wait()
         raise
-
-
-def _asks(node: AnyNode) -> bool:
-    return isinstance(node, LlmNode) or (isinstance(node, AgentNode) and node.output_schema is not None)
-
-
-def _refuse_spawning(graph: Graph) -> None:
-    """Raise `Unsupported` for an llm node that lists tools which spawn agents."""
-    for node in graph.nodes.values():
-        if isinstance(node, LlmNode) and any(name.startswith("agent__") for name in node.tools):
-            raise Unsupported(
-                f"'{graph.name}' can't be run: node '{node.id}' lists tools that spawn agents, which llm nodes can't "
-                "do; use an agent node, or an agent with `can_spawn_agents`"
-            )
-
-
-def _tools_of_nodes(
-    agent: GraphAgent,
-    graph: Graph,
-    values: Mapping[str, str],
-    context: RunContext,
-    servers: Mapping[str, Wanted],
-    gone: Mapping[str, str],
-) -> dict[str, tuple[Tool, ...]]:
-    """Per llm node that lists tools, those tools, without what MCP servers have to be asked for, or would have.
-
-    Raises:
-        InvalidFile: a tool file has errors, or a node lists a tool that is not there.
-    """
-    nodes = [node for node in graph.nodes.values() if isinstance(node, LlmNode) and node.tools]
-    if not nodes:
-        return {}
-    found = tools_of_agent(
-        context, name=agent.name, directory=agent.directory, listed=graph.global_tools, values=values
-    )
-    users = user_tools(timeout=None)
-    there = {**{tool.name: tool for tool in users}, **renamed(users), **found.tools}
-    chosen: dict[str, tuple[Tool, ...]] = {}
-    for node in nodes:
-        listed = servers[node.id].others(node.tools) if node.id in servers else node.tools
-        if gone:
-            from ..work.mcp.tools.chosen import without_absent
-
-            listed = without_absent(listed, graph.mcp_servers, gone, context)
-        names = context.registry.spelled_out(listed) if context.registry is not None else listed
-        strange = [name for name in names if name not in there]
-        if strange:
-            raise InvalidFile(
-                f"{agent.file}: llm node '{node.id}' references unknown tool '{strange[0]}'; the agent's tools are: "
-                f"{', '.join(found.tools) or 'none'}. Add it to `global_tools`, or define it in a tools file beside "
-                "the graph."
-            )
-        chosen[node.id] = tuple(there[name] for name in names)
-    return chosen

@@ -88,7 +88,11 @@ class Project:
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-def model(verdict: Callable[[Request], bool] = lambda request: '"topic": "cats"' in request.prompt) -> Callable[[Request], Reply]:
+def _is_of_cats(request: Request) -> bool:
+    return '"topic": "cats"' in request.prompt
+
+
+def model(verdict: Callable[[Request], bool] = _is_of_cats) -> Callable[[Request], Reply]:
     """Calls a tool, and judges."""
 
     def say(request: Request) -> Reply:

@@ -205,9 +205,10 @@ class Hub:
 
     async def resume(self, caller: Caller, run: str, *, with_changes: bool = False) -> RunInfo:
         """Go on with a run whose process was killed; see `Resuming.resume`. Returns when it has begun."""
+        caller.need("write:runs")
         if self.closing:
             raise ShuttingDown("the server is about to end and begins nothing new")
-        await self.resuming.resume(caller, await self.look(caller, run), with_changes=with_changes)
+        await self.resuming.resume(await self.look(caller, run), with_changes=with_changes)
         return self.get(caller, run)
 
     def list(

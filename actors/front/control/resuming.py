@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ....protocol.control.caller import Caller
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError, Conflict, ShuttingDown
 from ...runs.durable import Taken, take, take_several
@@ -151,14 +150,13 @@ class Resuming:
             await self._sessions.go_on(info, taken, with_changes=with_changes)
         self._begun[taken.id] = trio.current_time()
 
-    async def resume(self, caller: Caller, info: RunInfo, *, with_changes: bool = False) -> None:
+    async def resume(self, info: RunInfo, *, with_changes: bool = False) -> None:
         """Go on with a run, as a caller wants it; returns when it has begun.
 
         Raises:
             NotFound, Conflict: there is none such, or it is under way, or over.
             CannotGoOn, Damaged: it can't go on.
         """
-        caller.need("write:runs")
         if info.run in self._running.live:
             raise Conflict(f"{info.run} is under way")
         kept = self._kept.pop(info.run, None)

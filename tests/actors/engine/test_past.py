@@ -46,6 +46,9 @@ class Kept:
 
     run = property(lambda self: self)
 
+    def refuse(self, error: CannotGoOn) -> None:
+        """The run stays what it was; `fold` raises the error as well."""
+
     def told(self, _: str, message: Any) -> None:
         self.data.append(encode(Told(0, message)))
 
@@ -129,7 +132,7 @@ def test_work_that_had_ended_is_told_with_its_path_and_what_came_of_it() -> None
     fired = Fired(1, node="A", outputs=said, crossings=(Crossing(0, 0, fires=True),))
     kept.tell(first, fired)
     gone: list[Gone] = []
-    left = fold(WorkflowDecider(structure), kept.past(), begun, gone)
+    left = fold(WorkflowDecider(structure), kept.past(), begun, gone=gone)
     assert [(each.path, each.end) for each in gone] == [("1", fired)]
     (fire,) = left.work.values()
     assert [message.text for message in fire.inputs] == ["y"]  # type: ignore[attr-defined]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import trio
 
-from .....protocol.cassette import AnswerLine, AnyLine, DoneLine, hash_of, read_cassette
+from .....protocol.cassette import AnswerLine, AnyLine, CassetteDiffers, DoneLine, hash_of, read_cassette
 from .....protocol.chat import ChatReply, ChatRequest
-from .....protocol.errors import CallboardError, CassetteDiffers, ConfigError, UsageError
+from .....protocol.errors import CallboardError, ConfigError, UsageError
 from .....protocol.kernel.questions import Answer
 from .....supervisors.escalation import HOLD, PASS, Verdict
 from ....work.playback.playback import Asking, Beginning, Effect

@@ -14,6 +14,7 @@ from .....protocol.cassette import (
     AnswerLine,
     AnyLine,
     Asked,
+    CassetteDiffers,
     DoneLine,
     Head,
     Piece,
@@ -21,7 +22,6 @@ from .....protocol.cassette import (
     ValueLine,
     WindowLine,
 )
-from .....protocol.errors import CassetteDiffers
 from .content import Content, lines_of, lines_of_value
 
 LONGEST = 60

@@ -90,7 +90,7 @@ async def test_who_waits_for_a_run_is_woken_by_its_end_and_by_no_other_event(sta
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait, name=turns.name)
         await trio.testing.wait_all_tasks_blocked()
-        assert hub.answer(ANNA, question, "Anna")
+        assert await hub.answer(ANNA, question, "Anna")
     trio.lowlevel.remove_instrument(turns)
     assert ends == ["done"]
     assert hub.get(ANNA, info.run).seq > seen + 2, "several events came meanwhile"
@@ -202,7 +202,7 @@ async def test_who_lacks_a_scope_is_told_which(stage: Stage, hub: Hub) -> None:
     with pytest.raises(Denied, match="answer:questions"):
         await hub.answer(nobody, "q1", "x")
     with pytest.raises(Denied, match="write:runs"):
-        await hub.resume(ANNA, "run-1")
+        await hub.resume(nobody, "run-1")
 
 
 async def test_who_starts_a_run_may_go_away(stage: Stage, hub: Hub) -> None:

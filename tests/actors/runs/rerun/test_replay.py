@@ -143,7 +143,7 @@ async def test_a_run_that_is_not_kept_or_not_whole_is_refused(town: Town) -> Non
     agent = callboard.Agent(name="a", instructions="A", can_ask_user=False)
     async with callboard.Root(config_dir=town.config):
         await callboard.run(agent, "hi", durable=True, id="run-3", tools=[shown])
-    with pytest.raises(CallboardError, match="run-3 can't be replayed: .* functions of a Python program: shown"):
+    with pytest.raises(CallboardError, match=r"run-3 can't be replayed: .* functions of a Python program: shown"):
         await trio.to_thread.run_sync(partial(replay, "run-3", config_dir=town.config))
 
 

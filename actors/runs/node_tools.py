@@ -1,0 +1,73 @@
+"""What the llm nodes of a graph ask with: which nodes ask models, and the tools that each lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import InvalidFile, Unsupported
+from ...protocol.graph.model import AgentNode, AnyNode, Graph, LlmNode
+from ..work.agent.family import renamed
+from ..work.agent.user import user_tools
+from ..work.tools.registry import tools_of_agent
+from ..work.tools.tool import Tool
+from .target import GraphAgent
+
+if TYPE_CHECKING:
+    from ..work.context import RunContext
+    from ..work.mcp.tools.chosen import Wanted
+
+
+def asks(node: AnyNode) -> bool:
+    """Whether a node of this kind asks a model."""
+    return isinstance(node, LlmNode) or (isinstance(node, AgentNode) and node.output_schema is not None)
+
+
+def refuse_spawning(graph: Graph) -> None:
+    """Raise `Unsupported` for an llm node that lists tools which spawn agents."""
+    for node in graph.nodes.values():
+        if isinstance(node, LlmNode) and any(name.startswith("agent__") for name in node.tools):
+            raise Unsupported(
+                f"'{graph.name}' can't be run: node '{node.id}' lists tools that spawn agents, which llm nodes can't "
+                "do; use an agent node, or an agent with `can_spawn_agents`"
+            )
+
+
+def tools_of_nodes(
+    agent: GraphAgent,
+    graph: Graph,
+    values: Mapping[str, str],
+    context: RunContext,
+    servers: Mapping[str, Wanted],
+    gone: Mapping[str, str],
+) -> dict[str, tuple[Tool, ...]]:
+    """Per llm node that lists tools, those tools, without what MCP servers have to be asked for, or would have.
+
+    Raises:
+        InvalidFile: a tool file has errors, or a node lists a tool that is not there.
+    """
+    nodes = [node for node in graph.nodes.values() if isinstance(node, LlmNode) and node.tools]
+    if not nodes:
+        return {}
+    found = tools_of_agent(
+        context, name=agent.name, directory=agent.directory, listed=graph.global_tools, values=values
+    )
+    users = user_tools(timeout=None)
+    there = {**{tool.name: tool for tool in users}, **renamed(users), **found.tools}
+    chosen: dict[str, tuple[Tool, ...]] = {}
+    for node in nodes:
+        listed = servers[node.id].others(node.tools) if node.id in servers else node.tools
+        if gone:
+            from ..work.mcp.tools.chosen import without_absent
+
+            listed = without_absent(listed, graph.mcp_servers, gone, context)
+        names = context.registry.spelled_out(listed) if context.registry is not None else listed
+        strange = [name for name in names if name not in there]
+        if strange:
+            raise InvalidFile(
+                f"{agent.file}: llm node '{node.id}' references unknown tool '{strange[0]}'; the agent's tools are: "
+                f"{', '.join(found.tools) or 'none'}. Add it to `global_tools`, or define it in a tools file beside "
+                "the graph."
+            )
+        chosen[node.id] = tuple(there[name] for name in names)
+    return chosen
