@@ -20,6 +20,7 @@ from ...protocol.journal import FOLD, About, Began, Definition, encode_about
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ...protocol.version import VERSION
+from ..io.handed_out import without_secrets
 from ..work.journal.directory import directory_of, make
 from ..work.journal.of_run import OfRun
 from .execution import Execution
@@ -84,7 +85,7 @@ async def _keep(execution: Execution, request: RunRequest, hooks: Hooks) -> OfRu
         by=hooks.by,
         session="" if session is None else session.id,
     )
-    rows = journal.begin(execution.id, encode_about(about))
+    rows = journal.begin(execution.id, encode_about(without_secrets(about)))
     kept = OfRun(rows, about, None, leaves(root, hooks), insists=bool(hooks.durable))
     request = msgspec.structs.replace(request, id=execution.id, cwd=cwd)
     if session is not None:

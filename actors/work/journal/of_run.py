@@ -2,6 +2,8 @@
 
 When the root stops, nothing more is written, as if the process had been killed then: what is told to deciders from
 there on are the interruptions of the stop itself, and a run that goes on later must not know of them.
+
+What the vault has handed out is in no row: in its place stands `[redacted]`, as in all that is told of the run.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from ....protocol.journal import (
 )
 from ....protocol.kernel.questions import Answer
 from ....protocol.messages import Replied, ToolDone
+from ...io.handed_out import holds, without_secrets
 from .crossing import Crossing
 from .no_data import what_is_no_data
 
@@ -229,6 +232,8 @@ class OfRun:
             self.leave()
         try:
             data = encode(row)
+            if holds(data):
+                data = encode(without_secrets(row))
         except (TypeError, ValueError, RecursionError, CallboardError) as error:
             self.spoil(what_is_no_data(row, error))
             return
@@ -237,7 +242,7 @@ class OfRun:
     def note(self, path: str, name: str, value: object) -> None:
         """Keep what a node's own code has found out, or what an effect has come to."""
         try:
-            data = encode_value(value)
+            data = encode_value(without_secrets(value))
         except (TypeError, ValueError, RecursionError) as error:
             self.spoil(f"{name}: {what_is_no_data(value, error)}")
             return
@@ -257,7 +262,7 @@ class OfRun:
 
     def note_once(self, name: str, value: Any) -> None:
         """Keep what is the same for all of the run, and is found out anew when it goes on: for replays."""
-        data = encode_value(value)
+        data = encode_value(without_secrets(value))
         digest = hashlib.blake2b(data, digest_size=16).digest()
         if self._noted.get(name) != digest:
             self._noted[name] = digest
@@ -280,7 +285,7 @@ class OfRun:
     def tell(self, **changes: Any) -> None:
         """Say this of it in lists from now on."""
         self.about = msgspec.structs.replace(self.about, **changes)
-        self.rows.tell(encode_about(self.about))
+        self.rows.tell(encode_about(without_secrets(self.about)))
 
     def leave(self) -> None:
         """This process ends before the run: leave it to the next, and keep nothing more of what becomes of it here.
@@ -307,7 +312,7 @@ class OfRun:
         """It is over, unless the root stops, and it may go on in the next process."""
         self.append("", Over(self.now, status))
         self._is_over = not self.left
-        self.rows.tell(encode_about(self.about), over=True)
+        self.rows.tell(encode_about(without_secrets(self.about)), over=True)
 
     async def is_over(self) -> bool:
         """Whether it will not go on in another process: what it has come to is on the disk."""

@@ -285,3 +285,14 @@ async def test_what_a_stranger_describes_gets_no_secret(house: House, tmp_path: 
 def test_what_holds_no_secret_stays_the_same_object() -> None:
     value = {"a": ["b", ("c", 1, None)]}
     assert without_secrets(value) is value
+
+
+async def test_rows_of_durable_runs_have_no_secrets_and_the_run_goes_on_without_them(
+    house: House, tmp_path: Path
+) -> None:
+    async with callboard.Root(config_dir=house.config) as root:
+        house.models.script(*CALLS, f"you said {TOOL}")
+        outcome = await callboard.run("worker", f"go with {TOOL}", root=root, durable=True, id="run-1")
+        assert outcome.status == "done", outcome.error
+    assert any(path.suffix == ".db" for path in (tmp_path / "state").rglob("*")), "it was kept"
+    assert written_below(tmp_path, "got.txt", "ps.txt") == []
