@@ -205,7 +205,7 @@ def front_ends(root: callboard.Root, client: httpx.AsyncClient, websocket: Frame
         with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
             result = for_format("text", nowhere)
             async with open_frame(Progress(), config_dir=config_dir, person=False) as own:
-                outcome = await _drive(request, flags, Progress(), result, False, own)
+                outcome = await _drive(request, flags, Progress(), result, False, None, own)
         assert isinstance(outcome, callboard.Outcome), outcome
         assert outcome.status == "done", outcome
 

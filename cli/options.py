@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ..actors.io.directories import config_dir as configured
-from ..actors.io.directories import state_dir, user_folder
+from ..actors.io.directories import journal_dir, state_dir, user_folder
 from ..actors.work.library import AGENTS, MACROS, ROLES
 from ..protocol.repeats import ON_UNKNOWN
 from .settings_warnings import begin_with
@@ -380,7 +380,9 @@ def complete_base(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 def complete_interrupted(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """The ids of durable runs that may go on."""
-    from ..actors.runs.durable import interrupted
+    if not _entries(journal_dir(os.environ)):  # then nothing of that need be imported
+        return []
+    from ..actors.runs.interrupted import interrupted
 
     return [each.run for each in interrupted(os.environ) if each.run.startswith(incomplete)]
 

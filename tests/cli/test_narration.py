@@ -6,7 +6,9 @@ import io
 import re
 import time
 from collections.abc import Callable, Iterator
+from typing import Literal, get_args, get_origin
 
+import msgspec
 import pytest
 
 from callboard.cli.render.narration import Narrator
@@ -214,7 +216,12 @@ def _filled(data: type[ev.EventData], text: str) -> dict[str, object]:
         "Json": {"text": text, "node": text},
         "dict[str, tuple[int, float, float]]": {text: (1, 1.0, 1.0)},
     }
-    return {name: by_annotation[data.__annotations__[name]] for name in data.__struct_fields__}
+    return {
+        field.name: get_args(field.type)[0]
+        if get_origin(field.type) is Literal
+        else by_annotation[data.__annotations__[field.name]]
+        for field in msgspec.structs.fields(data)
+    }
 
 
 def test_plain_lines_have_no_colours_in_a_pipe(event: MakeEvent, monkeypatch: pytest.MonkeyPatch) -> None:

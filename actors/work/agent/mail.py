@@ -15,8 +15,8 @@ LONGEST = 64_000
 """Characters of one letter."""
 
 
-def send(me: Actor, seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> str | None:
-    """Send a letter of `me` from `seat` to its parent, a sibling, or one of its own children (`below`).
+def send(me: Actor | None, seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> str | None:
+    """Send a letter of `me`, if that is an actor, from `seat` to its parent, a sibling, or an own child (`below`).
 
     Returns:
         What is in the way, or None.
@@ -24,7 +24,7 @@ def send(me: Actor, seat: Seat, below: PostOffice | None, to: str, payload: Payl
     return post(me, seat, below, to, payload).problem
 
 
-def post(me: Actor, seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> Posted:
+def post(me: Actor | None, seat: Seat, below: PostOffice | None, to: str, payload: Payload) -> Posted:
     """As `send`; what has become of it."""
     above = seat.office
     if to == seat.id and to:

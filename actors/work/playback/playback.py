@@ -177,6 +177,6 @@ def token(me: Actor) -> str:
     return value(me, "token", str, partial(secrets.token_hex, 4))
 
 
-def now(me: Actor) -> datetime:
+def now(me: Actor | None) -> datetime:
     """What time it is."""
     return value(me, "now", datetime, partial(datetime.now, UTC))

@@ -67,7 +67,7 @@ async def _cli(house: House) -> Any:
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         result = for_format("text", nowhere)
         async with open_frame(Progress(), config_dir=config_dir, person=False) as root:
-            return await _drive(RunRequest(target="g"), flags, Progress(), result, False, root)
+            return await _drive(RunRequest(target="g"), flags, Progress(), result, False, None, root)
 
 
 async def _over_websocket(house: House, talk: Callable[[Client], Awaitable[Any]]) -> Any:

@@ -15,6 +15,7 @@ import trio
 
 from .....protocol.cassette import AnswerLine, AnyLine, CassetteDiffers, DoneLine, hash_of, read_cassette
 from .....protocol.chat import ChatReply, ChatRequest
+from .....protocol.decoding import convert
 from .....protocol.errors import CallboardError, ConfigError, UsageError
 from .....protocol.kernel.questions import Answer
 from .....supervisors.escalation import HOLD, PASS, Verdict
@@ -81,7 +82,7 @@ class Playing:
             line = self._shelf.reply(self._at(me), content_of(request, places, self._ids))
         except CassetteDiffers as error:
             await self._breaks(error)
-        reply = None if line.reply is None else msgspec.convert(places.here(msgspec.to_builtins(line.reply)), ChatReply)
+        reply = None if line.reply is None else convert(places.here(msgspec.to_builtins(line.reply)), ChatReply)
         self._asked += 1
         model = (reply.model if reply is not None else "") or request.model or self.model
         played = Played(me, f"llm-{self._asked}", model, request, asking)
@@ -111,11 +112,11 @@ class Playing:
         at = "" if me is None or self._actor is None else self._at(me)
         if name == TOKEN:
             number = self._counts[at, name] = self._counts.get((at, name), 0) + 1
-            return msgspec.convert(token_of(at, number), kind)
+            return convert(token_of(at, number), kind)
         line = self._shelf.value(at, name)
         if line is None:
             return find()
-        return msgspec.convert(line.value if self._places is None else self._places.here(line.value), kind)
+        return convert(line.value if self._places is None else self._places.here(line.value), kind)
 
     def window(self, model: str, find: Callable[[], int | None]) -> int | None:
         """What is recorded, or what the settings say."""

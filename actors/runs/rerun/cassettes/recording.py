@@ -26,6 +26,7 @@ from .....protocol.cassette import (
     hash_of,
 )
 from .....protocol.chat import ChatReply, ChatRequest
+from .....protocol.decoding import convert
 from .....protocol.errors import CallboardError, UsageError
 from .....protocol.failure import Failure
 from .....protocol.version import VERSION
@@ -109,7 +110,7 @@ class Recording:
         at = "" if me is None else self._at(me)
         if name == TOKEN:
             number = self._counts[at, name] = self._counts.get((at, name), 0) + 1
-            return msgspec.convert(token_of(at, number), kind)
+            return convert(token_of(at, number), kind)
         found = find()
         self._lines.append(("line", ValueLine(at=at, name=name, value=msgspec.to_builtins(found))))
         return found
@@ -210,7 +211,7 @@ def _final(recorded: list[tuple[str, Any]], places: Places) -> list[AnyLine]:
                 request=content.hash,
                 asked=content.asked,
                 reply=None if reply is None else _reply(ids.in_reply(reply), places),
-                error=None if error is None else msgspec.convert(places.named(_plain(error)), Failure),
+                error=None if error is None else convert(places.named(_plain(error)), Failure),
                 seconds=seconds,
             )
         )
@@ -222,11 +223,11 @@ def _named(line: AnyLine, places: Places) -> AnyLine:
     if isinstance(line, DoneLine):
         value["request"] = hash_of(value.get("given"))
     value.pop("line", None)
-    return msgspec.convert(value, type(line))
+    return convert(value, type(line))
 
 
 def _reply(reply: ChatReply, places: Places) -> ChatReply:
-    return msgspec.convert(places.named(msgspec.to_builtins(reply)), ChatReply)
+    return convert(places.named(msgspec.to_builtins(reply)), ChatReply)
 
 
 def _plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from .....protocol.chat import Part
+from .....protocol.decoding import convert
 from .....supervisors.process import Completed
 from ....work.tools.tool import Shown, text_of
 
@@ -40,7 +41,7 @@ def as_value(value: Any, kind: type[T]) -> T:
     """
     if kind is object:
         if isinstance(value, dict) and value.keys() == {"shown"}:
-            return cast("T", Shown(msgspec.convert(value["shown"], tuple[Part, ...])))
+            return cast("T", Shown(convert(value["shown"], tuple[Part, ...])))
         return cast("T", value)
     if kind is Completed:
         done = Completed(
@@ -51,7 +52,7 @@ def as_value(value: Any, kind: type[T]) -> T:
             stdout=base64.b64decode(value["base64"]) if "base64" in value else value["stdout"].encode(),
         )
         return cast("T", done)
-    return msgspec.convert(value, kind)
+    return convert(value, kind)
 
 
 def _bytes(data: bytes) -> dict[str, str]:

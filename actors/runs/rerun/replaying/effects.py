@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from .....protocol.chat import ChatReply, ChatRequest
+from .....protocol.decoding import convert
 from .....protocol.errors import CallboardError, NodeFailed
 from .....protocol.journal import AnyRow, Noted, Told, decode_value
 from .....protocol.knowledge import Hit, Retrieved
@@ -109,7 +110,7 @@ class RowEffects:
                 value = self._tools(effect)
             case _:  # the prompt that came of it is in the rows
                 value = "" if kind is str else None
-        return cast("T", msgspec.convert(value, kind) if effect.kind.startswith("server") else value)
+        return cast("T", convert(value, kind) if effect.kind.startswith("server") else value)
 
     def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
         """It is found out anew: where it counts, deciders are told what the rows say."""
@@ -188,7 +189,7 @@ class RowEffects:
         output = message.output if isinstance(message, NodeLeft) else None
         if not isinstance(output, dict):
             return Retrieved()
-        chunks = tuple(msgspec.convert(each, Hit) for each in output.get("chunks", ()))
+        chunks = tuple(convert(each, Hit) for each in output.get("chunks", ()))
         return Retrieved(context=output.get("context", ""), sources=tuple(output.get("sources", ())), chunks=chunks)
 
     async def _files(self, me: Actor) -> Any:

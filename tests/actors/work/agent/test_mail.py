@@ -75,17 +75,17 @@ def test_within_a_kind_letters_keep_the_order_of_their_arrival(payloads: list[Pa
 def test_a_full_inbox_refuses_and_the_sender_is_told() -> None:
     _, _, seats = family("a", "b")
     for _ in range(256):
-        assert send(seats["a"], None, "b", Text("hi")) is None
-    problem = send(seats["a"], None, "b", Text("hi"))
+        assert send(None, seats["a"], None, "b", Text("hi")) is None
+    problem = send(None, seats["a"], None, "b", Text("hi"))
     assert problem == "The inbox of 'b' is full (256 unread letters); the message was not delivered"
     seats["b"].address.unread -= 1
-    assert send(seats["a"], None, "b", Text("hi")) is None
+    assert send(None, seats["a"], None, "b", Text("hi")) is None
 
 
 async def test_a_parent_reads_of_its_childs_end_however_much_its_children_wrote() -> None:
     async def chatty(me: Actor, call: AgentCall) -> str:
         assert call.seat is not None
-        while send(call.seat, None, "parent", Text("still here")) is None:
+        while send(me, call.seat, None, "parent", Text("still here")) is None:
             pass
         return "done"
 
@@ -100,13 +100,13 @@ async def test_a_parent_reads_of_its_childs_end_however_much_its_children_wrote(
 
 def test_the_sender_is_named_as_the_reader_can_answer_it() -> None:
     boss, office, seats = family("a", "b")
-    assert send(boss, office, "a", Text("do")) is None
-    assert send(seats["b"], None, "a", Text("psst")) is None
-    assert send(seats["a"], None, "parent", Text("done")) is None
+    assert send(None, boss, office, "a", Text("do")) is None
+    assert send(None, seats["b"], None, "a", Text("psst")) is None
+    assert send(None, seats["a"], None, "parent", Text("done")) is None
     assert told(seats["a"].address) == [("parent", Text("do")), ("b", Text("psst"))]
     assert told(boss.address) == [("a", Text("done"))]
     for sender in ("parent", "b"):
-        assert send(seats["a"], None, sender, Text("re")) is None
+        assert send(None, seats["a"], None, sender, Text("re")) is None
 
 
 def test_an_agent_in_the_middle_reaches_parent_siblings_and_its_own_children() -> None:
@@ -114,19 +114,19 @@ def test_an_agent_in_the_middle_reaches_parent_siblings_and_its_own_children() -
     below = PostOffice(seats["middle"].address)
     leaf = below.seat("leaf")
     for to in ("parent", "aunt", "leaf"):
-        assert send(seats["middle"], below, to, Text("x")) is None
+        assert send(None, seats["middle"], below, to, Text("x")) is None
     assert [address.unread for address in (boss.address, seats["aunt"].address, leaf.address)] == [1, 1, 1]
-    assert "not found" in str(send(leaf, None, "aunt", Text("x")))
+    assert "not found" in str(send(None, leaf, None, "aunt", Text("x")))
 
 
 def test_what_can_not_be_reached_is_told_with_who_can() -> None:
     boss, office, seats = family("a", "b", "c")
     office.children["c"] = None
-    assert send(seats["a"], None, "d", Text("x")) == "Agent 'd' not found. You can reach: parent, b"
-    assert send(seats["a"], None, "c", Text("x")) == "Agent 'c' has ended and reads no more letters"
-    assert send(seats["a"], None, "a", Text("x")) == "'a' is yourself"
-    assert send(boss, office, "parent", Text("x")) == "You have no parent. You can reach: a, b"
-    assert send(Seat(), None, "a", Text("x")) == "Agent 'a' not found. There is nobody you could reach"
+    assert send(None, seats["a"], None, "d", Text("x")) == "Agent 'd' not found. You can reach: parent, b"
+    assert send(None, seats["a"], None, "c", Text("x")) == "Agent 'c' has ended and reads no more letters"
+    assert send(None, seats["a"], None, "a", Text("x")) == "'a' is yourself"
+    assert send(None, boss, office, "parent", Text("x")) == "You have no parent. You can reach: a, b"
+    assert send(None, Seat(), None, "a", Text("x")) == "Agent 'a' not found. There is nobody you could reach"
 
 
 async def test_children_write_to_siblings_and_parent_while_they_run(autojump_clock: trio.testing.MockClock) -> None:
@@ -165,7 +165,7 @@ async def test_letters_and_ends_of_children_are_mail_of_the_parents_actor() -> N
     async def writes(me: Actor, call: AgentCall) -> str:
         assert call.seat is not None
         await door.wait()
-        assert send(call.seat, None, "parent", Text("one")) is None
+        assert send(me, call.seat, None, "parent", Text("one")) is None
         return ""
 
     async with Root() as root, parent(root, {"writes": writes}) as boss:
@@ -185,4 +185,4 @@ def test_a_letter_that_finds_a_mailbox_full_is_not_sent() -> None:
     boss, _, seats = family("a")
     full: Any = Full()
     boss.address.open(full)
-    assert "is full (0 unread letters)" in str(send(seats["a"], None, "parent", Text("hi")))
+    assert "is full (0 unread letters)" in str(send(None, seats["a"], None, "parent", Text("hi")))

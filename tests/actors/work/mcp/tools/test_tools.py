@@ -25,7 +25,7 @@ from callboard.actors.work.mcp.tools.meta import meta_tools
 from callboard.actors.work.mcp.tools.names import legal, offered_name, owner_of
 from callboard.actors.work.mcp.tools.offer import Offered, Offering
 from callboard.actors.work.mcp.tools.view import Talk, View
-from callboard.actors.work.tools.calls import may_be_repeated
+from callboard.actors.work.tools.calls import changes, may_be_repeated
 from callboard.actors.work.tools.checking import LONGEST_NAME
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.chat import ToolCall
@@ -298,6 +298,10 @@ def test_what_permissions_take_a_tool_for(trust: Any, hints: ToolAnnotations | N
     assert effect_of(Server(name="s", type="stdio", trust=trust), Tool(name="t", annotations=hints)) == effect
 
 
+def _is_made_again(tool: Any) -> bool:
+    return not changes(tool) or may_be_repeated(tool)
+
+
 @pytest.mark.parametrize(
     ("entry", "hints", "again", "remembers"),
     [
@@ -314,9 +318,9 @@ def test_what_a_run_that_goes_on_takes_a_call_of_a_tool_for(
 ) -> None:
     view = view_of(Known(s=some(1)), **entry)
     tool = direct_tool(view, Tool(name="t", annotations=hints))
-    assert (may_be_repeated(tool), tool.remembers) == (again, remembers)
+    assert (_is_made_again(tool), tool.remembers) == (again, remembers)
     search, describe, invoke = meta_tools(view)
-    assert [may_be_repeated(each) for each in (search, describe, invoke)] == [True, True, False]
+    assert [_is_made_again(each) for each in (search, describe, invoke)] == [True, True, False]
 
 
 async def test_a_tool_that_its_entry_leaves_out_is_refused_even_if_it_was_offered(me: Actor) -> None:
