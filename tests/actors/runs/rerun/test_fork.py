@@ -81,7 +81,7 @@ async def test_at_each_row_its_deciders_are_where_those_of_the_run_were(town: To
     assert compared[""] >= len(rows) - 3
 
 
-@pytest.mark.parametrize("row", some("forks", list(range(1, ROWS + 1)), 5))
+@pytest.mark.parametrize("row", some("forks", list(range(1, ROWS + 1)), 3))
 async def test_played_from_any_row_it_comes_to_the_same_end_and_does_what_came_behind_again(
     town: Town, row: int
 ) -> None:
