@@ -131,6 +131,13 @@ class House:
             while not await trio.to_thread.run_sync(enough):
                 await trio.sleep(0.02)
 
+    async def logged(self, run: str) -> None:
+        """Wait until the log of a run is on the disk: it is written a little behind the run."""
+        log = self.home / "state" / "callboard" / "runs" / run / "events.jsonl"
+        with trio.fail_after(SOON):
+            while not log.exists() or b"run.started" not in log.read_bytes():
+                await trio.sleep(0.02)
+
     @property
     def effects(self) -> int:
         """How often the script has run."""

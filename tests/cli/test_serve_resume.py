@@ -33,6 +33,8 @@ async def test_runs_go_on_by_themselves_with_their_ids_questions_and_events(hous
         await house.models.arrived(2)
         await house.rows_of(asks, 5)
         await house.rows_of(thinks, 3)
+        for run in (asks, thinks):
+            await house.logged(run)
         before = {run: await events(http, run) for run in (asks, thinks)}
     await house.kill()
     held.set()
