@@ -35,7 +35,7 @@ test: $(VENV)/.dev .types/callboard  ## every test but the long repetitions
 	$(BIN)/pytest -m "not soak" -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 soak: $(VENV)/.dev  ## the long repetitions
-	$(BIN)/pytest -m soak --timeout 1800 -o faulthandler_timeout=900
+	$(BIN)/pytest -m soak --timeout 1800
 
 lint: $(VENV)/.dev  ## style and format
 	$(BIN)/ruff check .
