@@ -48,6 +48,7 @@ class ResumeFlags(KeptFlags):
 
     all_runs: bool
     with_changes: bool
+    strict: bool
     on_unknown: OnUnknown | None
 
 
@@ -147,6 +148,7 @@ async def _drive(run: Interrupted, flags: ResumeFlags, progress: Progress, resul
                 run.run,
                 hooks,
                 with_changes=flags.with_changes,
+                strict=flags.strict,
                 on_unknown=flags.on_unknown,
                 after=0 if last is None else last.seq,
                 wait=WAIT,

@@ -1,7 +1,6 @@
 """Going on with durable runs whose process was killed; `kept` is how they are kept, `interrupted` lists them.
 
-A run goes on with the definition that it began with: its file is in its first row. What else was read for it (agents
-that it calls, scripts, tool files) is read as it is today. A turn of a session goes on in its session (`in_session`).
+A run goes on with the files that it began with (`as_begun`), and a turn of a session in its session (`in_session`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,17 +24,15 @@ from ...protocol.version import VERSION
 from ..io.directories import journal_dir
 from ..io.imports import imported
 from ..work.journal.left import first_answers
-from ..work.journal.of_run import CannotGoOn, OfRun, RunPast, past_of
-from ..work.tools.registry import ToolRegistry
+from ..work.journal.of_run import DEFINITION, CannotGoOn, OfRun, RunPast, past_of
+from .as_begun import called_in, check_files, definition_of, loaded_of
 from .begin import begin
 from .execution import Execution
-from .finding import Found
 from .in_session import Act, heard_in, round_off
 from .interrupted import Interrupted, interrupted
 from .kept import leaves
 from .loading import NO_HOOKS, Hooks
 from .root import Root
-from .target import Loaded, LoopAgent, read
 from .trace_context import conversation
 
 if TYPE_CHECKING:
@@ -168,6 +164,7 @@ async def resume(
     *,
     on_event: Callable[[Event], None] | None = None,
     with_changes: bool = False,
+    strict: bool = False,
     after: int = 0,
     wait: float = 0.0,
     on_wait: Callable[[CallboardError], None] | None = None,
@@ -177,7 +174,7 @@ async def resume(
     """Go on with a run that was interrupted, to its end; a turn of a session in that session.
 
     Args:
-        hooks, with_changes, after, on_unknown: see `play`.
+        hooks, with_changes, strict, after, on_unknown: see `play`.
         tools: the Python functions that it began with, as tools.
         wait, on_wait: see `Sessions.turn`.
 
@@ -189,7 +186,9 @@ async def resume(
         hooks = msgspec.structs.replace(hooks, tools=tuple(tools))
     taken = await take(root, run)
     if taken.began.session is None:
-        return await play(root, taken, hooks, with_changes=with_changes, after=after, on_unknown=on_unknown)
+        return await play(
+            root, taken, hooks, with_changes=with_changes, strict=strict, after=after, on_unknown=on_unknown
+        )
     outcome: Outcome | None = None
     turn: SessionTurn | None = None
     try:
@@ -201,6 +200,7 @@ async def resume(
                 taken,
                 act.hooks,
                 with_changes=with_changes,
+                strict=strict,
                 history=history,
                 after=after,
                 on_unknown=on_unknown,
@@ -254,6 +254,7 @@ async def play(
     hooks: Hooks = NO_HOOKS,
     *,
     with_changes: bool = False,
+    strict: bool = False,
     history: tuple[Turn, ...] = (),
     on_unknown: OnUnknown | None = None,
     after: int = 0,
@@ -264,7 +265,8 @@ async def play(
         after: the number of the last of its events that are kept.
         history: of a turn of a session: what was said there before.
         hooks: what listens to it and keeps things beside it in this process, and the functions that it began with.
-        with_changes: with its file as it is today.
+        with_changes: with its file, and those of agents that it calls, as they are today.
+        strict: scripts, tool files and files of functions that have changed since refuse it; else they are warnings.
         on_unknown: what is to be done about calls that were under way, in place of what was said when it began.
 
     Returns and raises as `callboard.run` does. A run that could not begin stays interrupted when this process ends.
@@ -280,7 +282,7 @@ async def play(
         kept.lives(taken.life, VERSION)
 
     past = msgspec.structs.replace(taken.past, began=msgspec.structs.replace(taken.began, request=request))
-    return await go_on(root, taken.rows, taken.about, past, resumed, lives, hooks, with_changes=with_changes)
+    return await go_on(root, taken.rows, taken.about, past, resumed, lives, hooks, with_changes=with_changes, strict=strict)
 
 
 async def go_on(
@@ -293,19 +295,30 @@ async def go_on(
     hooks: Hooks,
     *,
     with_changes: bool = False,
+    strict: bool = False,
 ) -> Outcome:
     """Play a run from its past to its end.
 
     Args:
         rows: where what it does is kept; about: what is said of it.
         begins: writes the first rows of this life, once nothing stands in the way of the run.
-        hooks, with_changes: see `play`.
+        hooks, with_changes, strict: see `play`.
     """
+    if with_changes:
+        past.forget_files()
     kept = OfRun(rows, about, past, leaves(root, hooks))
-    _check_functions(rows.run, past.began, hooks)
-    hooks = await root.loader.threaded(partial(_hooks, past.began, root, hooks, with_changes=with_changes))
-    execution = await root.loader.threaded(partial(begin, past.began.request, hooks, root))
+    began = past.began
+    _check_functions(rows.run, began, hooks)
+    hooks = await root.loader.threaded(partial(_hooks, began, root, hooks, with_changes=with_changes))
+    execution = await root.loader.threaded(partial(begin, began.request, hooks, root))
+    if not with_changes:
+        files = (began.definition, *called_in(kept).values())
+        strict = strict or began.request.strict
+        execution.problems += await root.loader.threaded(partial(check_files, rows.run, files, strict=strict))
     begins(kept)
+    if with_changes and began.definition is not None:
+        today = await root.loader.threaded(partial(definition_of, began.request, hooks, root, execution.prepared))
+        kept.note_once(DEFINITION, today)
     execution.keep(kept, hooks.holds)
     execution.resumed = resumed
     _count_on(execution, past)
@@ -341,35 +354,6 @@ def _hooks(began: Began, root: Root, hooks: Hooks, *, with_changes: bool) -> Hoo
     return msgspec.structs.replace(hooks, loaded=loaded_of(began, root.config_dir, root.registry))
 
 
-def loaded_of(began: Began, config_dir: Path, registry: ToolRegistry | None = None) -> Loaded | None:
-    """The agent that a run began with; None if it is not kept.
-
-    Raises:
-        InvalidFile: its file has errors, seen from here.
-    """
-    request, definition = began.request, began.definition
-    if definition is None:
-        return None if began.agent is None else LoopAgent.of(began.agent)
-    loaded = read(
-        Found(
-            dialect=definition.dialect,
-            file=definition.file,
-            directory=Path(definition.directory),
-            text=definition.text,
-            parts=definition.parts,
-        ),
-        config_dir,
-        strict=request.strict,
-        compat=request.compat,
-        functions=began.functions,
-        registry=registry,
-        variables=request.variables,
-    )
-    if began.agent is not None and isinstance(loaded, LoopAgent):
-        loaded = msgspec.structs.replace(loaded, agent=began.agent)
-    return loaded
-
-
 def _with(settings: Settings, told: dict[str, Any]) -> Settings:
     """The settings, with the values that a run had of its own, as far as this version knows them."""
     from ...protocol.decoding import convert
@@ -386,7 +370,6 @@ __all__ = [
     "Taken",
     "go_on",
     "interrupted",
-    "loaded_of",
     "on_stage_again",
     "play",
     "resume",

@@ -32,9 +32,10 @@ from ...io.directories import journal_dir
 from ...io.imports import imported
 from ...work.journal.of_run import CannotGoOn, OfRun, past_of
 from ...work.journal.prefix import Placed, began, done_again, prefix, read
+from ..as_begun import loaded_of
 from ..begin import new_id
-from ..durable import go_on, loaded_of
-from ..kept import PROMPT, definition_of
+from ..durable import go_on
+from ..kept import PROMPT
 from ..loading import Hooks
 from ..root import Root, current, need_trio
 from ..target import GraphAgent
@@ -75,10 +76,6 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         run = changes.id or new_id()
         rows = changed(prefix(self.rows, self.at, run), changes)
         first = began(rows)
-        if changes.with_changes:
-            hooks = Hooks(owner=first.owner, durable=True)
-            today = await root.loader.threaded(partial(definition_of, first.request, hooks, root))
-            rows[0] = ("", msgspec.structs.replace(first, definition=today))
         await imported(".supervisors.journal.journal", ".supervisors.journal.store")
         journal = await root.journal()
         about = msgspec.structs.replace(decode_about(self.about), prompt=first.request.prompt[:PROMPT])
@@ -91,7 +88,16 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             for row in encoded:
                 kept.rows.append(row.actor, row.data)
 
-        return await go_on(root, journal.begin(run, told), about, past, resumed, copy, Hooks(on_event=on_event))
+        return await go_on(
+            root,
+            journal.begin(run, told),
+            about,
+            past,
+            resumed,
+            copy,
+            Hooks(on_event=on_event),
+            with_changes=changes.with_changes,
+        )
 
 
 async def fork(
