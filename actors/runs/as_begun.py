@@ -1,22 +1,21 @@
 """The files that a durable run goes on with: those that it has begun with, whatever has become of them since.
 
 Its own file is in its first row, that of an agent that it calls in a row from when it was first read
-(`protocol.journal.Definition`). Files that are executed in place (scripts, tool files, files of functions) are not kept:
-a mended script is why people go on with a run. Of those a definition has a sum, by which is told which have changed.
+(`protocol.journal.Definition`). Files that are executed in place (scripts, tool files, files of functions) are not
+kept: a mended script is why people go on with a run. Of those a definition has a sum, so that a change is told.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ...protocol.agent import Agent
-from ...protocol.errors import CallboardError
 from ...protocol.journal import Began, Definition, decode_value
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest

@@ -282,7 +282,9 @@ async def play(
         kept.lives(taken.life, VERSION)
 
     past = msgspec.structs.replace(taken.past, began=msgspec.structs.replace(taken.began, request=request))
-    return await go_on(root, taken.rows, taken.about, past, resumed, lives, hooks, with_changes=with_changes, strict=strict)
+    return await go_on(
+        root, taken.rows, taken.about, past, resumed, lives, hooks, with_changes=with_changes, strict=strict
+    )
 
 
 async def go_on(
@@ -316,9 +318,9 @@ async def go_on(
         strict = strict or began.request.strict
         execution.problems += await root.loader.threaded(partial(check_files, rows.run, files, strict=strict))
     begins(kept)
-    if with_changes and began.definition is not None:
+    if with_changes:
         today = await root.loader.threaded(partial(definition_of, began.request, hooks, root, execution.prepared))
-        kept.note_once(DEFINITION, today)
+        kept.note_once(DEFINITION, [] if today is None else [today])
     execution.keep(kept, hooks.holds)
     execution.resumed = resumed
     _count_on(execution, past)

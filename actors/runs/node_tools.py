@@ -76,5 +76,7 @@ def tools_of_nodes(
 
 def files_of_nodes(agent: GraphAgent, graph: Graph, tools: Mapping[str, tuple[Tool, ...]]) -> set[Path]:
     """The scripts of a graph, and the files of the tools that its llm nodes list."""
-    scripts = {agent.directory.absolute() / node.script for node in graph.nodes.values() if isinstance(node, ScriptNode)}
+    scripts = {
+        agent.directory.absolute() / node.script for node in graph.nodes.values() if isinstance(node, ScriptNode)
+    }
     return scripts | {tool.file for found in tools.values() for tool in found if tool.file is not None}

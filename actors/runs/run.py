@@ -193,9 +193,13 @@ async def resume(
     made = tuple(tool if isinstance(tool, Tool) else function_tool(tool) for tool in tools)
     root = root or current.get()
     if root is not None:
-        return await go_on(root, run, on_event=on_event, with_changes=with_changes, strict=strict, tools=made, on_unknown=on_unknown)
+        return await go_on(
+            root, run, on_event=on_event, with_changes=with_changes, strict=strict, tools=made, on_unknown=on_unknown
+        )
     async with Root(config_dir=config_dir) as own:
-        return await go_on(own, run, on_event=on_event, with_changes=with_changes, strict=strict, tools=made, on_unknown=on_unknown)
+        return await go_on(
+            own, run, on_event=on_event, with_changes=with_changes, strict=strict, tools=made, on_unknown=on_unknown
+        )
 
 
 def requested(target: Target, prompt: str, **options: Any) -> tuple[RunRequest, Hooks]:

@@ -42,5 +42,7 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = GIB
     on_unknown: Annotated[
         OnUnknown | None,
-        Meta(description="What becomes of calls that were under way at a kill, where no flag and no file of an agent says."),
+        Meta(
+            description="What becomes of calls that were under way at a kill, where no flag and no agent's file says."
+        ),
     ] = None

@@ -54,7 +54,7 @@ SERVER_TOOLS = "server tools: "
 """What the tools of an MCP server are noted as, with its name behind."""
 
 DEFINITION = "definition"
-"""What the file of a run is noted as that went on with today's."""
+"""What is noted of a run that went on with today's files: its own, if it has one."""
 
 CALLED = "agent: "
 """What the file of an agent that the run calls is noted as, with the name and the place of its caller behind."""
@@ -107,8 +107,14 @@ class RunPast(msgspec.Struct, kw_only=True):
     once: dict[str, msgspec.Raw] = {}
     left: dict[str, tuple[Answer, float]] = {}
 
+    def notes_once(self, row: Noted) -> None:
+        """This was noted of the run as a whole."""
+        if row.name == DEFINITION:
+            self.forget_files()
+        self.once[row.name] = row.value
+
     def forget_files(self) -> None:
-        """It goes on with the files of today."""
+        """It went on, or goes on, with the files of that day."""
         self.once = {name: value for name, value in self.once.items() if not is_of_files(name)}
 
 
@@ -147,7 +153,7 @@ def past_of(rows: Iterable[Row]) -> RunPast:
             else:
                 before.others.append(row)
                 if isinstance(row, Noted) and not each.actor:
-                    past.once[row.name] = row.value
+                    past.notes_once(row)
             past.crossing.see(each.actor, row)
             replies = len(past.replies)
             _count(past, row, nodes)
@@ -156,8 +162,8 @@ def past_of(rows: Iterable[Row]) -> RunPast:
     if past is None:
         raise CannotGoOn("nothing of it is on disk")
     if DEFINITION in past.once:
-        definition = decode_value(past.once[DEFINITION], Definition)
-        past.began = msgspec.structs.replace(past.began, definition=definition)
+        for definition in decode_value(past.once[DEFINITION], list[Definition]):
+            past.began = msgspec.structs.replace(past.began, definition=definition)
     return past
 
 

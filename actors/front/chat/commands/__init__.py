@@ -21,6 +21,7 @@ def load() -> tuple[ModuleType, ...]:
         looking,
         rag,
         reporting,
+        resuming,
         role,
         session,
         settings,
@@ -30,7 +31,7 @@ def load() -> tuple[ModuleType, ...]:
         watching,
     )
 
-    talking = settings, role, session, agent, agent_looking, rag, files, history
+    talking = settings, role, session, agent, agent_looking, rag, files, history, resuming
     families = looking, *talking, reporting, attaching, watching, editing, signing_in, vault, deleting, sharing, leaving
     places = {module.__name__: place for place, module in enumerate(families)}
     in_order = sorted(COMMANDS.values(), key=lambda each: places[each.play.__module__])

@@ -13,9 +13,12 @@ import trio
 import callboard
 from callboard.actors.io.directories import journal_dir
 from callboard.actors.runs.durable import interrupted, resume
+from callboard.actors.runs.in_session import agent_of, say
+from callboard.actors.runs.loading import Hooks
 from callboard.protocol.errors import CallboardError
 from callboard.protocol.journal import Answered, Asked, decode
 from callboard.protocol.kernel.questions import Question
+from callboard.protocol.requests import RunRequest
 from callboard.supervisors.journal import journal as journals
 from callboard.supervisors.journal import store as stores
 from callboard.supervisors.journal.reading import read_run
@@ -81,6 +84,14 @@ def answered() -> int:
     return len(asked & {row.answer.question for row in rows if isinstance(row, Answered)})
 
 
+async def in_session(root: callboard.Root, order: dict[str, Any]) -> callboard.Outcome:
+    """A turn of a session of this name."""
+    request = RunRequest(target=order["target"], prompt=order["prompt"], yes=True, id="run-1")
+    hooks = Hooks(durable=True)
+    agent = agent_of(await root.loader.load(request, hooks))
+    return await say(root, None, order["session"], request, hooks, agent=agent)
+
+
 async def main(order: dict[str, Any]) -> None:
     os.environ["HOST"] = str(os.getpid())
     if order.get("kill"):
@@ -95,6 +106,8 @@ async def main(order: dict[str, Any]) -> None:
                 if order.get("resume"):
                     runs = await trio.to_thread.run_sync(interrupted, os.environ)
                     outcome = await resume(root, runs[0].run) if runs else None
+                elif order.get("session"):
+                    outcome = await in_session(root, order)
                 else:
                     outcome = await callboard.run(
                         order["target"], order["prompt"], durable=True, id="run-1", yes=True, **order.get("options", {})

@@ -18,7 +18,7 @@ from family import EFFECTS, FamilyHouse
 from played_agents import children, plain
 from test_kills import some
 
-ROWS = 190
+ROWS = 180
 """That the run has at least; how many it has depends on what comes first."""
 
 ONE = "one begins / ONE ['yes ONE'] ['hi']"

@@ -10,6 +10,7 @@ from lives import Lives, entered
 
 from callboard.actors.runs.rerun.fork import fork
 from callboard.actors.work.journal.of_run import CannotGoOn
+from callboard.protocol.events import Warned
 
 GRAPH = """
 name: g
@@ -47,8 +48,8 @@ def write(lives: Lives, word: str, *, scripts: str | None = None) -> None:
 
 
 def warned(lives: Lives) -> list[str]:
-    found = [event.data for event in lives.events if event.kind == "warned"]
-    return [Path(data.message.partition(": ")[0]).name for data in found if data.code == "changed_since"]  # type: ignore[union-attr]
+    found = [event.data for event in lives.events if isinstance(event.data, Warned)]
+    return [Path(data.message.partition(": ")[0]).name for data in found if data.code == "changed_since"]
 
 
 async def test_it_goes_on_with_the_files_of_agents_that_it_began_with(lives: Lives) -> None:
