@@ -21,6 +21,8 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "_run/cancel": (own.OfRun, own.Cancelled),
     "_run/resume": (own.ResumeRun, own.OneRun),
     "_run/rows": (own.ReadRows, own.Rows),
+    "_run/steps": (own.ReadSteps, own.Steps),
+    "_run/fork": (own.ForkRun, own.Forked),
     "_run/delete": (own.OfRun, own.Done),
     "_run/subscribe": (own.Subscribe, own.Subscribed),
     "_run/unsubscribe": (own.Unsubscribe, own.Unsubscribed),

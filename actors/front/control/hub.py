@@ -176,6 +176,18 @@ class Hub:
         """The hooks of what the caller has played in a role, whose file may name a model, too."""
         return msgspec.structs.replace(hooks, check_model=lambda model: check_model(caller, model, self.root))
 
+    def may_begin(self) -> None:
+        """Check that another run may begin now.
+
+        Raises:
+            ShuttingDown, Saturated: none may.
+        """
+        if self.closing:
+            raise ShuttingDown("the server is about to end and begins nothing new")
+        most = self.options.max_runs
+        if most and self.under_way >= most:
+            raise Saturated(f"{most} runs are under way, and that is as many as may be; try again later")
+
     async def begin(
         self,
         caller: Caller,
@@ -193,11 +205,7 @@ class Hub:
             session: the id of the session that it is a turn of.
             durable: false: nobody would want it to go on after a kill, as it goes with who asked for it.
         """
-        if self.closing:
-            raise ShuttingDown("the server is about to end and begins nothing new")
-        most = self.options.max_runs
-        if most and self.under_way >= most:
-            raise Saturated(f"{most} runs are under way, and that is as many as may be; try again later")
+        self.may_begin()
         if request.role is not None:
             hooks = self.hooks(caller, hooks)
         info = RunInfo(run="", owner=caller.subject, title=title, session=session)

@@ -36,7 +36,7 @@ from ..as_begun import loaded_of
 from ..begin import new_id
 from ..durable import go_on
 from ..kept import PROMPT
-from ..loading import Hooks
+from ..loading import NO_HOOKS, Hooks
 from ..root import Root, current, need_trio
 from ..target import GraphAgent
 from .changes import Changes, changed
@@ -63,10 +63,8 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     about: bytes
     again: tuple[str, ...]
 
-    async def play(
-        self, root: Root, changes: Changes | None = None, *, on_event: Callable[[Event], None] | None = None
-    ) -> Outcome:
-        """Play the fork to its end. Returns and raises as `callboard.run` does, and:
+    async def play(self, root: Root, changes: Changes | None = None, hooks: Hooks = NO_HOOKS) -> Outcome:
+        """Play the fork to its end; `hooks` are what listens to it. Returns and raises as `callboard.run` does, and:
 
         UsageError: there is nothing that could be changed so.
         CannotGoOn: the run can't go on from there.
@@ -95,7 +93,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             past,
             resumed,
             copy,
-            Hooks(on_event=on_event),
+            hooks,
             with_changes=changes.with_changes,
         )
 
@@ -140,11 +138,11 @@ async def fork(
     changes = Changes(
         model=model, prompt=prompt, state=state or {}, answers=answers or {}, with_changes=with_changes, id=id
     )
-    root = root or current.get()
+    hooks, root = Hooks(on_event=on_event), root or current.get()
     if root is None:
         async with Root(config_dir=config_dir) as own:
-            return await (await read_fork(own, run, at)).play(own, changes, on_event=on_event)
-    return await (await read_fork(root, run, at)).play(root, changes, on_event=on_event)
+            return await (await read_fork(own, run, at)).play(own, changes, hooks)
+    return await (await read_fork(root, run, at)).play(root, changes, hooks)
 
 
 async def read_fork(root: Root, run: str, at: At) -> Fork:
