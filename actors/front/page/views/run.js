@@ -61,7 +61,11 @@ export class RunView {
     for (const [name, value] of this.figures) this.numbers.append(h("div", {}, h("dt", {}, name), value));
     this.stop = h("button", { class: "quiet", onclick: () => this.stopRun() }, "Cancel run\u2026");
     this.again = h("button", { class: "primary", hidden: true, onclick: () => this.resumeRun() }, "Resume");
-    this.steps = h("button", { class: "quiet", hidden: true, onclick: () => this.showSteps() }, "Steps\u2026");
+    this.steps = h(
+      "button",
+      { class: "quiet to-steps", hidden: true, onclick: () => this.showSteps() },
+      "Steps\u2026",
+    );
     this.behind = h("div", { class: "behind", role: "status", hidden: true });
     this.elsewhere = h("div", { class: "elsewhere", role: "status", hidden: true }, ELSEWHERE);
     this.tabs = h(

@@ -55,7 +55,7 @@ function row(step, open) {
   mark(go, "aria-label", `Go on from step ${step.row}`);
   return h(
     "li",
-    { "data-row": step.row },
+    { "data-row": step.row, "data-place": step.place || null },
     h("span", { class: "number" }, String(step.row)),
     h("span", { class: "where" }, step.where),
     h("span", { class: "what" }, step.what),
@@ -104,7 +104,7 @@ function form(step, source, done) {
   );
   return h(
     "form",
-    { class: "start", onsubmit: submit },
+    { onsubmit: submit },
     h("h3", {}, `Go on from step ${step.row}${step.place ? `, before ${step.place}` : ""}`),
     h("label", {}, h("span", {}, "Other words"), words),
     source.isGraph ? h("label", {}, h("span", {}, "Other state (JSON)"), state) : null,
