@@ -16,7 +16,7 @@ import trio
 
 from ...protocol.errors import CallboardError, Conflict, NotFound
 from ...protocol.events import Event, RunResumed
-from ...protocol.journal import FOLD, About, Began, decode_about, encode_about
+from ...protocol.journal import BATCH, FOLD, About, Began, decode_about, encode_about
 from ...protocol.messages import ConversationBegun
 from ...protocol.outcome import Outcome
 from ...protocol.repeats import OnUnknown
@@ -82,10 +82,6 @@ class Taken(msgspec.Struct, frozen=True, eq=False):
         return tuple(first.turns[: session.before])
 
 
-BY_BATCH = "batch"
-"""What plays runs that are tasks of a batch, which alone goes on with them: it keeps what comes of them."""
-
-
 async def take(root: Root, run: str, *, by: str = "") -> Taken:
     """Have a run that was interrupted, so that this process alone may go on with it; `by` a batch, if it is a task.
 
@@ -104,7 +100,7 @@ async def take(root: Root, run: str, *, by: str = "") -> Taken:
         raise NotFound(f"no durable run '{run}' is kept; `callboard runs --interrupted` lists those that may go on")
     if found.kept.state is not State.INTERRUPTED:
         raise Conflict(f"{run} {'is over' if found.kept.state is State.OVER else 'goes on in another process'}")
-    if by != BY_BATCH and decode_about(found.kept.about).by == BY_BATCH:
+    if by != BATCH and decode_about(found.kept.about).by == BATCH:  # which keeps what comes of its tasks
         raise Conflict(f"{run} is a task of a batch: the same `callboard batch` goes on with it")
     _check(run, await trio.to_thread.run_sync(past_of, found.rows))
     claimed = await claim(await root.journal(), found.kept.sign, [run], _taken_over)

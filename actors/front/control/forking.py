@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from ....protocol.control import own
+from ....protocol.control import durable
 from ....protocol.control.caller import Caller
 from ....protocol.control.things import RunInfo, Step
 from ....protocol.errors import UsageError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .hub import Hub
 
 
-async def steps_of_run(hub: Hub, caller: Caller, run: str, after: int, limit: int) -> own.Steps:
+async def steps_of_run(hub: Hub, caller: Caller, run: str, after: int, limit: int) -> durable.Steps:
     """Those behind the one of number `after`, without secrets; long texts are cut.
 
     Raises:
@@ -40,7 +40,7 @@ async def steps_of_run(hub: Hub, caller: Caller, run: str, after: int, limit: in
     return await trio.to_thread.run_sync(partial(_page, hub, info.run, after, limit))
 
 
-def _page(hub: Hub, run: str, after: int, limit: int) -> own.Steps:
+def _page(hub: Hub, run: str, after: int, limit: int) -> durable.Steps:
     from ...runs.rerun.fork import kept_rows, nodes_of
     from ...runs.rerun.steps import steps
 
@@ -52,10 +52,10 @@ def _page(hub: Hub, run: str, after: int, limit: int) -> own.Steps:
     shown = [Step(place=places.get(step.row, ""), **msgspec.structs.asdict(step)) for step in page]
     told = hub.running.without_secrets(msgspec.json.encode(shown))
     ends = after + len(page)
-    return own.Steps(steps=msgspec.json.decode(told, type=list[Step]), next=ends if ends < len(found) else None)
+    return durable.Steps(steps=msgspec.json.decode(told, type=list[Step]), next=ends if ends < len(found) else None)
 
 
-async def fork_run(hub: Hub, caller: Caller, wanted: own.ForkRun) -> own.Forked:
+async def fork_run(hub: Hub, caller: Caller, wanted: durable.ForkRun) -> durable.Forked:
     """Begin another run with the first steps of one, or say what it would do to the world again.
 
     Raises:
@@ -74,12 +74,13 @@ async def fork_run(hub: Hub, caller: Caller, wanted: own.ForkRun) -> own.Forked:
 
     fork = await read_fork(hub.root, info.run, wanted.at)
     if wanted.dry_run:
-        return own.Forked(run=None, at=fork.at, again=list(fork.again))
-    hub.may_begin()
-    return own.Forked(run=await _begun(hub, caller, info, fork, wanted), at=fork.at, again=list(fork.again))
+        return durable.Forked(run=None, at=fork.at, again=list(fork.again))
+    hub.check_open()
+    hub.running.check_room()
+    return durable.Forked(run=await _begun(hub, caller, info, fork, wanted), at=fork.at, again=list(fork.again))
 
 
-async def _begun(hub: Hub, caller: Caller, info: RunInfo, fork: Fork, wanted: own.ForkRun) -> RunInfo:
+async def _begun(hub: Hub, caller: Caller, info: RunInfo, fork: Fork, wanted: durable.ForkRun) -> RunInfo:
     from ...runs.rerun.changes import Changes
 
     changes = Changes(

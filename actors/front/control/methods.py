@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import trio
 
-from ....protocol.control import own, schema
+from ....protocol.control import durable, own, schema
 from ....protocol.control.bounds import Name
 from ....protocol.control.own import Done, Params
 from ....protocol.control.things import QuestionAsked
@@ -107,12 +107,12 @@ async def _events(peer: Peer, params: own.ReadEvents) -> own.Events:
     return await page_of_events(peer.hub, peer.caller, params.run, params.after, params.limit)
 
 
-async def _rows(peer: Peer, params: own.ReadRows) -> own.Rows:
+async def _rows(peer: Peer, params: durable.ReadRows) -> durable.Rows:
     _check_limit(params.limit, MOST_EVENTS)
     return await rows_of(peer.hub, peer.caller, params.run, params.after, params.limit)
 
 
-async def _steps(peer: Peer, params: own.ReadSteps) -> own.Steps:
+async def _steps(peer: Peer, params: durable.ReadSteps) -> durable.Steps:
     _check_limit(params.limit, MOST_EVENTS)
     return await steps_of_run(peer.hub, peer.caller, params.run, params.after, params.limit)
 

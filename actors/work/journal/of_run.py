@@ -105,13 +105,31 @@ class RunPast(msgspec.Struct, kw_only=True):
     crossing: Crossing = msgspec.field(default_factory=Crossing)
     spoilt: str = ""
     once: dict[str, msgspec.Raw] = {}
+    _changed: list[Noted] = []
     left: dict[str, tuple[Answer, float]] = {}
 
     def notes_once(self, row: Noted) -> None:
-        """This was noted of the run as a whole."""
+        """This was noted of the run as a whole.
+
+        Of a life that went on with other files this counts once it has done something: it may have been refused.
+        """
         if row.name == DEFINITION:
-            self.forget_files()
-        self.once[row.name] = row.value
+            self._changed = [row]
+        elif self._changed:
+            self._changed.append(row)
+        else:
+            self.once[row.name] = row.value
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a life went on with other files, and has not yet done anything."""
+        return bool(self._changed)
+
+    def did(self) -> None:
+        """That life has done something."""
+        changed, self._changed = self._changed, []
+        self.forget_files()
+        self.once |= {row.name: row.value for row in changed}
 
     def forget_files(self) -> None:
         """It went on, or goes on, with the files of that day."""
@@ -152,8 +170,10 @@ def past_of(rows: Iterable[Row]) -> RunPast:
                 before.told.append(row)
             else:
                 before.others.append(row)
-                if isinstance(row, Noted) and not each.actor:
-                    past.notes_once(row)
+            if isinstance(row, Noted) and not each.actor:
+                past.notes_once(row)
+            elif past.has_changed:
+                past.did()
             past.crossing.see(each.actor, row)
             replies = len(past.replies)
             _count(past, row, nodes)

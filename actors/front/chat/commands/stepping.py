@@ -5,7 +5,7 @@ The other run is watched as `.attach` watches one; what it says is no part of th
 
 from __future__ import annotations
 
-from .....protocol.control import own
+from .....protocol.control import durable
 from .....protocol.control.things import Step
 from .....protocol.errors import Conflict
 from ...control.forking import fork_run, steps_of_run
@@ -47,13 +47,13 @@ async def _from(line: Line) -> None:
     if not at:
         raise line.misused()
     run, _, at = at.rpartition(":")
-    wanted = own.ForkRun(run=_run(line, run), at=at, prompt=words.strip() or None, dry_run=True)
+    wanted = durable.ForkRun(run=_run(line, run), at=at, prompt=words.strip() or None, dry_run=True)
     looked = await fork_run(line.hub, line.caller, wanted)
     if looked.again:
         await line.say("It does again what came behind there:\n" + "\n".join(f"- {each}" for each in looked.again))
         if not await line.confirm("Go on?"):
             return
-    begun = await fork_run(line.hub, line.caller, own.ForkRun(run=wanted.run, at=at, prompt=wanted.prompt))
+    begun = await fork_run(line.hub, line.caller, durable.ForkRun(run=wanted.run, at=at, prompt=wanted.prompt))
     assert begun.run is not None
     await watch(line, begun.run)
 

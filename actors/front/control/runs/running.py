@@ -17,7 +17,7 @@ import trio
 
 from .....protocol.control.caller import LOCAL, Caller
 from .....protocol.control.things import RunInfo
-from .....protocol.errors import ActorCancelled, CallboardError, Denied, NotFound
+from .....protocol.errors import ActorCancelled, CallboardError, Denied, NotFound, Saturated
 from .....protocol.events import Event, RunResumed, RunStarted, Warned
 from .....protocol.outcome import ErrorReport
 from .....protocol.requests import RunRequest
@@ -70,6 +70,12 @@ class Running:
     def under_way(self) -> int:
         """How many there are that have no end yet."""
         return len(self._starting) + sum(not record.over for record in self.live.values())
+
+    def check_room(self) -> None:
+        """Raise `Saturated` if as many are under way as may be."""
+        most = self._options.max_runs
+        if most and self.under_way >= most:
+            raise Saturated(f"{most} runs are under way, and that is as many as may be; try again later")
 
     @property
     def at_work(self) -> int:

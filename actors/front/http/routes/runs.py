@@ -8,7 +8,8 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from .....protocol.control.own import Forked, ForkRun, Rows, StartRun, Steps
+from .....protocol.control.durable import Forked, ForkRun, Rows, Steps
+from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import Conflict
 from ....io.http.sse import event

@@ -14,7 +14,7 @@ from stage import Stage
 import callboard
 from callboard.actors.front.control.forking import fork_run, steps_of_run
 from callboard.actors.front.control.hub import Hub
-from callboard.protocol.control import own
+from callboard.protocol.control import durable, own
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.errors import Denied, NotFound, UsageError
 
@@ -78,19 +78,21 @@ async def test_a_fork_begins_behind_a_step_with_what_is_different_and_does_again
 ) -> None:
     async with hub_of(root, tmp_path / "hub", durable=True) as hub:
         run = await played(hub, Path(root.config_dir), world)
-        looked = await fork_run(hub, LOCAL, own.ForkRun(run=run, at="write#1", dry_run=True))
+        looked = await fork_run(hub, LOCAL, durable.ForkRun(run=run, at="write#1", dry_run=True))
         assert looked.run is None
         assert len(looked.again) == 1
         assert "write.sh" in looked.again[0]
         assert world.read_text() == "x\n"
-        begun = await fork_run(hub, LOCAL, own.ForkRun(run=run, at="write#1", state={"topic": "cats"}))
+        begun = await fork_run(hub, LOCAL, durable.ForkRun(run=run, at="write#1", state={"topic": "cats"}))
         assert begun.run is not None
         assert await over(hub, begun.run.run) == "cats go written"
         assert world.read_text() == "x\nx\n"
         assert hub.get(LOCAL, run).output == "dogs go written"
         at_question = next(step for step in (await steps_of_run(hub, LOCAL, run, 0, 99)).steps if step.question)
         other = await fork_run(
-            hub, LOCAL, own.ForkRun(run=run, at=at_question.row, answers={at_question.question: "stay"}, title="other")
+            hub,
+            LOCAL,
+            durable.ForkRun(run=run, at=at_question.row, answers={at_question.question: "stay"}, title="other"),
         )
         assert other.run is not None
         assert other.run.title == "other"
@@ -111,7 +113,7 @@ async def test_what_can_not_be_forked_so_begins_nothing(
     async with hub_of(root, tmp_path / "hub", durable=True) as hub:
         run = await played(hub, Path(root.config_dir), world)
         with pytest.raises(error):
-            await fork_run(hub, LOCAL, msgspec.convert({"run": run, **wanted}, own.ForkRun))
+            await fork_run(hub, LOCAL, msgspec.convert({"run": run, **wanted}, durable.ForkRun))
         assert len(hub.list(LOCAL)) == 1
         assert hub.under_way == 0
 
@@ -127,7 +129,7 @@ async def test_who_may_not_steer_the_run_sees_no_step_and_forks_nothing(
             with pytest.raises(Denied):
                 await steps_of_run(hub, caller, run, 0, 10)
             with pytest.raises(Denied):
-                await fork_run(hub, caller, own.ForkRun(run=run, at=1))
+                await fork_run(hub, caller, durable.ForkRun(run=run, at=1))
         assert len(hub.list(LOCAL)) == 1
 
 

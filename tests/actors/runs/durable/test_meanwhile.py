@@ -90,9 +90,9 @@ async def test_a_run_that_was_begun_strict_is_so_in_each_life(lives: Lives) -> N
 async def test_with_changes_it_goes_on_with_todays_files_from_then_on(lives: Lives) -> None:
     await lives.begin("g", until=entered("ask"), answers={})
     write(lives, "after")
-    await lives.go_on(with_changes=True, until=entered("ask"), answers={})
+    await lives.go_on(with_changes=True, until=entered("script"), answers={"ask": "go"})
     write(lives, "later", scripts="after")
-    outcome = await lives.go_on(answers={"ask": "go"})
+    outcome = await lives.go_on(answers={"ask": "again"})
     assert outcome.output == "after before(before) after later(after)"  # helper was first read by those lives then
     assert warned(lives) == []
 

@@ -1,4 +1,8 @@
-"""One run with everything, whose process is killed at each row and in each effect, goes on to the same end."""
+"""One run with everything, whose process is killed at each row and in each effect, goes on to the same end.
+
+A tenth of that is in every run of the tests; its parts alone (`test_kills`, `test_family_kills`, `test_flow_kills`) are
+nearly all among the long repetitions.
+"""
 
 from __future__ import annotations
 
