@@ -15,6 +15,7 @@ import trio
 from ....protocol.control import durable
 from ....protocol.control.caller import Caller
 from ....protocol.control.things import RunInfo, Step
+from ....protocol.decoding import decode_json
 from ....protocol.errors import UsageError
 from ...io.directories import journal_dir
 from ...io.imports import imported
@@ -52,7 +53,7 @@ def _page(hub: Hub, run: str, after: int, limit: int) -> durable.Steps:
     shown = [Step(place=places.get(step.row, ""), **msgspec.structs.asdict(step)) for step in page]
     told = hub.running.without_secrets(msgspec.json.encode(shown))
     ends = after + len(page)
-    return durable.Steps(steps=msgspec.json.decode(told, type=list[Step]), next=ends if ends < len(found) else None)
+    return durable.Steps(steps=decode_json(told, list[Step]), next=ends if ends < len(found) else None)
 
 
 async def fork_run(hub: Hub, caller: Caller, wanted: durable.ForkRun) -> durable.Forked:
