@@ -33,17 +33,23 @@ GONE = "gone"
 """In place of the sum of a file that can't be read."""
 
 
+def has_file(request: RunRequest, hooks: Hooks) -> bool:
+    """Whether a run's target is in a file; an agent that was made by a program is in none."""
+    if isinstance(request.target, Agent) or request.in_role:
+        return False
+    return not (isinstance(hooks.loaded, LoopAgent) and hooks.loaded.directory is None)
+
+
 def definition_of(request: RunRequest, hooks: Hooks, root: Root, prepared: Prepared) -> Definition | None:
-    """The file of a run's target, as it is now; None for an agent that was made by a program. Reads files.
+    """The file of a run's target, as it is now; None if it is in none. Reads files.
 
     Raises:
         UsageError: it can't be read.
     """
-    if isinstance(request.target, Agent) or request.in_role:
+    if not has_file(request, hooks):
         return None
+    assert isinstance(request.target, str)
     loaded = hooks.loaded
-    if isinstance(loaded, LoopAgent) and loaded.directory is None:
-        return None
     found = find(request.target if loaded is None else loaded.file, config_dir=root.config_dir)
     directory = None if loaded is None else loaded.directory
     return _definition(found, directory or found.directory, prepared)

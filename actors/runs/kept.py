@@ -23,7 +23,7 @@ from ...protocol.version import VERSION
 from ..io.handed_out import without_secrets
 from ..work.journal.directory import directory_of, make
 from ..work.journal.of_run import OfRun
-from .as_begun import definition_of
+from .as_begun import definition_of, has_file
 from .execution import Execution
 from .loading import Hooks
 from .root import Root
@@ -66,7 +66,8 @@ async def _keep(execution: Execution, request: RunRequest, hooks: Hooks) -> OfRu
     journal = await root.journal()
     definition, unread = None, ""
     try:
-        definition = await root.loader.threaded(partial(definition_of, request, hooks, root, execution.prepared))
+        if has_file(request, hooks):  # a thread costs more than to know that it is not
+            definition = await root.loader.threaded(partial(definition_of, request, hooks, root, execution.prepared))
     except CallboardError as error:  # it was read a moment ago
         unread = f"its file can't be read any more: {error}"
     if execution.input.attachments:

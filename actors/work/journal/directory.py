@@ -24,6 +24,9 @@ from .scope import here
 if TYPE_CHECKING:
     from ....supervisors import Actor
 
+_NAMED: set[str] = set()
+"""Runs of this process that may have a directory: to look for one takes longer than all else at the end of a run."""
+
 LEFT_FOR = 3600.0
 """Seconds in which a run may have begun without a journal that says so."""
 
@@ -37,8 +40,14 @@ def place_of(me: Actor, kind: str) -> Path | None:
 
 
 def directory_of(run: str) -> Path:
-    """That of a run."""
+    """That of a run, which may be made now."""
+    _NAMED.add(run)
     return durable_dir(os.environ) / run
+
+
+def may_have_one(run: str) -> bool:
+    """Whether a run that began in this process has a directory, as far as is known without a look at the disk."""
+    return run in _NAMED
 
 
 def make(directory: Path) -> None:
@@ -54,6 +63,7 @@ def make(directory: Path) -> None:
 def remove(run: str) -> None:
     """A run is over, or forgotten. Blocks."""
     shutil.rmtree(directory_of(run), ignore_errors=True)
+    _NAMED.discard(run)
 
 
 def remove_left() -> None:
