@@ -157,8 +157,7 @@ class Execution:
 
     async def _remove(self) -> None:
         """Remove what the run had for itself alone, unless it may go on in another process."""
-        may_have = self.resumed is not None or may_have_one(self.id)
-        if self.kept is not None and (self.context.kept or (may_have and directory_of(self.id).exists())):
+        if self.kept is not None and (self.context.kept or self._has_directory):
             with self.root.kernel.shield(REMOVE_WITHIN):
                 if not await self.kept.is_over():
                     return
@@ -166,6 +165,10 @@ class Execution:
         for results in self.context.kept:
             with self.root.kernel.shield(REMOVE_WITHIN):
                 await trio.to_thread.run_sync(results.remove)
+
+    @property
+    def _has_directory(self) -> bool:
+        return (self.resumed is not None or may_have_one(self.id)) and directory_of(self.id).exists()
 
     def _context(self, actor: Actor) -> contextvars.Context | None:
         """That of the run's actor, where it has one of its own."""
