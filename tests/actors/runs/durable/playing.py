@@ -128,7 +128,7 @@ def answered() -> int:
 
 async def in_session(root: callboard.Root, order: dict[str, Any]) -> callboard.Outcome:
     """A turn of a session of this name."""
-    request = RunRequest(target=order["target"], prompt=order["prompt"], yes=True, id="run-1")
+    request = RunRequest(target=order["target"], prompt=order["prompt"], yes=True, id=order.get("id", "run-1"))
     hooks = Hooks(durable=True)
     agent = agent_of(await root.loader.load(request, hooks))
     return await say(root, None, order["session"], request, hooks, agent=agent)
