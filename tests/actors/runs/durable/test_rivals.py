@@ -141,7 +141,10 @@ async def test_4_results_of_tools_that_were_shown_are_in_the_history_byte_for_by
     home.mkdir(parents=True)
     (home / "config.yaml").write_text(CLERK)
     odd = r"printf 'a\tb\r\n\303\244 \360\237\231\202 \001 {\"x\": 1}\n\n'"
-    calls = [[("execute_command", {"command": odd})], [("execute_command", {"command": "sleep 60"})]]
+    calls = [
+        [("execute_command", {"command": odd})],
+        [("execute_command", {"command": f"[ -e {tmp_path}/go ] || sleep 60"})],
+    ]
     fake_model.answer_with(
         lambda request: Reply(calls=calls[len(request.results)]) if len(request.results) < 2 else Reply(text="over")
     )
@@ -154,6 +157,7 @@ async def test_4_results_of_tools_that_were_shown_are_in_the_history_byte_for_by
     await lives.begin("clerk", until=amid_the_second, yes=True)
     shown = next(event.data for event in lives.events if isinstance(event.data, ToolFinished))
     before = fake_model.requests[-1].results[0]
+    (tmp_path / "go").touch()
     outcome = await lives.go_on()
     assert outcome.output == "over"
     last = fake_model.requests[-1]
