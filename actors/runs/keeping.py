@@ -17,6 +17,7 @@ import trio
 
 from ...protocol.journal import BATCH, decode_about
 from ..io.directories import journal_dir
+from ..work.journal.directory import remove
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,13 +63,20 @@ def prune_now(settings: Settings, sign: str) -> int:
 
 
 def remove_kept(run: str) -> bool:
-    """Remove what is kept of a run that no process plays; False if nothing is. Blocking. Raises `Damaged`."""
+    """Remove what is kept of a run that no process plays, with its directory; False if nothing is. Blocking.
+
+    Raises:
+        Damaged, JournalUnread: it can't be read or written.
+    """
     directory = journal_dir(os.environ)
     if not directory.is_dir():
         return False
     from ...supervisors.journal.retention import remove_run
 
-    return remove_run(directory, run)
+    removed = remove_run(directory, run)
+    if removed:
+        remove(run)
+    return removed
 
 
 def prune_if_due(settings: Settings, sign: str) -> int:

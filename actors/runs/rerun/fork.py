@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import trio
 
-from ....protocol.errors import CallboardError, NotFound
+from ....protocol.errors import CallboardError, JournalError, NotFound
 from ....protocol.events import Event, RunResumed
 from ....protocol.journal import FOLD, About, Asked, decode_about, encode, encode_about
 from ....protocol.outcome import Outcome
@@ -30,6 +30,7 @@ from ...engine.graph.compat import MODES
 from ...engine.graph.compile import compile_graph
 from ...io.directories import journal_dir
 from ...io.imports import imported
+from ...work.journal.directory import copy, moved
 from ...work.journal.of_run import CannotGoOn, OfRun, past_of
 from ...work.journal.prefix import Placed, began, done_again, prefix, read
 from ..as_begun import loaded_of
@@ -74,6 +75,13 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         run = changes.id or new_id()
         rows = changed(prefix(self.rows, self.at, run), changes)
         first = began(rows)
+        attach = tuple(moved(file, self.run, run) for file in first.request.attach)
+        first = msgspec.structs.replace(first, request=msgspec.structs.replace(first.request, attach=attach))
+        rows[0] = ("", first)
+        try:
+            await trio.to_thread.run_sync(copy, self.run, run)
+        except OSError as error:
+            raise JournalError(f"the files of {self.run} can't be copied: {error}") from error
         await imported(".supervisors.journal.journal", ".supervisors.journal.store")
         journal = await root.journal()
         about = msgspec.structs.replace(decode_about(self.about), prompt=first.request.prompt[:PROMPT])
@@ -82,7 +90,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         past = await trio.to_thread.run_sync(past_of, encoded)
         resumed = RunResumed(life=1, rows=len(rows), forked_from=self.run, forked_at=self.at)
 
-        def copy(kept: OfRun) -> None:
+        def begins(kept: OfRun) -> None:
             for row in encoded:
                 kept.rows.append(row.actor, row.data)
 
@@ -92,7 +100,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             about,
             past,
             resumed,
-            copy,
+            begins,
             hooks,
             with_changes=changes.with_changes,
         )

@@ -4,8 +4,9 @@
                                            /memory/       stores of a workflow that end with it
                                            /attached/     the files that it came with
 
-They are for their owner alone. A run's go when it is over; those that are left of runs which no journal knows any more
-(removed ones, or such as have ended in the moment of a kill) go when the next one is made.
+They are for their owner alone. A fork has a copy of them as they are when it begins. A run's go when it is over; those
+that are left of runs which no journal knows any more (removed ones, or such as have ended in the moment of a kill) go
+when the next one is made.
 """
 
 from __future__ import annotations
@@ -58,6 +59,25 @@ def make(directory: Path) -> None:
     """
     _remove_left_once()
     private_directory(directory)
+
+
+def copy(run: str, to: str) -> None:
+    """Give another run, a fork of this one, a copy of its directory, if it has one. Blocks.
+
+    Raises:
+        OSError: it can't be made.
+    """
+    directory = directory_of(run)
+    if directory.is_dir():
+        make(directory.parent)
+        shutil.copytree(directory, directory_of(to), symlinks=True)
+
+
+def moved(file: str, run: str, to: str) -> str:
+    """Where a file is in the copy, if it is in the directory of the run."""
+    directory = directory_of(run)
+    path = Path(file)
+    return str(directory_of(to) / path.relative_to(directory)) if path.is_relative_to(directory) else file
 
 
 def remove(run: str) -> None:
