@@ -80,7 +80,7 @@ async def test_unbroken_it_has_so_many_rows_and_effects(house: FamilyHouse) -> N
     assert len(set(house.marks)) == len(house.marks)
 
 
-@pytest.mark.parametrize("row", some("family rows", list(range(1, ROWS + 1)), 8))
+@pytest.mark.parametrize("row", some("family rows", list(range(1, ROWS + 1)), 4))
 async def test_killed_after_any_row_it_goes_on_to_the_same_end_and_repeats_nothing(
     house: FamilyHouse, row: int
 ) -> None:

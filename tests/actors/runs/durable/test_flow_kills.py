@@ -68,7 +68,7 @@ async def test_unbroken_it_has_so_many_rows_requests_and_effects(house: FlowHous
     assert not house.directories()
 
 
-@pytest.mark.parametrize("row", some("rows", list(range(1, ROWS + 1)), 12))
+@pytest.mark.parametrize("row", some("rows", list(range(1, ROWS + 1)), 6))
 async def test_killed_after_any_row_it_goes_on_to_the_same_end_and_repeats_nothing(house: FlowHouse, row: int) -> None:
     assert await house.play(kill=row) is None
     assert len(house.rows()) == row
