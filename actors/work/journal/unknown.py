@@ -3,8 +3,9 @@
 What changes the world is on the disk as an intent (`Intends`) before it begins. An intent without an end is a call, or
 a script, of which nobody knows whether it did its work. Each time a process was killed in the midst of it, this is
 settled by what its author says (`Repeats`), and else as the run wants it (`OnUnknown`), by the first of these that says
-something: the flag `--on-unknown` of `run` or `resume`; `on_unknown` of the node, of the agent. Without any, a model is told, and about a script a person is asked: again, skip or fail. If no person is
-there, it fails with `unknown_outcome`, and the node's `fallback` counts.
+something: the flag `--on-unknown` of `run` or `resume`; `on_unknown` of the node, of the agent. Without any, a model
+is told, and about a script a person is asked: again, skip or fail. If no person is there, it fails with
+`unknown_outcome`, and the node's `fallback` counts.
 """
 
 from __future__ import annotations
