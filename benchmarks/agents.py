@@ -34,6 +34,13 @@ CASES = [
             Budget("≤ 1/8 × the openai SDK alone", 1 / 8, "openai"),
         ),
     ),
+    Case(
+        "durable",
+        "the same, durable",
+        1_000,
+        unit="CPU ms",
+        budgets=(Budget("≤ 1.15 × ephemeral", 1.15, "callboard", "at_once", goal=1.05),),
+    ),
     Case("few", "an agent, 20 at once", 20, unit="CPU ms"),
     Case(
         "twice_as_many",
@@ -46,6 +53,7 @@ CASES = [
     Case("memory", "an agent waiting, of 1,000", 1_000, unit="KB", budgets=(Budget("≤ 40 KB", 40.0),)),
     Case("processes", "an agent, 100 at once, tool a process", 100, unit="wall ms", best=True),
     Case("chain", "chain of 20 llm nodes", 20, unit="wall s", best=True, budgets=(Budget("≤ 1.040 s", 1.040),)),
+    Case("durable_chain", "the same, durable", 20, unit="wall s", best=True, budgets=(Budget("≤ 1.040 s", 1.040),)),
 ]
 
 CONTENDERS = ("callboard", "trio", "openai")

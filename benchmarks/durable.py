@@ -3,7 +3,8 @@
     python benchmarks/durable.py [--rounds N] [--scale F]
 
 Nodes do nothing but write one key, as in graph.py, so what is measured is all that is around them. CPU time has the
-thread that writes in it. docs/benchmarks.md explains the rows.
+thread that writes in it. Beside it LangGraph keeps its checkpoints, and DBOS its steps, in SQLite on the same disk.
+docs/benchmarks.md explains the rows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ CASES = [
         "chain_durable",
         "the same, durable",
         100,
-        budgets=(Budget("≤ 1.35 × ephemeral", 1.35, "callboard", "chain"),),
+        budgets=(
+            Budget("≤ 1.35 × ephemeral", 1.35, "callboard", "chain"),
+            Budget("≤ 1/20 × LangGraph with SQLite", 1 / 20, "langgraph"),
+            Budget("≤ 1/20 × DBOS with SQLite", 1 / 20, "dbos"),
+        ),
     ),
     Case("row", "the event loop, per row of 600 bytes", 20_000, budgets=(Budget("≤ 15 µs", 15.0),)),
     Case("written", "all of a row, the thread included", 20_000, budgets=(Budget("≤ 45 µs", 45.0),)),
@@ -36,7 +41,7 @@ CASES = [
 def main() -> int:
     """Prints the table; 1 if a budget was missed."""
     given = options(__doc__, rounds=5)
-    contenders = [Contender("callboard", "durable_callboard")]
+    contenders = [Contender(name, f"durable_{name}") for name in ("callboard", "langgraph", "dbos")]
     return run_table("durable", contenders, [case.scaled(given.scale, least=5) for case in CASES], given.rounds)
 
 

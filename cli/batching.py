@@ -13,9 +13,9 @@ from ..actors.runs.batch.batch import Target, run_batch
 from ..actors.runs.batch.decider import GivenUp
 from ..actors.runs.batch.journal import Journal
 from ..actors.runs.batch.tasks import read_tasks
-from ..actors.runs.durable import BY_BATCH
 from ..actors.runs.loading import Hooks, durable_by
 from ..protocol.errors import ConfigError
+from ..protocol.journal import BATCH
 from ..protocol.requests import RunRequest
 from ..supervisors import Actor
 from .frame import act, keeping
@@ -49,7 +49,7 @@ def run_tasks(
         rows = await read_tasks(file)
         async with keeping(root, root.settings.keep_requests is True, progress.note) as recorder:
             keeps = durable_by(durable, root.settings)
-            target = Target(request, root, Hooks(recorder=recorder, durable=keeps, by=BY_BATCH))
+            target = Target(request, root, Hooks(recorder=recorder, durable=keeps, by=BATCH))
             name = await target.check(file, rows)
             for problem in (*root.problems, *target.warnings):
                 progress.note(str(problem))

@@ -14,6 +14,7 @@ import msgspec
 from .. import Root
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.directories import journal_dir
+from ..actors.runs.loading import Hooks
 from ..actors.runs.rerun.changes import Changes
 from ..actors.runs.rerun.fork import Fork, durable_runs, find_fork, steps_of
 from ..protocol.errors import NobodyToAsk, NotFound
@@ -65,7 +66,7 @@ def begin(word: str, at: str, flags: ForkFlags) -> int:
 
     async def drive(root: Root, on_event: Callable[[Event], None], note: Callable[[str], None]) -> Outcome:
         note(f"a fork of {run}, which begins with {counted(fork.at, 'row')} of it")
-        return await fork.play(root, changes, on_event=on_event)
+        return await fork.play(root, changes, Hooks(on_event=on_event))
 
     return play_kept(run, about, flags, drive)
 

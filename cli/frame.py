@@ -148,11 +148,12 @@ def raise_file_limit() -> None:
 def _tell_signal(number: int, count: int) -> None:
     if count == 1:
         name = _SIGNALS.get(signal.Signals(number), f"signal {number}")
-        if redrawable(sys.stderr):
-            # Past rich, which drops it; after a third signal it is too late. A bar may stand where we write.
-            os.write(2, _CLEAR_LINE + _SHOW_CURSOR)
-        sys.stderr.write(f"callboard: {name}, stopping\n")
-        sys.stderr.flush()
+        with suppress(OSError):  # the terminal that is closed, which is what SIGHUP tells
+            if redrawable(sys.stderr):
+                # Past rich, which drops it; after a third signal it is too late. A bar may stand where we write.
+                os.write(2, _CLEAR_LINE + _SHOW_CURSOR)
+            sys.stderr.write(f"callboard: {name}, stopping\n")
+            sys.stderr.flush()
 
 
 _INTERRUPTED = 130

@@ -11,7 +11,8 @@ from . import options
 @click.command("resume", short_help="Go on with a durable run whose process was killed.")
 @click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=options.complete_interrupted)
 @click.option("--all", "all_runs", is_flag=True, help="All that may go on, the oldest first.")
-@click.option("--with-changes", is_flag=True, help="With the run's file as it is today, not as it was when it began.")
+@click.option("--with-changes", is_flag=True, help="With the files of agents as they are today, not as they were.")
+@click.option("--strict", is_flag=True, help="Refuse a run whose scripts or tool files have changed.")
 @options.on_unknown
 @options.no_input
 @options.result_form
@@ -21,6 +22,7 @@ def command(
     runs: tuple[str, ...],
     all_runs: bool,
     with_changes: bool,
+    strict: bool,
     on_unknown: OnUnknown | None,
     no_input: bool,
     output: str,
@@ -35,6 +37,8 @@ def command(
     --on-unknown has it otherwise.
     """
     options.check_loudness({"quiet": quiet, "verbose": verbose})
+    if strict and with_changes:
+        raise click.UsageError("--strict and --with-changes contradict each other.")
     if all_runs and runs:
         raise click.UsageError("--all and RUN contradict each other.")
     from .resuming import ResumeFlags, go_on
@@ -44,6 +48,7 @@ def command(
         ResumeFlags(
             all_runs=all_runs,
             with_changes=with_changes,
+            strict=strict,
             on_unknown=on_unknown,
             no_input=no_input,
             output=output,

@@ -17,11 +17,12 @@ import msgspec
 from .. import Root
 from ..actors.front.control.logs.reading import last_event
 from ..actors.io.lines import from_any_thread
-from ..actors.runs.durable import BY_BATCH, Interrupted, interrupted, resume
+from ..actors.runs.durable import Interrupted, interrupted, resume
 from ..actors.runs.loading import Hooks
 from ..protocol.ages import age
 from ..protocol.errors import CallboardError, NotFound, UsageError
 from ..protocol.events import Event, RunStarted
+from ..protocol.journal import BATCH
 from ..protocol.outcome import Outcome
 from ..protocol.repeats import OnUnknown
 from . import logging
@@ -48,6 +49,7 @@ class ResumeFlags(KeptFlags):
 
     all_runs: bool
     with_changes: bool
+    strict: bool
     on_unknown: OnUnknown | None
 
 
@@ -87,7 +89,7 @@ def _chosen(words: Sequence[str], flags: ResumeFlags) -> list[Interrupted]:
     by_id = {run.run: run for run in everything if run.run}
     if words:
         return [by_id[_id_of(word, by_id)] for word in words]
-    there = [run for run in everything if not run.why_not and (run.about is None or run.about.by != BY_BATCH)]
+    there = [run for run in everything if not run.why_not and (run.about is None or run.about.by != BATCH)]
     if flags.all_runs:
         return there
     if not there:
@@ -147,6 +149,7 @@ async def _drive(run: Interrupted, flags: ResumeFlags, progress: Progress, resul
                 run.run,
                 hooks,
                 with_changes=flags.with_changes,
+                strict=flags.strict,
                 on_unknown=flags.on_unknown,
                 after=0 if last is None else last.seq,
                 wait=WAIT,

@@ -150,12 +150,13 @@ class InSession(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Definition(msgspec.Struct, frozen=True, array_like=True):
-    """The file that a run is of, as it was when the run began.
+    """The file that a run is of, or that of an agent that it calls, as it was when it was read.
 
     Attributes:
         dialect: `graph`, `agent` or `workflow`.
         file: as it was named; directory: where it stands.
         parts: the texts of the files of its subgraphs, by absolute path.
+        sums: of the files that are executed in place (scripts, tool files, functions), by absolute path.
     """
 
     dialect: Literal["graph", "agent", "workflow"]
@@ -163,6 +164,7 @@ class Definition(msgspec.Struct, frozen=True, array_like=True):
     directory: str
     text: str
     parts: dict[str, str] = {}
+    sums: dict[str, str] = {}
 
 
 class Lived(Row, frozen=True, tag=2):
@@ -281,6 +283,9 @@ class About(msgspec.Struct, frozen=True, array_like=True):
         """As a process says it that goes on with it: the life of this number, from so many rows on."""
         return msgspec.structs.replace(self, rows=rows, since=self.since if self.is_idle(rows) else life, left=False)
 
+
+BATCH = "batch"
+"""What plays runs that are tasks of a batch (`About.by`)."""
 
 STUCK = 3
 """Processes that have died without a new row of a run, after which only a person goes on with it."""

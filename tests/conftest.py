@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Generator, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +35,17 @@ async def fake_model(nursery: trio.Nursery) -> FakeModels:
     server = FakeModels(port)
     nursery.start_soon(server.serve, listener)
     return server
+
+
+STATES = Path(tempfile.mkdtemp(prefix="callboard-tests-"))
+"""Where each test of this process has a directory of state, unless it says another."""
+
+_NUMBERS = count()
+
+
+@pytest.fixture(autouse=True)
+def _what_is_kept_of_runs_is_nothing_to_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(STATES / str(next(_NUMBERS))))
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +89,7 @@ def pytest_sessionstart() -> None:
 
     And have the programs under test get the signals we send, even if we were started by nohup or in the background.
     """
+    os.environ["XDG_STATE_HOME"] = str(STATES / "session")
     become_subreaper()
     secret_watch.listen()
     starter.listen()
@@ -113,6 +129,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     Where several processes run the tests, each looks for itself and tells us.
     """
     starter.STARTER.close()
+    shutil.rmtree(STATES, ignore_errors=True)
     left = LEFT if session.config.pluginmanager.has_plugin("dsession") else _still_alive()
     if (output := getattr(session.config, "workeroutput", None)) is not None:
         output["left"] = left

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ...protocol.agent import read_agent
 from ...protocol.errors import CallboardError, NodeFailed
 from ...protocol.events import Warned
@@ -15,14 +17,18 @@ from ...protocol.requests import RunRequest
 from ..engine.graph.failures import ended_with, retold
 from ..engine.graph.findings import agents_in
 from ..work.context import AgentCall
+from ..work.journal.scope import here
 from ..work.library import AGENTS
+from .as_begun import called, called_in, load_again, note_called
 from .finding import find, named_file
 from .loading import NO_HOOKS, Loader
 from .prepared import Input, Prepared
 from .target import Loaded, WorkflowAgent
 
 if TYPE_CHECKING:
+    from ...protocol.journal import Definition
     from ...supervisors import Actor
+    from ..work.journal.of_run import OfRun
 
 
 class Children:
@@ -40,6 +46,7 @@ class Children:
         self._compat = compat
         self._read: dict[tuple[str, Path], Loaded] = {}
         self._told: dict[str, None] = {}
+        self._called: dict[str, Definition] | None = None
 
     async def __call__(self, me: Actor, call: AgentCall) -> str:
         """Play the agent; the text of its answer. What it went on over is in the call's record.
@@ -47,7 +54,11 @@ class Children:
         Raises:
             CallboardError: it failed; an error of the class that the child failed with.
         """
-        prepared = await self._loader.threaded(lambda: self._prepared(call))
+        scope = here(me)
+        kept = None if scope is None else scope.run
+        prepared, definition = await self._loader.threaded(lambda: self._prepared(call, kept))
+        if kept is not None and definition is not None:
+            note_called(kept, _named(call), definition)
         for problem in prepared.absent:
             if (told := str(problem)) not in self._told:
                 self._told[told] = None
@@ -86,19 +97,37 @@ class Children:
                     homes.setdefault(home.name, home)
         return [(name, _description(home)) for name, home in sorted(homes.items()) if home != near]
 
-    def _prepared(self, call: AgentCall) -> Prepared:
+    def _prepared(self, call: AgentCall, kept: OfRun | None) -> tuple[Prepared, Definition | None]:
+        """The agent, and its file if a durable run calls it for the first time."""
         key = (call.name, call.near)
-        agent = self._read.get(key)
+        agent, known = self._read.get(key), self._definition(call, kept)
+        is_new = agent is None
         if agent is None:
-            home = named_file(call.name, call.near) if call.by_file else None
-            home = home or self._home(call.name, call.near)
-            if home is None:
-                raise NodeFailed(self.unknown(call.name, call.near) or "")
-            request = RunRequest(target=str(home), compat=self._compat, variables=dict(call.variables))
-            agent = self._loader.loaded(request, NO_HOOKS)
+            request = RunRequest(target="", compat=self._compat, variables=dict(call.variables))
+            if known is not None:
+                agent = load_again(known, request, self._config_dir, call.context.registry)
+            else:
+                request = msgspec.structs.replace(request, target=str(self._found(call)))
+                agent = self._loader.loaded(request, NO_HOOKS)
             if not isinstance(agent, WorkflowAgent):  # the variables are in one of those already
                 self._read[key] = agent
-        return Prepared(agent, call.variables, self._compat, call.context)
+        prepared = Prepared(agent, call.variables, self._compat, call.context)
+        return prepared, called(agent, prepared) if is_new and known is None and kept is not None else known
+
+    def _definition(self, call: AgentCall, kept: OfRun | None) -> Definition | None:
+        """The file of the agent, if an earlier life of the run has called it."""
+        if kept is None:
+            return None
+        if self._called is None:
+            self._called = called_in(kept)
+        return self._called.get(_named(call))
+
+    def _found(self, call: AgentCall) -> Path:
+        home = named_file(call.name, call.near) if call.by_file else None
+        home = home or self._home(call.name, call.near)
+        if home is None:
+            raise NodeFailed(self.unknown(call.name, call.near) or "")
+        return home
 
     def _home(self, name: str, near: Path) -> Path | None:
         if name in ("", ".", "..") or os.sep in name or "\0" in name:  # a model may have made it up
@@ -107,6 +136,11 @@ class Children:
 
     def _places(self, near: Path) -> tuple[Path, ...]:
         return self._config_dir / "agents", near.parent, AGENTS
+
+
+def _named(call: AgentCall) -> str:
+    """The name of an agent, and where it is looked for."""
+    return f"{call.name} of {call.near}"
 
 
 def _description(home: Path) -> str:

@@ -1,7 +1,6 @@
 """Going on with durable runs whose process was killed; `kept` is how they are kept, `interrupted` lists them.
 
-A run goes on with the definition that it began with: its file is in its first row. What else was read for it (agents
-that it calls, scripts, tool files) is read as it is today. A turn of a session goes on in its session (`in_session`).
+A run goes on with the files that it began with (`as_begun`), and a turn of a session in its session (`in_session`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +16,7 @@ import trio
 
 from ...protocol.errors import CallboardError, Conflict, NotFound
 from ...protocol.events import Event, RunResumed
-from ...protocol.journal import FOLD, About, Began, decode_about, encode_about
+from ...protocol.journal import BATCH, FOLD, About, Began, decode_about, encode_about
 from ...protocol.messages import ConversationBegun
 from ...protocol.outcome import Outcome
 from ...protocol.repeats import OnUnknown
@@ -26,17 +24,15 @@ from ...protocol.version import VERSION
 from ..io.directories import journal_dir
 from ..io.imports import imported
 from ..work.journal.left import first_answers
-from ..work.journal.of_run import CannotGoOn, OfRun, RunPast, past_of
-from ..work.tools.registry import ToolRegistry
+from ..work.journal.of_run import DEFINITION, CannotGoOn, OfRun, RunPast, past_of
+from .as_begun import called_in, check_files, definition_of, loaded_of
 from .begin import begin
 from .execution import Execution
-from .finding import Found
 from .in_session import Act, heard_in, round_off
 from .interrupted import Interrupted, interrupted
 from .kept import leaves
 from .loading import NO_HOOKS, Hooks
 from .root import Root
-from .target import Loaded, LoopAgent, read
 from .trace_context import conversation
 
 if TYPE_CHECKING:
@@ -86,10 +82,6 @@ class Taken(msgspec.Struct, frozen=True, eq=False):
         return tuple(first.turns[: session.before])
 
 
-BY_BATCH = "batch"
-"""What plays runs that are tasks of a batch, which alone goes on with them: it keeps what comes of them."""
-
-
 async def take(root: Root, run: str, *, by: str = "") -> Taken:
     """Have a run that was interrupted, so that this process alone may go on with it; `by` a batch, if it is a task.
 
@@ -108,7 +100,7 @@ async def take(root: Root, run: str, *, by: str = "") -> Taken:
         raise NotFound(f"no durable run '{run}' is kept; `callboard runs --interrupted` lists those that may go on")
     if found.kept.state is not State.INTERRUPTED:
         raise Conflict(f"{run} {'is over' if found.kept.state is State.OVER else 'goes on in another process'}")
-    if by != BY_BATCH and decode_about(found.kept.about).by == BY_BATCH:
+    if by != BATCH and decode_about(found.kept.about).by == BATCH:  # which keeps what comes of its tasks
         raise Conflict(f"{run} is a task of a batch: the same `callboard batch` goes on with it")
     _check(run, await trio.to_thread.run_sync(past_of, found.rows))
     claimed = await claim(await root.journal(), found.kept.sign, [run], _taken_over)
@@ -168,6 +160,7 @@ async def resume(
     *,
     on_event: Callable[[Event], None] | None = None,
     with_changes: bool = False,
+    strict: bool = False,
     after: int = 0,
     wait: float = 0.0,
     on_wait: Callable[[CallboardError], None] | None = None,
@@ -177,7 +170,7 @@ async def resume(
     """Go on with a run that was interrupted, to its end; a turn of a session in that session.
 
     Args:
-        hooks, with_changes, after, on_unknown: see `play`.
+        hooks, with_changes, strict, after, on_unknown: see `play`.
         tools: the Python functions that it began with, as tools.
         wait, on_wait: see `Sessions.turn`.
 
@@ -189,7 +182,9 @@ async def resume(
         hooks = msgspec.structs.replace(hooks, tools=tuple(tools))
     taken = await take(root, run)
     if taken.began.session is None:
-        return await play(root, taken, hooks, with_changes=with_changes, after=after, on_unknown=on_unknown)
+        return await play(
+            root, taken, hooks, with_changes=with_changes, strict=strict, after=after, on_unknown=on_unknown
+        )
     outcome: Outcome | None = None
     turn: SessionTurn | None = None
     try:
@@ -201,6 +196,7 @@ async def resume(
                 taken,
                 act.hooks,
                 with_changes=with_changes,
+                strict=strict,
                 history=history,
                 after=after,
                 on_unknown=on_unknown,
@@ -254,6 +250,7 @@ async def play(
     hooks: Hooks = NO_HOOKS,
     *,
     with_changes: bool = False,
+    strict: bool = False,
     history: tuple[Turn, ...] = (),
     on_unknown: OnUnknown | None = None,
     after: int = 0,
@@ -264,7 +261,8 @@ async def play(
         after: the number of the last of its events that are kept.
         history: of a turn of a session: what was said there before.
         hooks: what listens to it and keeps things beside it in this process, and the functions that it began with.
-        with_changes: with its file as it is today.
+        with_changes: with its file, and those of agents that it calls, as they are today.
+        strict: scripts, tool files and files of functions that have changed since refuse it; else they are warnings.
         on_unknown: what is to be done about calls that were under way, in place of what was said when it began.
 
     Returns and raises as `callboard.run` does. A run that could not begin stays interrupted when this process ends.
@@ -280,7 +278,9 @@ async def play(
         kept.lives(taken.life, VERSION)
 
     past = msgspec.structs.replace(taken.past, began=msgspec.structs.replace(taken.began, request=request))
-    return await go_on(root, taken.rows, taken.about, past, resumed, lives, hooks, with_changes=with_changes)
+    return await go_on(
+        root, taken.rows, taken.about, past, resumed, lives, hooks, with_changes=with_changes, strict=strict
+    )
 
 
 async def go_on(
@@ -293,19 +293,30 @@ async def go_on(
     hooks: Hooks,
     *,
     with_changes: bool = False,
+    strict: bool = False,
 ) -> Outcome:
     """Play a run from its past to its end.
 
     Args:
         rows: where what it does is kept; about: what is said of it.
         begins: writes the first rows of this life, once nothing stands in the way of the run.
-        hooks, with_changes: see `play`.
+        hooks, with_changes, strict: see `play`.
     """
+    if with_changes:
+        past.forget_files()
     kept = OfRun(rows, about, past, leaves(root, hooks))
-    _check_functions(rows.run, past.began, hooks)
-    hooks = await root.loader.threaded(partial(_hooks, past.began, root, hooks, with_changes=with_changes))
-    execution = await root.loader.threaded(partial(begin, past.began.request, hooks, root))
+    began = past.began
+    _check_functions(rows.run, began, hooks)
+    hooks = await root.loader.threaded(partial(_hooks, began, root, hooks, with_changes=with_changes))
+    execution = await root.loader.threaded(partial(begin, began.request, hooks, root))
+    if not with_changes:
+        files = (began.definition, *called_in(kept).values())
+        strict = strict or began.request.strict
+        execution.problems += await root.loader.threaded(partial(check_files, rows.run, files, strict=strict))
     begins(kept)
+    if with_changes:
+        today = await root.loader.threaded(partial(definition_of, began.request, hooks, root, execution.prepared))
+        kept.note_once(DEFINITION, [] if today is None else [today])
     execution.keep(kept, hooks.holds)
     execution.resumed = resumed
     _count_on(execution, past)
@@ -341,35 +352,6 @@ def _hooks(began: Began, root: Root, hooks: Hooks, *, with_changes: bool) -> Hoo
     return msgspec.structs.replace(hooks, loaded=loaded_of(began, root.config_dir, root.registry))
 
 
-def loaded_of(began: Began, config_dir: Path, registry: ToolRegistry | None = None) -> Loaded | None:
-    """The agent that a run began with; None if it is not kept.
-
-    Raises:
-        InvalidFile: its file has errors, seen from here.
-    """
-    request, definition = began.request, began.definition
-    if definition is None:
-        return None if began.agent is None else LoopAgent.of(began.agent)
-    loaded = read(
-        Found(
-            dialect=definition.dialect,
-            file=definition.file,
-            directory=Path(definition.directory),
-            text=definition.text,
-            parts=definition.parts,
-        ),
-        config_dir,
-        strict=request.strict,
-        compat=request.compat,
-        functions=began.functions,
-        registry=registry,
-        variables=request.variables,
-    )
-    if began.agent is not None and isinstance(loaded, LoopAgent):
-        loaded = msgspec.structs.replace(loaded, agent=began.agent)
-    return loaded
-
-
 def _with(settings: Settings, told: dict[str, Any]) -> Settings:
     """The settings, with the values that a run had of its own, as far as this version knows them."""
     from ...protocol.decoding import convert
@@ -386,7 +368,6 @@ __all__ = [
     "Taken",
     "go_on",
     "interrupted",
-    "loaded_of",
     "on_stage_again",
     "play",
     "resume",

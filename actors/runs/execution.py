@@ -24,7 +24,7 @@ from ..engine.graph.failures import ended_with
 from ..io.handed_out import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext
-from ..work.journal.directory import directory_of, remove
+from ..work.journal.directory import directory_of, may_have_one, remove
 from ..work.journal.of_run import PREPARED, OfRun
 from ..work.journal.scope import Scopes
 from ..work.playback.playback import Beginning, Playback, playback
@@ -157,7 +157,7 @@ class Execution:
 
     async def _remove(self) -> None:
         """Remove what the run had for itself alone, unless it may go on in another process."""
-        if self.kept is not None and (self.context.kept or directory_of(self.id).exists()):
+        if self.kept is not None and (self.context.kept or self._has_directory):
             with self.root.kernel.shield(REMOVE_WITHIN):
                 if not await self.kept.is_over():
                     return
@@ -165,6 +165,10 @@ class Execution:
         for results in self.context.kept:
             with self.root.kernel.shield(REMOVE_WITHIN):
                 await trio.to_thread.run_sync(results.remove)
+
+    @property
+    def _has_directory(self) -> bool:
+        return (self.resumed is not None or may_have_one(self.id)) and directory_of(self.id).exists()
 
     def _context(self, actor: Actor) -> contextvars.Context | None:
         """That of the run's actor, where it has one of its own."""

@@ -17,7 +17,7 @@ from ...protocol.workflow import Graph, Known, Load, Workflow, read_workflow
 from ...protocol.workflow.dialect import DIALECTS, Mode
 from ..engine.workflow.edges.files import functions_in
 from ..engine.workflow.nodes.custom import node_types
-from ..engine.workflow.places import functions_directory, module_name
+from ..engine.workflow.places import KINDS, function_files, functions_directory, module_name
 from ..engine.workflow.plan import graphs_of
 from ..io.env_file import read_dotenv
 
@@ -107,6 +107,11 @@ def parts_of(graph: Graph, file: str) -> dict[str, str]:
     """The texts of the files of a workflow's subgraphs, by absolute path; `file` is its own."""
     sources = (each.source for each in graphs_of(graph))
     return {os.path.abspath(each.file): each.text for each in sources if each.text and each.file != file}  # noqa: PTH100 - no link is followed
+
+
+def files_of_functions(directory: Path) -> list[Path]:
+    """The Python files with functions that the workflows in a directory may name."""
+    return [file for kind in KINDS for file in function_files(functions_directory(directory, kind, os.environ))]
 
 
 def _loader(directory: Path, root: str, parts: Mapping[str, str]) -> Load:

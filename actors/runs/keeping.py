@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from ...protocol.journal import decode_about
+from ...protocol.journal import BATCH, decode_about
 from ..io.directories import journal_dir
+from ..work.journal.directory import remove
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,13 +63,20 @@ def prune_now(settings: Settings, sign: str) -> int:
 
 
 def remove_kept(run: str) -> bool:
-    """Remove what is kept of a run that no process plays; False if nothing is. Blocking. Raises `Damaged`."""
+    """Remove what is kept of a run that no process plays, with its directory; False if nothing is. Blocking.
+
+    Raises:
+        Damaged, JournalUnread: it can't be read or written.
+    """
     directory = journal_dir(os.environ)
     if not directory.is_dir():
         return False
     from ...supervisors.journal.retention import remove_run
 
-    return remove_run(directory, run)
+    removed = remove_run(directory, run)
+    if removed:
+        remove(run)
+    return removed
 
 
 def prune_if_due(settings: Settings, sign: str) -> int:
@@ -96,4 +104,4 @@ def _is_forsaken(run: Kept) -> bool:
         about = decode_about(run.about)
     except msgspec.MsgspecError:
         return False
-    return bool(about.spoilt) or about.by == "batch" or (about.left and about.by != "serve")
+    return bool(about.spoilt) or about.by == BATCH or (about.left and about.by != "serve")

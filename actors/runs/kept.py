@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +16,15 @@ import trio
 
 from ...protocol.agent import Agent
 from ...protocol.errors import CallboardError, JournalError
-from ...protocol.journal import FOLD, About, Began, Definition, encode_about
+from ...protocol.journal import FOLD, About, Began, encode_about
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ...protocol.version import VERSION
 from ..io.handed_out import without_secrets
 from ..work.journal.directory import directory_of, make
 from ..work.journal.of_run import OfRun
+from .as_begun import definition_of, has_file
 from .execution import Execution
-from .finding import find
 from .loading import Hooks
 from .root import Root
 from .target import LoopAgent
@@ -66,7 +66,8 @@ async def _keep(execution: Execution, request: RunRequest, hooks: Hooks) -> OfRu
     journal = await root.journal()
     definition, unread = None, ""
     try:
-        definition = await root.loader.threaded(partial(definition_of, request, hooks, root, execution.prepared.parts))
+        if has_file(request, hooks):  # a thread costs more than to know that it is not
+            definition = await root.loader.threaded(partial(definition_of, request, hooks, root, execution.prepared))
     except CallboardError as error:  # it was read a moment ago
         unread = f"its file can't be read any more: {error}"
     if execution.input.attachments:
@@ -117,25 +118,6 @@ def leaves(root: Root, hooks: Hooks) -> Callable[[], bool]:
     """
     kernel, turn = root.kernel, hooks.session is not None and hooks.by in AT_TERMINAL
     return lambda: kernel.stopping and not (turn and kernel.signal == signal.SIGINT)
-
-
-def definition_of(
-    request: RunRequest, hooks: Hooks, root: Root, parts: Mapping[str, str] | None = None
-) -> Definition | None:
-    """The file of a run's target, as it is now; None for an agent that was made by a program.
-
-    Args:
-        parts: of a workflow, the files of its subgraphs.
-    """
-    if isinstance(request.target, Agent) or request.in_role:
-        return None
-    loaded = hooks.loaded
-    if isinstance(loaded, LoopAgent) and loaded.directory is None:
-        return None
-    found = find(request.target if loaded is None else loaded.file, config_dir=root.config_dir)
-    directory = found.directory if loaded is None or loaded.directory is None else loaded.directory
-    file = os.path.abspath(found.file)  # noqa: PTH100 - no link is followed
-    return Definition(found.dialect, file, str(directory.absolute()), found.text, dict(parts or {}))
 
 
 def _copied(run: str, files: Iterable[Path]) -> tuple[Path, ...]:

@@ -1,12 +1,13 @@
-"""What the llm nodes of a graph ask with: which nodes ask models, and the tools that each lists."""
+"""What the nodes of a graph work with: which of them ask models, the tools that each lists, and their files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import InvalidFile, Unsupported
-from ...protocol.graph.model import AgentNode, AnyNode, Graph, LlmNode
+from ...protocol.graph.model import AgentNode, AnyNode, Graph, LlmNode, ScriptNode
 from ..work.agent.family import renamed
 from ..work.agent.user import user_tools
 from ..work.tools.registry import tools_of_agent
@@ -71,3 +72,11 @@ def tools_of_nodes(
             )
         chosen[node.id] = tuple(there[name] for name in names)
     return chosen
+
+
+def files_of_nodes(agent: GraphAgent, graph: Graph, tools: Mapping[str, tuple[Tool, ...]]) -> set[Path]:
+    """The scripts of a graph, and the files of the tools that its llm nodes list."""
+    scripts = {
+        agent.directory.absolute() / node.script for node in graph.nodes.values() if isinstance(node, ScriptNode)
+    }
+    return scripts | {tool.file for found in tools.values() for tool in found if tool.file is not None}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ...protocol.errors import NotFound
-from ...protocol.kernel.errors import Damaged
+from ...protocol.kernel.errors import JournalError
 from ...protocol.kernel.questions import Question
 from ..io.directories import journal_dir
 from ..work.journal.left import leave_answer, open_questions, run_of
@@ -31,7 +31,7 @@ def questions_of(run: str, environ: Mapping[str, str]) -> list[Question]:
 
     try:
         past = read_run(journal_dir(environ), run)
-    except Damaged:
+    except JournalError:
         return []
     if past is None or past.kept.state is not State.INTERRUPTED:
         return []

@@ -34,7 +34,7 @@ from ..work.spending.accounts import Account, Amount, as_failure
 from ..work.tools.registry import tools_of_agent
 from ..work.variables import Values, overridden, resolve_variables
 from .files import task_of
-from .node_tools import asks, refuse_spawning, tools_of_nodes
+from .node_tools import asks, files_of_nodes, refuse_spawning, tools_of_nodes
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class Prepared:
         self.tool_names: AbstractSet[str] = frozenset()
         self.recipes: dict[str, Recipe] = {}
         self._limits: OwnLimits | None = None
+        self._files: set[Path] = set()
         self.absent: tuple[Problem, ...] = ()
         self._cast: Cast | None = None
         self._plan: Plan | None = None
@@ -135,6 +136,7 @@ class Prepared:
             graph = msgspec.structs.replace(graph, permissions=context.registry.permissions(graph.permissions))
         tools = tools_of_nodes(agent, graph, values, context, servers, gone)
         self.tool_names = {tool.name for found in tools.values() for tool in found}
+        self._files = files_of_nodes(agent, graph, tools)
         if any(isinstance(node, RagNode) for node in graph.nodes.values()):
             self.recipes = _recipes_of(graph, agent.directory, context, compat)
         self._plan = compile_graph(
@@ -162,6 +164,7 @@ class Prepared:
             timeout=settled.tool_timeout,
         )
         self.tool_names = found.tools.keys()
+        self._files = {tool.file for tool in found.tools.values() if tool.file is not None}
         if settled.documents:
             self.recipes = _recipes_of(settled, agent.directory, context, compat)
         wanted: Wanted | None = None
@@ -193,6 +196,15 @@ class Prepared:
         from .flows import parts_of
 
         return parts_of(self._flow.workflow.graph, self._flow.workflow.graph.source.file)
+
+    @property
+    def in_place(self) -> list[Path]:
+        """The files that are executed where they stand: scripts, tool files, and files of a workflow's functions."""
+        if self._flow is None:
+            return sorted(self._files)
+        from .flows import files_of_functions
+
+        return files_of_functions(self._flow.file.parent)
 
     def new_result(self) -> GraphResult:
         """Where its result goes."""

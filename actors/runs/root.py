@@ -257,6 +257,8 @@ class Root:
         Raises:
             JournalError: none can be kept.
         """
+        if self._journal is not None:
+            return self._journal
         async with self._opening_journal:
             if self._journal is None:
                 from ...supervisors.journal.journal import open_journal

@@ -166,6 +166,7 @@ async def resume(
     tools: Sequence[Function | Tool] = (),
     on_event: Callable[[Event], None] | None = None,
     with_changes: bool = False,
+    strict: bool = False,
     on_unknown: OnUnknown | None = None,
     config_dir: PathLike | None = None,
     root: Root | None = None,
@@ -176,7 +177,8 @@ async def resume(
         run: its id.
         tools: the Python functions that it was begun with.
         on_event: called with every event from here on; see `run`.
-        with_changes: with its file as it is today, not as it was when it began.
+        with_changes: with its file, and those of agents that it calls, as they are today, not as they were.
+        strict: a script, a tool file or a file of functions that has changed refuses it, in place of a warning.
         on_unknown: what is to be done about calls that were under way, in place of what was said when it began.
         config_dir, root: see `run`.
 
@@ -191,9 +193,13 @@ async def resume(
     made = tuple(tool if isinstance(tool, Tool) else function_tool(tool) for tool in tools)
     root = root or current.get()
     if root is not None:
-        return await go_on(root, run, on_event=on_event, with_changes=with_changes, tools=made, on_unknown=on_unknown)
+        return await go_on(
+            root, run, on_event=on_event, with_changes=with_changes, strict=strict, tools=made, on_unknown=on_unknown
+        )
     async with Root(config_dir=config_dir) as own:
-        return await go_on(own, run, on_event=on_event, with_changes=with_changes, tools=made, on_unknown=on_unknown)
+        return await go_on(
+            own, run, on_event=on_event, with_changes=with_changes, strict=strict, tools=made, on_unknown=on_unknown
+        )
 
 
 def requested(target: Target, prompt: str, **options: Any) -> tuple[RunRequest, Hooks]:

@@ -172,7 +172,7 @@ class RunContext:
 
     def settles(self, own: OnUnknown | None) -> OnUnknown | None:
         """What is to be done about a call that was under way at a kill; `own` is what the file of its maker says."""
-        return self.on_unknown or own
+        return self.on_unknown or own or self.settings.durable.on_unknown
 
     def settling(self, own: OnUnknown | None) -> RunContext:
         """The run as those see it who work on something that says this itself."""

@@ -7,8 +7,13 @@ gateway, HTTP. For the chain, and for the agent whose tool is a process, also fi
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
 import trio
 from _clerk import INSTRUCTIONS, lookup, question
@@ -23,9 +28,26 @@ FAST, SLOW = os.environ["BENCH_CONFIG"], os.environ["BENCH_CONFIG_SLOW"]
 CLERK = callboard.Agent(name="clerk", instructions=INSTRUCTIONS, can_ask_user=False)
 
 
-async def agents(n: int) -> None:
+LOOKUP = callboard.function_tool(lookup, effect="read")
+
+
+@contextmanager
+def own_state() -> Iterator[None]:
+    """What is kept goes to a directory beside us, on a real disk, and is removed."""
+    before, directory = os.environ.get("XDG_STATE_HOME"), tempfile.mkdtemp(dir=Path(__file__).parent, prefix=".state-")
+    os.environ["XDG_STATE_HOME"] = directory
+    try:
+        yield
+    finally:
+        del os.environ["XDG_STATE_HOME"]
+        if before is not None:
+            os.environ["XDG_STATE_HOME"] = before
+        shutil.rmtree(directory)
+
+
+async def agents(n: int, *, durable: bool = False) -> None:
     async def one(number: int) -> None:
-        outcome = await callboard.run(CLERK, question(number), tools=[lookup])
+        outcome = await callboard.run(CLERK, question(number), tools=[LOOKUP], durable=durable)
         assert outcome.status == "done", outcome.error
         assert outcome.output
         assert (outcome.turns, outcome.tool_calls) == (2, 1)
@@ -48,8 +70,9 @@ async def agents_with_processes(n: int) -> None:
 
 def rooted(case: Callable[[int], Awaitable[float]], config: str = FAST) -> Callable[[int], float]:
     async def main(n: int) -> float:
-        async with callboard.Root(config_dir=config):
-            return await case(n)
+        with own_state():
+            async with callboard.Root(config_dir=config):
+                return await case(n)
 
     return lambda n: trio.run(main, n)
 
@@ -58,6 +81,13 @@ async def at_once(n: int) -> float:
     await agents(20)
     began = clock()
     await agents(n)
+    return (clock() - began) / n * 1e3
+
+
+async def durable(n: int) -> float:
+    await agents(20, durable=True)
+    began = clock()
+    await agents(n, durable=True)
     return (clock() - began) / n * 1e3
 
 
@@ -105,10 +135,10 @@ async def processes(n: int) -> float:
     return (time.perf_counter() - began) / n * 1e3
 
 
-async def chain(_n: int) -> float:
+async def chain(_n: int, *, durable: bool = False) -> float:
     for _ in range(2):
         began = time.perf_counter()
-        outcome = await callboard.run("chain", "it")
+        outcome = await callboard.run("chain", "it", durable=durable)
         assert outcome.output, outcome.error
     return time.perf_counter() - began
 
@@ -138,6 +168,8 @@ if __name__ == "__main__":
         {
             "at_once": rooted(at_once),
             "twice_as_many": rooted(at_once),
+            "durable": rooted(durable),
+            "durable_chain": rooted(partial(chain, durable=True)),
             "few": rooted(few),
             "processes": rooted(processes),
             "limiter": lambda n: trio.run(limiter, n),

@@ -31,12 +31,13 @@ from callboard.actors.work.journal.of_run import OfRun, RunPast, past_of
 from callboard.actors.work.journal.scope import Scopes
 from callboard.protocol.events import Event
 from callboard.protocol.graph.model import MapNode
-from callboard.protocol.journal import FOLD, Began, encode
+from callboard.protocol.journal import FOLD, About, Began, encode
 from callboard.protocol.requests import Limits, RunRequest
 from callboard.supervisors import Ref, Root
 from callboard.supervisors.journal.claiming import claim
 from callboard.supervisors.journal.journal import Journal, open_journal
 
+ABOUT = About("bench", "bench", "", "", "", "")
 BEGAN = Began(0, RunRequest(target="bench", prompt=""), None, FOLD, "bench", 0.0)
 
 
@@ -61,7 +62,7 @@ def long_chain(n: int) -> Plan:
 def inside(kept: Journal, root: Root, name: str, past: RunPast | None = None) -> contextvars.Context:
     """The context of a run that is kept."""
     rows = kept.begin(name)
-    run = OfRun(rows, b"", past, lambda: False)
+    run = OfRun(rows, ABOUT, past, lambda: False)
     if past is None:
         run.append("", BEGAN)
     return Scopes(run, root.actor).inside(contextvars.copy_context())

@@ -18,7 +18,7 @@ CONTENDERS = Path(__file__).parent.parent / "contenders"
 RIVALS = Path(sys.prefix) / "interop/rivals/bin/python"
 """The Python that `make bench-rivals` makes: what rivals pin and what we pin can't be had in one environment."""
 
-_RIVALS = frozenset({"pykka", "autogen", "xoscar", "langgraph", "openai", "langchain", "haystack"})
+_RIVALS = frozenset({"pykka", "autogen", "xoscar", "langgraph", "dbos", "openai", "langchain", "haystack"})
 
 
 class Contender:

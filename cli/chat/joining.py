@@ -60,11 +60,22 @@ class Joining:
         opened = await self._client.ask("_chat/open", chat.Opened, **opening_again(info))
         self._presence.opened = opened.chat.chat
         self._presence.forget()
-        self._seen.end_all("the run ended with its server")
+        for run in self._seen.under_way:
+            self._seen.end(run, await self._what_became_of(run))
         kept = "its session goes on" if info.session_id is not None else "what was said in it is gone"
         self._seen.print(f"connected again; the server was started anew, so this is a new chat: {kept}", "warning")
         self.changed(opened.chat)
         await self.watch(opened.chat.chat)
+
+    async def _what_became_of(self, run: str) -> str:
+        """Of a run that was under way when its server died, in words."""
+        try:
+            info = (await self._client.ask("_run/get", own.OneRun, run=run)).run
+        except CallboardError:
+            return "the run ended with its server"
+        if info.over and info.life == 1 and not info.resumable:
+            return "the run ended with its server"
+        return f"the server goes on with the run; `.attach {run}` shows it"
 
     async def watch(self, id: str) -> None:
         """Hears what happens in the chat, also by others, and what was missed of it."""

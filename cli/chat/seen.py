@@ -45,13 +45,16 @@ class Seen:
             story.follow(self._last)
         self._last = self.stories[run] = story
 
-    def end_all(self, why: str) -> None:
-        """Runs that go on will not be heard of any more."""
-        for run, story in list(self.stories.items()):
-            if not story.over:
-                story.over = True
-                self.ended.append(run)
-                self.print(f"{self.display.mark} {why}", "error")
+    @property
+    def under_way(self) -> list[str]:
+        """The runs that have not ended yet."""
+        return [run for run, story in self.stories.items() if not story.over]
+
+    def end(self, run: str, why: str) -> None:
+        """A run will not be heard of any more."""
+        self.stories[run].over = True
+        self.ended.append(run)
+        self.print(f"{self.display.mark} {why}", "error")
 
     def leave(self) -> None:
         """Runs that go on are shown no more."""

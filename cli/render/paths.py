@@ -36,7 +36,8 @@ def asker(question: dict[str, object]) -> str:
     if len(names) > 1 and names[-1].partition("#")[0] == _OF_A_SERVER:
         del names[-1]
     if node:
-        names[-1:] = [node]
+        last = names[-1] if names else ""
+        names[-1:] = [last if last.partition("[")[0] == node else node]  # of a map which item's
     elif names and _is_known_tool(names[-1].partition("#")[0], question):
         del names[-1]
     return _joined(names[1:] or names)

@@ -9,13 +9,17 @@ The dialog itself blocks, so it runs in a worker thread. The traps:
   in which Ctrl-C ends a run.
 - Ctrl-D means that no person is at the terminal (any more). A question with a default gets it; otherwise
   the front end leaves the desk, which then gives up on what only a person could have answered.
+- A terminal that is closed can't be read any more, a moment before SIGHUP comes. That is no answer of a person's:
+  the signal is waited for, which leaves a durable run to the next process.
 - Another front end or a timeout may answer first: the dialog on the screen is then withdrawn.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import termios
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -26,6 +30,18 @@ import trio
 from ...protocol.kernel.questions import Question
 from .choices import Value
 from .dialog import Dialog, WithdrawnError, answer_of
+
+HANGS_UP_WITHIN = 2.0
+"""Seconds after which SIGHUP has come from a terminal that was closed, if any comes."""
+
+
+def is_closed() -> bool:
+    """Whether the terminal of stdin was one and is no more."""
+    try:
+        termios.tcgetattr(0)
+    except termios.error as error:
+        return bool(error.args and error.args[0] == errno.EIO)
+    return False
 
 
 class Desk(Protocol):
@@ -101,7 +117,11 @@ class TerminalPrompts:
                 value = await answer_of(self._new_dialog(question, len(self._waiting)))
             except KeyboardInterrupt:
                 os.kill(os.getpid(), signal.SIGINT)
-            except EOFError:
+            except (EOFError, OSError) as error:
+                if is_closed():
+                    await trio.sleep(HANGS_UP_WITHIN)
+                elif not isinstance(error, EOFError):
+                    raise
                 if question.default is None:
                     return False
                 self._answer(question, question.default, by="default")

@@ -11,7 +11,7 @@ from ..changes import ChangedFile
 from ..mcp.status import ServerStatus
 from ..model_calls import ModelCall, ModelCallDetail
 from .bounds import MOST, Answer, Json, Name, Object, Path, Paths, Text, Variables
-from .things import ActorDetail, ActorInfo, Row, RunInfo, TargetInfo, UsageGroup
+from .things import ActorDetail, ActorInfo, RunInfo, TargetInfo, UsageGroup
 
 VERSION = 1
 """Of these methods. Additions don't change it."""
@@ -80,21 +80,6 @@ class OfRun(Params, frozen=True):
     """`_run/get`, `_run/cancel`, `_run/graph`, `_run/restore`."""
 
     run: Name
-
-
-class ResumeRun(Params, frozen=True):
-    """`_run/resume`: goes on with a run that is `interrupted`; with `with_changes` with its file as it is today."""
-
-    run: Name
-    with_changes: bool = False
-
-
-class ReadRows(Params, frozen=True):
-    """`_run/rows`: what is kept of a durable run to go on with, after the row of number `after`."""
-
-    run: Name
-    after: int = 0
-    limit: int = 100
 
 
 class Subscribe(Params, frozen=True):
@@ -191,13 +176,6 @@ class Calls(msgspec.Struct, kw_only=True):
     calls: list[ModelCall]
     next: int | None
     dropped: int = 0
-
-
-class Rows(msgspec.Struct, kw_only=True):
-    """Result of `_run/rows`; `next` is the `after` of the next page, None where there is none now."""
-
-    rows: list[Row]
-    next: int | None
 
 
 class OneCall(msgspec.Struct, kw_only=True):

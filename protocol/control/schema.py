@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ..changes import Restored
-from . import chat, own
+from . import chat, durable, own
 from .things import GraphPicture, UsageReport
 
 METHODS: dict[str, tuple[Any, Any]] = {
@@ -19,8 +19,10 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "_run/list": (own.ListRuns, own.Runs),
     "_run/get": (own.OfRun, own.OneRun),
     "_run/cancel": (own.OfRun, own.Cancelled),
-    "_run/resume": (own.ResumeRun, own.OneRun),
-    "_run/rows": (own.ReadRows, own.Rows),
+    "_run/resume": (durable.ResumeRun, own.OneRun),
+    "_run/rows": (durable.ReadRows, durable.Rows),
+    "_run/steps": (durable.ReadSteps, durable.Steps),
+    "_run/fork": (durable.ForkRun, durable.Forked),
     "_run/delete": (own.OfRun, own.Done),
     "_run/subscribe": (own.Subscribe, own.Subscribed),
     "_run/unsubscribe": (own.Unsubscribe, own.Unsubscribed),

@@ -98,6 +98,28 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     cut: int = 0
 
 
+class Step(msgspec.Struct, kw_only=True):
+    """What a durable run has done: one of its rows, as people know it.
+
+    Attributes:
+        row: its number, from 1.
+        seconds: that the run had been played then.
+        where: the node, agent or call, from the outside to the inside; "" for the run itself.
+        what: in a word or two.
+        text: what it says, shortened.
+        question: the id of the question that it asks or answers, or "".
+        place: a node of the run's own graph that began right behind it, and its visit (`plan#2`), or "".
+    """
+
+    row: int
+    seconds: float
+    where: str
+    what: str
+    text: str = ""
+    question: str = ""
+    place: str = ""
+
+
 class ActorInfo(msgspec.Struct, kw_only=True):
     """An actor at work.
 

@@ -175,6 +175,13 @@ class JournalBroken(JournalError):
     code = "journal_broken"
 
 
+class JournalUnread(JournalError):
+    """A journal can't be read or written as things are: the disk is full, or somebody holds the file."""
+
+    code = "journal_unread"
+    exit_code = 6
+
+
 class JournalPlace(JournalError):
     """No journal can be kept in this directory: it is on a file system that other machines share."""
 

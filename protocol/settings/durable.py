@@ -2,6 +2,7 @@
 
 durable:
   by_default: false        # only `--durable` keeps a run
+  on_unknown: ask          # a person says what becomes of a call that was under way
   resume: ask              # `callboard serve` goes on with what it had under way: auto, ask or never
   keep_days: 7
 """
@@ -13,6 +14,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from ..repeats import OnUnknown
+
 Resume: TypeAlias = Literal["auto", "ask", "never"]
 
 GIB = 1024**3
@@ -23,7 +26,7 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     by_default: Annotated[
         bool, Meta(description="Whether runs are kept that no flag says it of; `--durable` and `--ephemeral` win.")
-    ] = False
+    ] = True
     resume: Annotated[
         Resume,
         Meta(
@@ -37,3 +40,9 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_bytes: Annotated[
         int, Meta(ge=0, description="What is kept may take; the oldest runs that are over go first. 0: any size.")
     ] = GIB
+    on_unknown: Annotated[
+        OnUnknown | None,
+        Meta(
+            description="What becomes of calls that were under way at a kill, where no flag and no agent's file says."
+        ),
+    ] = None

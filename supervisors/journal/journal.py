@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 GATHER = 0.02
 """Seconds in which rows gather that nobody waits for."""
 
+BUSY = 0.004
+"""Seconds from the end of one transaction to the next, if there is much to wait for: whoever waits gathers as well."""
+
 RETRY_EVERY = 1.0
 """Seconds between two tries to write what could not be written."""
 
@@ -221,11 +224,12 @@ class Journal:
     # --- in the thread --------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        writer = self._writer
+        writer, last = self._writer, 0.0
         while True:
             self._wake.wait(RETRY_EVERY if writer.group or writer.waits else None)
             if not self._ending:
                 self._urgent.wait(GATHER)
+                time.sleep(max(0.0, last + BUSY - time.monotonic()))
             self._urgent.clear()
             self._wake.clear()
             self._awake = False  # from here on the event loop wakes us again
@@ -239,6 +243,7 @@ class Journal:
                 log.exception("the journal could not be written")
                 self.breaks(JournalBroken(f"the journal could not be written: {error!r}"))
                 writer.give_up()
+            last = time.monotonic()
             for job in asked:
                 if isinstance(job, _Job):
                     job.run(writer.store)

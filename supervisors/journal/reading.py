@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ...protocol.kernel.errors import Damaged
+from ...protocol.kernel.errors import Damaged, JournalError, JournalUnread
 from .row import (
     CLAIMING,
     OVER,
@@ -86,7 +86,7 @@ def _kept_in(directory: Path, sign: str, state: State | None) -> list[Kept]:
     try:
         with reading(directory, sign) as db:
             return [_kept(directory, sign, entry) for entry in own_entries(directory, sign, db, state)]
-    except Damaged as error:
+    except (Damaged, sqlite3.Error) as error:
         return [_unreadable(sign, str(error))]
     except FileNotFoundError:
         return []  # it was removed meanwhile
@@ -97,8 +97,9 @@ def read_run(directory: Path, run: str) -> Past | None:
 
     Raises:
         Damaged: it is not as it was written; or it is not found, and may be in a journal that can't be read.
+        JournalUnread: the same of one that can't be read now.
     """
-    damaged: Damaged | None = None
+    damaged: JournalError | None = None
     for sign in databases(directory):
         try:
             with reading(directory, sign) as db:
@@ -112,6 +113,8 @@ def read_run(directory: Path, run: str) -> Past | None:
             if error.rows:
                 raise
             damaged = damaged or error
+        except sqlite3.Error as error:
+            damaged = damaged or _unread(directory, sign, error)
         except FileNotFoundError:
             continue
     if damaged is not None:
@@ -123,10 +126,10 @@ def read_rows(directory: Path, run: str, after: int, most: int) -> list[Row] | N
     """So many rows of a run behind a number; None if there is no such run. What comes before them is not checked.
 
     Raises:
-        Damaged: they can't be read.
+        Damaged, JournalUnread: they can't be read.
     """
     for sign in databases(directory):
-        with contextlib.suppress(FileNotFoundError), reading(directory, sign) as db:
+        with contextlib.suppress(FileNotFoundError), as_things_are(directory, sign) as db:
             for entry in own_entries(directory, sign, db):
                 if entry.run == run:
                     return _rows_after(db, entry, after, most, f"{run} in {path_of(directory, sign)}")
@@ -227,12 +230,12 @@ def leave(directory: Path, run: str, data: bytes, check: Callable[[list[bytes]],
         check: is given what was left before, and raises if this may not be left, too.
 
     Raises:
-        Damaged, sqlite3.Error, OSError: it can't be kept.
+        Damaged, JournalUnread, OSError: it can't be kept.
     """
     for sign in databases(directory, unsettled=True):
         if lives(directory, sign):
             continue
-        with contextlib.suppress(FileNotFoundError), reading(directory, sign) as db:
+        with contextlib.suppress(FileNotFoundError), as_things_are(directory, sign) as db:
             db.execute("pragma synchronous=full")
             db.execute("begin immediate")  # from here on nobody claims it
             there = any(each.run == run and each.state != OVER for each in own_entries(directory, sign, db))
@@ -271,6 +274,24 @@ def reading(directory: Path, sign: str) -> Iterator[sqlite3.Connection]:
         yield db
     finally:
         db.close()
+
+
+@contextlib.contextmanager
+def as_things_are(directory: Path, sign: str) -> Iterator[sqlite3.Connection]:
+    """As `reading`; what may pass by itself is told, too.
+
+    Raises:
+        JournalUnread: the disk is full, or somebody holds the file.
+    """
+    try:
+        with reading(directory, sign) as db:
+            yield db
+    except sqlite3.Error as error:
+        raise _unread(directory, sign, error) from error
+
+
+def _unread(directory: Path, sign: str, error: sqlite3.Error) -> JournalUnread:
+    return JournalUnread(f"the journal {path_of(directory, sign)} can't be read or written now: {error}")
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ...protocol.kernel.errors import Damaged
 from .claiming import remove_if_empty, with_copies
-from .reading import kept_runs, own_entries, reading
+from .reading import as_things_are, kept_runs, own_entries, reading
 from .row import OVER, Kept, State
 from .sign import ENDING as SIGN
 from .sign import lives
@@ -108,10 +108,10 @@ def remove_run(directory: Path, run: str) -> bool:
     """Remove a run that no process plays, with all that is kept of it; False if there is none such.
 
     Raises:
-        Damaged, sqlite3.Error: the journal that has it can't be read or written.
+        Damaged, JournalUnread: the journal that has it can't be read or written.
     """
     for sign in databases(directory):
-        with contextlib.suppress(FileNotFoundError), reading(directory, sign) as db:
+        with contextlib.suppress(FileNotFoundError), as_things_are(directory, sign) as db:
             found = [entry for entry in own_entries(directory, sign, db) if entry.run == run]
             if not found or (found[0].state != OVER and lives(directory, sign)):
                 continue

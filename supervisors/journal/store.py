@@ -137,6 +137,8 @@ class Store:
             if any(run.refused is None for run in group):  # else who has claimed them all has removed the file
                 self._check_file()
         for run, key, seq, crc in done:
+            if not run.key:
+                run.checked = self._looks  # it was made in this transaction, so it is ours
             run.key, run.rows, run.crc = key, seq, crc
         self._in_doubt = False
         self._behind = not full and (self._behind or bool(done))

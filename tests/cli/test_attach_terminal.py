@@ -240,7 +240,7 @@ async def test_a_server_that_dies_in_the_middle_is_told_with_what_to_do(
     assert re.search(rf"callboard: the server at {url} has ended \(process {server.pid}\); .* runs show {run}", told)
     gone = await started(nursery, "runs", "show", run)
     said = await everything(gone.stdout)
-    assert b"lost" in said, await everything(gone.stderr)
+    assert b"interrupted" in said, await everything(gone.stderr)
 
 
 async def start_at(url: str, token: str, nursery: trio.Nursery) -> str:

@@ -140,7 +140,7 @@ def small_files() -> None:
 def test_a_disk_that_takes_no_more_ends_it_with_one_line_and_loses_no_result(here: Path) -> None:
     (here / "t.csv").write_text("task\n" + "x\n" * 40)
     (here / "one.yaml").write_text("graph: {nodes: [{id: A, type: literal, config: {content: a}}]}\n")
-    command = [*CALLBOARD, "batch", "one.yaml", "t.csv", "-q"]
+    command = [*CALLBOARD, "batch", "one.yaml", "t.csv", "-q", "--ephemeral"]
     full = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, preexec_fn=small_files)
     assert (full.returncode, full.stdout) == (1, "")
     assert full.stderr == (

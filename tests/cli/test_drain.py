@@ -1,5 +1,6 @@
 """SIGTERM to `callboard serve` with runs in flight: those that end in time end, the others are cancelled, all are told.
 
+None of them is durable; what becomes of those that are is looked at in `test_serve_resume`.
 Fifty runs among the long repetitions, a tenth of them in every run of the tests.
 """
 
@@ -39,7 +40,8 @@ class Flight:
         self.home = home
         self.go = home / "go"
         (home / "config").mkdir()
-        (home / "config" / "config.yaml").write_text(json.dumps({"api": {"shutdown_grace_seconds": grace}}))
+        settings = {"api": {"shutdown_grace_seconds": grace}, "durable": {"by_default": False}}
+        (home / "config" / "config.yaml").write_text(json.dumps(settings))
         self.agent("quick", f"until [ -e {self.go} ]; do sleep 0.1; done; echo {{}}")
         self.agent("stuck", f"echo $$ >> {home}/pids; trap '' TERM; sleep 600 & echo $! >> {home}/pids; wait; wait")
         self.serving = Serving(home)

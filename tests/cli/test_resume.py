@@ -128,7 +128,8 @@ async def test_a_run_that_is_ended_by_ctrl_c_is_over_for_this_process_and_may_go
     assert (code, out) == (0, "two answer to THREE two first\n")
 
 
-async def test_nothing_is_kept_of_a_run_that_is_not_durable(town: Town) -> None:
-    town.models.script("two", "three")
-    assert (await town.say("run", "--config-dir", str(town.config), "g", "hello"))[0] == 0
+async def test_nothing_is_kept_of_a_run_that_is_ephemeral_nor_of_a_question_without_a_session(town: Town) -> None:
+    town.models.script("two", "three", "four")
+    assert (await town.say("run", "--config-dir", str(town.config), "g", "hello", "--ephemeral"))[0] == 0
+    assert (await town.say("ask", "--config-dir", str(town.config), "--model", "fake:model", "hello"))[0] == 0
     assert not (town.home / "state" / "callboard" / "journal").exists()

@@ -93,7 +93,7 @@ def test_sigterm_lets_a_run_end_and_begins_no_other(start: Start, tmp_path: Path
     assert [(info.run, info.status) for info in look(tmp_path / "state/callboard/runs")] == [(run, "done")]
 
 
-def test_a_second_signal_cancels_what_is_under_way(start: Start, tmp_path: Path) -> None:
+def test_a_second_signal_leaves_what_is_under_way_to_the_next_server(start: Start, tmp_path: Path) -> None:
     slow_agent(tmp_path)
     serving = start()
     serving.see("serving at ")
@@ -102,7 +102,7 @@ def test_a_second_signal_cancels_what_is_under_way(start: Start, tmp_path: Path)
     serving.see("1 run under way")
     serving.process.send_signal(signal.SIGINT)
     assert serving.end() == 130
-    assert [(info.run, info.status) for info in look(tmp_path / "state/callboard/runs")] == [(run, "cancelled")]
+    assert [(info.run, info.status) for info in look(tmp_path / "state/callboard/runs")] == [(run, "interrupted")]
 
 
 @pytest.mark.parametrize(

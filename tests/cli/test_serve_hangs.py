@@ -57,7 +57,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     (agent / "work.sh").write_text(
         f"trap '' TERM; setsid sleep 600 & echo $$ $! > {tmp_path}/new && mv {tmp_path}/new {tmp_path}/pids; wait\n"
     )
-    (tmp_path / "config" / "config.yaml").write_text(json.dumps({"api": {"shutdown_grace_seconds": GRACE}}))
+    (tmp_path / "config" / "config.yaml").write_text(
+        json.dumps({"api": {"shutdown_grace_seconds": GRACE}, "durable": {"by_default": False}})
+    )
 
     def begin(*program: str) -> Serving:
         started.append(Serving(tmp_path, program=program))

@@ -93,7 +93,7 @@ async def test_a_person_answers_at_the_terminal_and_gets_it_back(
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
     ids=lambda value: str(value),
 )
-async def test_a_signal_ends_the_run_with_one_line_and_its_code(
+async def test_a_signal_ends_the_run_with_a_line_how_it_goes_on_and_its_code(
     nursery: trio.Nursery, fake_model: FakeModels, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     (tmp_path / "graph.yaml").write_text(TALK)
@@ -106,7 +106,8 @@ async def test_a_signal_ends_the_run_with_one_line_and_its_code(
     assert process.stdout is not None
     told = (await _all(process.stderr)).decode().splitlines()
     assert await process.wait() == code
-    assert [line for line in told if "stopping" in line] == told[-1:]
+    assert [line for line in told if "stopping" in line] == told[-2:-1]
+    assert told[-1].startswith("callboard: callboard resume run-")
     assert b'"status": "cancelled"' in await _all(process.stdout)
 
 

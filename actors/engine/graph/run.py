@@ -23,6 +23,7 @@ from ....protocol.effects import Effect, RunNode, Work
 from ....protocol.errors import CallboardError, NodeFailed, TimedOut
 from ....protocol.events import GraphFinished, GraphStarted, NodeEntered
 from ....protocol.failure import Failure
+from ....protocol.graph.model import ScriptNode
 from ....protocol.kernel.errors import EndOfMail
 from ....protocol.messages import GraphBegun, NodeLeft
 from ...io.imports import imported
@@ -153,7 +154,8 @@ class Nodes(msgspec.Struct, frozen=True):
             me.emit(NodeEntered(node=step.id, type=step.kind, visit=work.visit, item=work.item))
         try:
             assert step.work is not None
-            result = await (step.work(me, job) if step.timeout is None else _in_time(me, step, job))
+            timed = step.timeout is not None and not isinstance(step.node, ScriptNode)  # which sees to its own time
+            result = await (_in_time(me, step, job) if timed else step.work(me, job))
             left = leave.succeeded(plan, step, work.state, result, in_map=in_map)
         except CallboardError as failed:
             error = as_failure(failed, context.account, self.context.account)
@@ -191,9 +193,6 @@ async def _in_time(me: Actor, step: Step, job: Job) -> Result:
 
 def _timeout_text(step: Step) -> str:
     seconds = f"{step.timeout:g}"
-    name = getattr(step.node, "script", None)
-    if name is not None:
-        return f"Script '{name}' timed out after {seconds}s"
     agent = getattr(step.node, "agent", None)
     if agent is not None:
         return f"Agent '{agent}' timed out after {seconds}s"

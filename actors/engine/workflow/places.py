@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 Kind: TypeAlias = Literal["edge", "edge_processor", "function_calling"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 HOST = Path(__file__).parent / "workers" / "devall" / "host.py"
 """What functions find in their process: see there."""

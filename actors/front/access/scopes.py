@@ -41,6 +41,7 @@ READ_USAGE = Rule(("read:runs",), costs=0.2)
 CONTROL = Rule(("write:runs",), "RunControl")
 RESUME = Rule(("write:runs",), "RunControl", costs=1)
 ROWS = Rule(("write:runs",), costs=0.2)
+FORK = Rule(("write:runs", "run:agents"), "RunControl", costs=1)
 RESTORE_FILES = Rule(("write:runs", "run:files"), "FilesRestore", costs=1)
 START = Rule(("run:agents",), costs=1)
 ANSWER = Rule(("answer:questions",), "QuestionAnswer")
@@ -77,7 +78,8 @@ METHODS: dict[str, Rule] = {
     "_run/list": LIST_RUNS,
     **dict.fromkeys(("_run/cancel", "_run/delete"), CONTROL),
     "_run/resume": RESUME,
-    "_run/rows": ROWS,
+    **dict.fromkeys(("_run/rows", "_run/steps"), ROWS),
+    "_run/fork": FORK,
     **dict.fromkeys(("_actor/tree", "_actor/subscribe", "_actor/unsubscribe", "_actor/inspect"), READ_RUNS),
     **dict.fromkeys(("_actor/send", "_actor/pause", "_actor/resume", "_actor/cancel"), CONTROL),
     **dict.fromkeys(("_question/list", "_question/subscribe", "_question/unsubscribe"), QUESTIONS),

@@ -11,6 +11,7 @@ from ....protocol.errors import CallboardError, UsageError
 from ....protocol.settings.prelude import prelude_of
 from .commands.agent import begin_agent
 from .commands.rag import use_rag
+from .commands.resuming import told_of_interrupted
 from .commands.role import use_prompt, use_role
 from .commands.session import enter
 from .commands.settings import set_model
@@ -68,7 +69,7 @@ async def opened(chat: Chat, person: Person, wanted: frames.OpenChat) -> list[st
     gateway = chat.hub.root.gateway
     if chat.agent is None and chat.model_in_use == gateway.choice().model and (missing := gateway.lacks_model()):
         notes.append(missing)
-    return notes
+    return [*notes, *told_of_interrupted(line)]
 
 
 async def _with_prelude(line: Line) -> list[str]:

@@ -138,6 +138,20 @@ async def ask(
     return await _followed(line, Asking(chat, line.caller, prompt, where, start, turn, stored, instead))
 
 
+async def go_on(line: Line, run: str, prompt: Prompt) -> Outcome:
+    """Go on with a turn of the chat's session that another process has begun, and wait for the answer."""
+    chat, where = line.chat, line.chat.place
+    line.caller.need("write:runs")
+    await where.refresh(chat.hub, line.caller)
+    info = await chat.hub.look(line.caller, run)
+    stored, start = len(where.session.compressed_messages), where.mark()
+    turn = await chat.hub.resuming.resume(info)
+    assert turn is not None, "it is a turn of a session"
+    chat.asked = prompt
+    start.run = run
+    return await _followed(line, Asking(chat, line.caller, prompt, where, start, turn, stored, None))
+
+
 @dataclass(eq=False)
 class Asking:
     """A prompt whose run has begun.

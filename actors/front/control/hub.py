@@ -25,7 +25,7 @@ import trio
 from ....protocol.control.caller import Caller
 from ....protocol.control.own import StartRun
 from ....protocol.control.things import GraphPicture, RunInfo, TargetInfo
-from ....protocol.errors import Conflict, Saturated, ShuttingDown, UsageError
+from ....protocol.errors import Conflict, ShuttingDown, UsageError
 from ....protocol.events import TERMINAL, Event
 from ....protocol.kernel.questions import Question
 from ....protocol.mcp.status import ServerStatus
@@ -163,8 +163,7 @@ class Hub:
 
     async def request(self, caller: Caller, wanted: StartRun) -> RunRequest:
         """What the caller wants, as far as it may want it. Raises as `start` does."""
-        if self.closing:
-            raise ShuttingDown("the server is about to end and begins nothing new")
+        self.check_open()
         return await trio.to_thread.run_sync(self._request, caller, wanted)
 
     def _request(self, caller: Caller, wanted: StartRun) -> RunRequest:
@@ -175,6 +174,11 @@ class Hub:
     def hooks(self, caller: Caller, hooks: Hooks = NO_HOOKS) -> Hooks:
         """The hooks of what the caller has played in a role, whose file may name a model, too."""
         return msgspec.structs.replace(hooks, check_model=lambda model: check_model(caller, model, self.root))
+
+    def check_open(self) -> None:
+        """Raise `ShuttingDown` once nothing new begins here."""
+        if self.closing:
+            raise ShuttingDown("the server is about to end and begins nothing new")
 
     async def begin(
         self,
@@ -193,11 +197,8 @@ class Hub:
             session: the id of the session that it is a turn of.
             durable: false: nobody would want it to go on after a kill, as it goes with who asked for it.
         """
-        if self.closing:
-            raise ShuttingDown("the server is about to end and begins nothing new")
-        most = self.options.max_runs
-        if most and self.under_way >= most:
-            raise Saturated(f"{most} runs are under way, and that is as many as may be; try again later")
+        self.check_open()
+        self.running.check_room()
         if request.role is not None:
             hooks = self.hooks(caller, hooks)
         info = RunInfo(run="", owner=caller.subject, title=title, session=session)
@@ -206,8 +207,7 @@ class Hub:
     async def resume(self, caller: Caller, run: str, *, with_changes: bool = False) -> RunInfo:
         """Go on with a run whose process was killed; see `Resuming.resume`. Returns when it has begun."""
         caller.need("write:runs")
-        if self.closing:
-            raise ShuttingDown("the server is about to end and begins nothing new")
+        self.check_open()
         await self.resuming.resume(await self.look(caller, run), with_changes=with_changes)
         return self.get(caller, run)
 

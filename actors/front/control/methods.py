@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import trio
 
-from ....protocol.control import own, schema
+from ....protocol.control import durable, own, schema
 from ....protocol.control.bounds import Name
 from ....protocol.control.own import Done, Params
 from ....protocol.control.things import QuestionAsked
@@ -26,6 +26,7 @@ from ...runs.sessions.store import SessionMeta
 from .actors import memory_of_process
 from .calls import call_of, calls_of
 from .changes import changes_of_run, restore_run
+from .forking import fork_run, steps_of_run
 from .open_questions import FeedLagged
 from .pages import page_of_events
 from .peer import Follow, Method, Peer
@@ -106,9 +107,14 @@ async def _events(peer: Peer, params: own.ReadEvents) -> own.Events:
     return await page_of_events(peer.hub, peer.caller, params.run, params.after, params.limit)
 
 
-async def _rows(peer: Peer, params: own.ReadRows) -> own.Rows:
+async def _rows(peer: Peer, params: durable.ReadRows) -> durable.Rows:
     _check_limit(params.limit, MOST_EVENTS)
     return await rows_of(peer.hub, peer.caller, params.run, params.after, params.limit)
+
+
+async def _steps(peer: Peer, params: durable.ReadSteps) -> durable.Steps:
+    _check_limit(params.limit, MOST_EVENTS)
+    return await steps_of_run(peer.hub, peer.caller, params.run, params.after, params.limit)
 
 
 # --- actors ------------------------------------------------------------------------------------------------
@@ -181,6 +187,8 @@ _CALLS: dict[str, Callable[[Peer, Any], Any]] = {
     "_run/cancel": lambda peer, params: peer.hub.cancel(peer.caller, params.run),
     "_run/resume": lambda peer, given: peer.hub.resume(peer.caller, given.run, with_changes=given.with_changes),
     "_run/rows": _rows,
+    "_run/steps": _steps,
+    "_run/fork": lambda peer, given: fork_run(peer.hub, peer.caller, given),
     "_run/delete": lambda peer, params: peer.hub.delete(peer.caller, params.run),
     "_run/subscribe": _subscribe,
     "_run/unsubscribe": lambda peer, params: peer.unsubscribe(params.subscription),
@@ -215,6 +223,7 @@ _LONG = frozenset(
     {
         *("_run/list", "_run/get", "_run/events", "_run/graph", "_target/list", "_mcp/status", "_usage/read"),
         *("_run/calls", "_run/call", "_run/changes", "_run/restore", "_run/resume", "_run/rows"),
+        *("_run/steps", "_run/fork"),
         *("_actor/tree", "_actor/subscribe", "_actor/inspect", "_question/list"),
     }
 )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...runs.interrupted import Interrupted
     from ...runs.root import Root
     from .logs.runs import RunLogs
-    from .sessions import HubSessions
+    from .sessions import HubSessions, SessionTurn
 
 AT_ONCE = 20
 """Runs whose rows are read and folded side by side."""
@@ -142,16 +142,18 @@ class Resuming:
         log.warning("%s does not go on: %s", run, why)
         self._running.stays(run, why)
 
-    async def _played(self, info: RunInfo, taken: Taken, *, with_changes: bool = False) -> None:
+    async def _played(self, info: RunInfo, taken: Taken, *, with_changes: bool = False) -> SessionTurn | None:
+        turn: SessionTurn | None = None
         self._begun[taken.id] = -1.0
         if taken.began.session is None:
             await self._running.go_on(info, taken, NO_HOOKS, with_changes=with_changes)
         else:
-            await self._sessions.go_on(info, taken, with_changes=with_changes)
+            turn = await self._sessions.go_on(info, taken, with_changes=with_changes)
         self._begun[taken.id] = trio.current_time()
+        return turn
 
-    async def resume(self, info: RunInfo, *, with_changes: bool = False) -> None:
-        """Go on with a run, as a caller wants it; returns when it has begun.
+    async def resume(self, info: RunInfo, *, with_changes: bool = False) -> SessionTurn | None:
+        """Go on with a run, as a caller wants it; returns when it has begun: its turn, if it is of a session.
 
         Raises:
             NotFound, Conflict: there is none such, or it is under way, or over.
@@ -162,7 +164,7 @@ class Resuming:
         kept = self._kept.pop(info.run, None)
         taken = kept or await take(self._root, info.run)
         try:
-            await self._played(info, taken, with_changes=with_changes)
+            return await self._played(info, taken, with_changes=with_changes)
         except BaseException:  # whatever it was, this process still has it, and may try again
             self._begun.pop(info.run, None)
             self._kept[info.run] = taken

@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from ....protocol.control.caller import Caller
-from ....protocol.control.own import Rows
+from ....protocol.control.durable import Rows
 from ....protocol.control.things import Row
 from ....protocol.errors import NotFound, UsageError
 from ....protocol.journal import decode

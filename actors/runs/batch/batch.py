@@ -15,6 +15,7 @@ import trio
 from ....protocol.effects import RunTask
 from ....protocol.errors import CallboardError, ShuttingDown, UsageError
 from ....protocol.events import SCHEMA_VERSION
+from ....protocol.journal import BATCH
 from ....protocol.kernel.errors import Damaged
 from ....protocol.messages import BatchBegun, TaskEnded
 from ....protocol.outcome import ErrorReport, Outcome
@@ -23,7 +24,7 @@ from ....protocol.requests import RunRequest
 from ...engine.driver import drive
 from ...work.variables import resolve_variables
 from ..begin import perform as perform_run
-from ..durable import BY_BATCH, CannotGoOn, play, take
+from ..durable import CannotGoOn, play, take
 from ..loading import NO_HOOKS, Hooks
 from ..root import Root
 from ..target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
@@ -225,7 +226,7 @@ class Target:
             hooks = msgspec.structs.replace(hooks, holds=self.runs.holds)
             if goes_on:
                 try:
-                    return await play(self._root, await take(self._root, id, by=BY_BATCH), hooks)
+                    return await play(self._root, await take(self._root, id, by=BATCH), hooks)
                 except (CannotGoOn, Damaged) as error:
                     log.warning("task '%s' begins anew: %s", task.id, error)
                     self.runs.lose(id)

@@ -16,6 +16,7 @@ from ....protocol.journal import Answered, Asked, Kept, Noted, Told
 from ....protocol.kernel.questions import Answer, understood
 from ....protocol.messages import ConversationBegun, GraphBegun, PersonSays, StateSet, WorkDone
 from ....protocol.requests import AnswerText
+from ...work.journal.of_run import is_of_files
 from ...work.journal.prefix import Placed, Prefix, began, open_questions
 
 BY = "fork"
@@ -86,6 +87,8 @@ def _with_other_words(rows: list[Placed], prompt: str | None, state: dict[str, A
 def _is_done(placed: Placed) -> bool:
     """Whether this row tells that something has come to an end."""
     row = placed[1]
+    if isinstance(row, Noted) and is_of_files(row.name):
+        return False
     return isinstance(row, Noted | Answered | Asked) or (isinstance(row, Told) and isinstance(row.message, WorkDone))
 
 

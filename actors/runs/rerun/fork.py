@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import trio
 
-from ....protocol.errors import CallboardError, NotFound
+from ....protocol.errors import CallboardError, JournalError, NotFound
 from ....protocol.events import Event, RunResumed
 from ....protocol.journal import FOLD, About, Asked, decode_about, encode, encode_about
 from ....protocol.outcome import Outcome
@@ -30,12 +30,14 @@ from ...engine.graph.compat import MODES
 from ...engine.graph.compile import compile_graph
 from ...io.directories import journal_dir
 from ...io.imports import imported
+from ...work.journal.directory import copy, moved
 from ...work.journal.of_run import CannotGoOn, OfRun, past_of
 from ...work.journal.prefix import Placed, began, done_again, prefix, read
+from ..as_begun import loaded_of
 from ..begin import new_id
-from ..durable import go_on, loaded_of
-from ..kept import PROMPT, definition_of
-from ..loading import Hooks
+from ..durable import go_on
+from ..kept import PROMPT
+from ..loading import NO_HOOKS, Hooks
 from ..root import Root, current, need_trio
 from ..target import GraphAgent
 from .changes import Changes, changed
@@ -62,10 +64,8 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     about: bytes
     again: tuple[str, ...]
 
-    async def play(
-        self, root: Root, changes: Changes | None = None, *, on_event: Callable[[Event], None] | None = None
-    ) -> Outcome:
-        """Play the fork to its end. Returns and raises as `callboard.run` does, and:
+    async def play(self, root: Root, changes: Changes | None = None, hooks: Hooks = NO_HOOKS) -> Outcome:
+        """Play the fork to its end; `hooks` are what listens to it. Returns and raises as `callboard.run` does, and:
 
         UsageError: there is nothing that could be changed so.
         CannotGoOn: the run can't go on from there.
@@ -75,10 +75,13 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         run = changes.id or new_id()
         rows = changed(prefix(self.rows, self.at, run), changes)
         first = began(rows)
-        if changes.with_changes:
-            hooks = Hooks(owner=first.owner, durable=True)
-            today = await root.loader.threaded(partial(definition_of, first.request, hooks, root))
-            rows[0] = ("", msgspec.structs.replace(first, definition=today))
+        attach = tuple(moved(file, self.run, run) for file in first.request.attach)
+        first = msgspec.structs.replace(first, request=msgspec.structs.replace(first.request, attach=attach))
+        rows[0] = ("", first)
+        try:
+            await trio.to_thread.run_sync(copy, self.run, run)
+        except OSError as error:
+            raise JournalError(f"the files of {self.run} can't be copied: {error}") from error
         await imported(".supervisors.journal.journal", ".supervisors.journal.store")
         journal = await root.journal()
         about = msgspec.structs.replace(decode_about(self.about), prompt=first.request.prompt[:PROMPT])
@@ -87,11 +90,20 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         past = await trio.to_thread.run_sync(past_of, encoded)
         resumed = RunResumed(life=1, rows=len(rows), forked_from=self.run, forked_at=self.at)
 
-        def copy(kept: OfRun) -> None:
+        def begins(kept: OfRun) -> None:
             for row in encoded:
                 kept.rows.append(row.actor, row.data)
 
-        return await go_on(root, journal.begin(run, told), about, past, resumed, copy, Hooks(on_event=on_event))
+        return await go_on(
+            root,
+            journal.begin(run, told),
+            about,
+            past,
+            resumed,
+            begins,
+            hooks,
+            with_changes=changes.with_changes,
+        )
 
 
 async def fork(
@@ -134,11 +146,11 @@ async def fork(
     changes = Changes(
         model=model, prompt=prompt, state=state or {}, answers=answers or {}, with_changes=with_changes, id=id
     )
-    root = root or current.get()
+    hooks, root = Hooks(on_event=on_event), root or current.get()
     if root is None:
         async with Root(config_dir=config_dir) as own:
-            return await (await read_fork(own, run, at)).play(own, changes, on_event=on_event)
-    return await (await read_fork(root, run, at)).play(root, changes, on_event=on_event)
+            return await (await read_fork(own, run, at)).play(own, changes, hooks)
+    return await (await read_fork(root, run, at)).play(root, changes, hooks)
 
 
 async def read_fork(root: Root, run: str, at: At) -> Fork:

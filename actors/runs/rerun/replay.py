@@ -28,8 +28,8 @@ from ....protocol.requests import RunRequest
 from ...io.directories import journal_dir
 from ...work.journal.of_run import CannotGoOn
 from ...work.journal.prefix import Placed, began
+from ..as_begun import loaded_of
 from ..begin import begin
-from ..durable import loaded_of
 from ..loading import Hooks
 from ..root import Root
 from .fork import kept_rows
@@ -115,7 +115,7 @@ async def _replay(
         hooks = Hooks(on_event=on_event, owner=first.owner, loaded=loaded, playback=effects)
         execution = begin(_request(first), hooks, root)
         effects.model = execution.started.model or effects.model
-        execution.kept = ReplayedRun(execution.id, book)
+        execution.kept = ReplayedRun(execution.id, book, with_changes=with_changes)
         execution.make_scopes = partial(ReplayedScopes, turnstile=turnstile)
         try:
             async with trio.open_nursery() as nursery:

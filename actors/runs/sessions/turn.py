@@ -100,8 +100,9 @@ class Turn:
     def _put_behind(self, turns: Sequence[Said]) -> None:
         went_on = same_but_for_results(self.history, turns)
         new = turns[len(self.history) :] if went_on else turns[_last_prompt(turns) :]
-        self.added = [self._placed(message) for message in messages_of(new)]
-        self.session.messages = [*self.session.messages, *self.added]
+        placed = [self._placed(message) for message in messages_of(new)]
+        self.added += placed
+        self.session.messages = [*self.session.messages, *placed]
 
     def _placed(self, message: dict[str, Any]) -> dict[str, Any]:
         """The message, marked if it stands in a user's name `within` the exchange, as steering does."""

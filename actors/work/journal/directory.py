@@ -4,8 +4,9 @@
                                            /memory/       stores of a workflow that end with it
                                            /attached/     the files that it came with
 
-They are for their owner alone. A run's go when it is over; those that are left of runs which no journal knows any more
-(removed ones, or such as have ended in the moment of a kill) go when the next one is made.
+They are for their owner alone. A fork has a copy of them as they are when it begins. A run's go when it is over; those
+that are left of runs which no journal knows any more (removed ones, or such as have ended in the moment of a kill) go
+when the next one is made.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from .scope import here
 if TYPE_CHECKING:
     from ....supervisors import Actor
 
+_NAMED: set[str] = set()
+"""Runs of this process that may have a directory: to look for one takes longer than all else at the end of a run."""
+
 LEFT_FOR = 3600.0
 """Seconds in which a run may have begun without a journal that says so."""
 
@@ -37,8 +41,14 @@ def place_of(me: Actor, kind: str) -> Path | None:
 
 
 def directory_of(run: str) -> Path:
-    """That of a run."""
+    """That of a run, which may be made now."""
+    _NAMED.add(run)
     return durable_dir(os.environ) / run
+
+
+def may_have_one(run: str) -> bool:
+    """Whether a run that began in this process has a directory, as far as is known without a look at the disk."""
+    return run in _NAMED
 
 
 def make(directory: Path) -> None:
@@ -51,9 +61,29 @@ def make(directory: Path) -> None:
     private_directory(directory)
 
 
+def copy(run: str, to: str) -> None:
+    """Give another run, a fork of this one, a copy of its directory, if it has one. Blocks.
+
+    Raises:
+        OSError: it can't be made.
+    """
+    directory = directory_of(run)
+    if directory.is_dir():
+        make(directory.parent)
+        shutil.copytree(directory, directory_of(to), symlinks=True)
+
+
+def moved(file: str, run: str, to: str) -> str:
+    """Where a file is in the copy, if it is in the directory of the run."""
+    directory = directory_of(run)
+    path = Path(file)
+    return str(directory_of(to) / path.relative_to(directory)) if path.is_relative_to(directory) else file
+
+
 def remove(run: str) -> None:
     """A run is over, or forgotten. Blocks."""
     shutil.rmtree(directory_of(run), ignore_errors=True)
+    _NAMED.discard(run)
 
 
 def remove_left() -> None:

@@ -25,6 +25,7 @@ from ....protocol.journal import (
     AnyRow,
     Asked,
     Began,
+    Definition,
     Kept,
     Lived,
     Noted,
@@ -51,6 +52,12 @@ REPLY = "reply"
 
 SERVER_TOOLS = "server tools: "
 """What the tools of an MCP server are noted as, with its name behind."""
+
+DEFINITION = "definition"
+"""What is noted of a run that went on with today's files: its own, if it has one."""
+
+CALLED = "agent: "
+"""What the file of an agent that the run calls is noted as, with the name and the place of its caller behind."""
 
 PREPARED = "answers"
 """Who gives answers that were prepared before a run."""
@@ -84,6 +91,7 @@ class RunPast(msgspec.Struct, kw_only=True):
         prepared: nodes whose questions were answered by answers that were prepared before the run, "" for no node.
         crossing: what went on between its deciders.
         spoilt: why it can't go on, or "".
+        once: what was noted of the run as a whole; of one name the last.
         left: the answers that were left for it while nobody played it, by question, and when each was.
     """
 
@@ -96,7 +104,41 @@ class RunPast(msgspec.Struct, kw_only=True):
     prepared: list[str] = []
     crossing: Crossing = msgspec.field(default_factory=Crossing)
     spoilt: str = ""
+    once: dict[str, msgspec.Raw] = {}
+    _changed: list[Noted] = []
     left: dict[str, tuple[Answer, float]] = {}
+
+    def notes_once(self, row: Noted) -> None:
+        """This was noted of the run as a whole.
+
+        Of a life that went on with other files this counts once it has done something: it may have been refused.
+        """
+        if row.name == DEFINITION:
+            self._changed = [row]
+        elif self._changed:
+            self._changed.append(row)
+        else:
+            self.once[row.name] = row.value
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a life went on with other files, and has not yet done anything."""
+        return bool(self._changed)
+
+    def did(self) -> None:
+        """That life has done something."""
+        changed, self._changed = self._changed, []
+        self.forget_files()
+        self.once |= {row.name: row.value for row in changed}
+
+    def forget_files(self) -> None:
+        """It went on, or goes on, with the files of that day."""
+        self.once = {name: value for name, value in self.once.items() if not is_of_files(name)}
+
+
+def is_of_files(name: str) -> bool:
+    """Whether what is noted under this name says with which files a run has begun."""
+    return name == DEFINITION or name.startswith(CALLED)
 
 
 def past_of(rows: Iterable[Row]) -> RunPast:
@@ -128,6 +170,10 @@ def past_of(rows: Iterable[Row]) -> RunPast:
                 before.told.append(row)
             else:
                 before.others.append(row)
+            if isinstance(row, Noted) and not each.actor:
+                past.notes_once(row)
+            elif past.has_changed:
+                past.did()
             past.crossing.see(each.actor, row)
             replies = len(past.replies)
             _count(past, row, nodes)
@@ -135,6 +181,9 @@ def past_of(rows: Iterable[Row]) -> RunPast:
                 past.crossing.spends(each.actor, reply, told=isinstance(row, Told))
     if past is None:
         raise CannotGoOn("nothing of it is on disk")
+    if DEFINITION in past.once:
+        for definition in decode_value(past.once[DEFINITION], list[Definition]):
+            past.began = msgspec.structs.replace(past.began, definition=definition)
     return past
 
 
@@ -193,6 +242,7 @@ class OfRun:
         crossing: what went on between its deciders.
         on_refusal: called when the rows turn out not to be those of what the run would go on with.
         left: whether this process has left it to the next, and keeps nothing more.
+        once: what earlier lives have noted of the run as a whole.
         answers: those that were left for it while nobody played it, by question, and when each was.
     """
 
@@ -213,11 +263,12 @@ class OfRun:
         self.crossing = Crossing() if past is None else past.crossing
         self.left = False
         self.answers = {} if past is None else past.left
+        self.once = {} if past is None else past.once
         self._stopping = stopping
         self._insists = insists
         self._questions = 0 if past is None else past.questions
         self._is_over = False
-        self._noted: dict[str, bytes] = {}
+        self._noted = {name: _digest(value) for name, value in self.once.items()}
         self._clock = trio.lowlevel.current_clock().current_time
         self._zero = self._clock() - (0 if past is None else past.at / 1000)
 
@@ -261,9 +312,9 @@ class OfRun:
             self.append("", Spoilt(self.now, why))
 
     def note_once(self, name: str, value: Any) -> None:
-        """Keep what is the same for all of the run, and is found out anew when it goes on: for replays."""
+        """Keep what is the same for all of the run; again only if it has changed."""
         data = encode_value(without_secrets(value))
-        digest = hashlib.blake2b(data, digest_size=16).digest()
+        digest = _digest(data)
         if self._noted.get(name) != digest:
             self._noted[name] = digest
             self.append("", Noted(self.now, name, data))
@@ -330,3 +381,7 @@ class OfRun:
         """The process has lived long enough to say that this run does not end it."""
         if self.about.since:
             self.tell(since=0)
+
+
+def _digest(data: msgspec.Raw) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()

@@ -3,9 +3,10 @@
 What changes the world is on the disk as an intent (`Intends`) before it begins. An intent without an end is a call, or
 a script, of which nobody knows whether it did its work. Each time a process was killed in the midst of it, this is
 settled by what its author says (`Repeats`), and else as the run wants it (`OnUnknown`), by the first of these that says
-something: the flag `--on-unknown` of `run` or `resume`; `on_unknown` of the node, of the agent. Without any, a model
-is told, and about a script a person is asked: again, skip or fail. If no person is there, it fails with
-`unknown_outcome`, and the node's `fallback` counts.
+something: the flag `--on-unknown` of `run` or `resume`; `on_unknown` of the node, of the agent; `durable.on_unknown`
+of config.yaml. Without any, a model is told, and about a script a person is asked: again, skip or fail. If no person is
+there, it fails with `unknown_outcome`, and the node's `fallback` counts. A task of a batch, which asks nobody, would
+begin anew if nothing was kept of it: its scripts are run again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from ....protocol.errors import NobodyToAsk, UnknownOutcome
 from ....protocol.events import CallUnknown
-from ....protocol.journal import decode_value
+from ....protocol.journal import BATCH, decode_value
 from ....protocol.json_values import NotJson, decode
 from ....protocol.kernel.questions import Question
 from ....protocol.repeats import OnUnknown
@@ -60,6 +61,8 @@ async def may_run(
     scope = here(me)
     if scope is None:
         return None
+    if wanted is None and scope.run.about.by == BATCH:
+        wanted = "again"
     verdict: str | Skipped = AGAIN
     unknown = scope.intended(what)
     for _ in range(unknown):  # each time it was killed it was settled; the last time counts

@@ -15,6 +15,7 @@ same way.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -85,6 +86,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         decided: in place of `run`, for a tool over what a conversation itself remembers: asks its decider (the actor
             above `me`) what the result is, by the number that the decider gave to the call.
         remembers: the MCP server that may remember a call as long as its process lives; "" if none does.
+        file: the tool file that it is a function of; None for one that is no file's.
     """
 
     spec: ToolSpec
@@ -105,6 +107,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     repeats: Repeats | None = None
     decided: Decided | None = None
     remembers: str = ""
+    file: Path | None = None
 
     @property
     def waits(self) -> bool:

@@ -52,7 +52,8 @@ async def test_a_conversation_with_a_server_is_watched_elsewhere_and_goes_on_aft
     with trio.fail_after(30):
         while not list(tmp_path.glob("state/**/servers/*.json")):
             await trio.sleep(0.05)
-    fake_model.script("The first answer.", "The second answer.", Reply(text="word " * 2000, gap=0.02), "The last one.")
+    fake_model.script("The first answer.", "The second answer.", Reply(text="word " * 2000, gap=0.02))
+    fake_model.answer_with(lambda request: "The last one." if request.prompt == "and now?" else "It went on.")
     first.start([*PROGRAM, "chat", "--url", url], environ)
     await first.shows(f"at {url}")
     first.press("hello", "Enter")
@@ -74,7 +75,7 @@ async def test_a_conversation_with_a_server_is_watched_elsewhere_and_goes_on_aft
     await serve()
     await first.until(lambda lines: "The last one." in lines and lines[-1].startswith("model> half a"))
     lines = first.lines()
-    assert sum("the run ended with its server" in line for line in lines) == 1
+    assert sum("the server goes on with the run; `.attach run-" in line for line in lines) == 1
     assert sum("The last one." in line for line in lines) == 1
     third.start([*PROGRAM, "chat", "--attach", "chat-"], environ)
     await third.shows("The last one.")

@@ -18,14 +18,14 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from .....protocol.errors import NodeFailed
+from .....protocol.errors import NodeFailed, TimedOut
 from .....protocol.events import ToolDelta, ToolFinished, ToolStarted
 from .....protocol.graph.model import ScriptNode
 from .....protocol.json_values import NotJson, decode
@@ -84,13 +84,25 @@ async def run_script_node(me: Actor, job: Job) -> Result:
                 stop=QUICK_STOP,
             )
 
-    done = await play.done(me, play.Effect("script", node.script, dict(job.state)), Completed, run)
+    seconds = job.plan.steps[node.id].timeout
+    done = await _in_time(
+        node.script, seconds, play.done(me, play.Effect("script", node.script, dict(job.state)), Completed, run)
+    )
     if not play.in_the_world():
         for line in done.stderr_tail.splitlines():
             on_stderr(line)
     if me.stream.heard:
         me.emit(ToolFinished(tool=node.script, seconds=trio.current_time() - began, status=done.status))
     return _result(without_secrets(_parse(node.script, done)))  # models read it
+
+
+async def _in_time(script: str, seconds: float | None, work: Awaitable[Completed]) -> Completed:
+    """What it comes to within the node's time, which does not run while a person is asked about the script."""
+    if seconds is None:
+        return await work
+    with trio.move_on_after(seconds):
+        return await work
+    raise TimedOut(f"Script '{script}' timed out after {seconds:g}s")
 
 
 def _result(written: dict[str, Any]) -> Result:

@@ -21,17 +21,32 @@ def load() -> tuple[ModuleType, ...]:
         looking,
         rag,
         reporting,
+        resuming,
         role,
         session,
         settings,
         sharing,
         signing_in,
+        stepping,
         vault,
         watching,
     )
 
-    talking = settings, role, session, agent, agent_looking, rag, files, history
-    families = looking, *talking, reporting, attaching, watching, editing, signing_in, vault, deleting, sharing, leaving
+    talking = settings, role, session, agent, agent_looking, rag, files, history, resuming
+    families = (
+        looking,
+        *talking,
+        reporting,
+        stepping,
+        attaching,
+        watching,
+        editing,
+        signing_in,
+        vault,
+        deleting,
+        sharing,
+        leaving,
+    )
     places = {module.__name__: place for place, module in enumerate(families)}
     in_order = sorted(COMMANDS.values(), key=lambda each: places[each.play.__module__])
     COMMANDS.clear()

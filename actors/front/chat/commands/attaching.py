@@ -7,7 +7,7 @@ this chat changes by it, also while a run answers here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,6 +17,7 @@ from .....protocol.control import chat as frames
 from .....protocol.errors import Conflict, NotFound
 from ..line import Line
 from ..table import command
+from .looking import in_columns
 
 if TYPE_CHECKING:
     from .....protocol.control.caller import Caller
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 MOST_RUNS = 1000
 MOST_NAMED = 20
 """Chats, and runs, that an error lists."""
-
-LONGEST = 60
-"""Characters of a name or a title in a list."""
 
 
 @command(".ps", "Show the runs under way", at_work=True, scopes=("read:runs",))
@@ -92,15 +90,7 @@ def _listed(chats: Sequence[Chat], runs: Sequence[RunInfo], most: int = MOST_RUN
         for each in runs[:most]
     ]
     left = len(chats) + len(runs) - (len(rows) - 1)
-    return "\n".join([*_in_columns(rows), *([f"and {left} more"] if left else [])])
-
-
-def _in_columns(rows: Iterable[Sequence[str]]) -> list[str]:
-    """A line each; a column that has nothing but its head is left out."""
-    cut = [[" ".join(cell.split())[:LONGEST] for cell in row] for row in rows]
-    columns = [(max(map(len, column)), column) for column in zip(*cut, strict=True) if any(column[1:])]
-    aligned = zip(*([f"{cell:<{width}}" for cell in column] for width, column in columns), strict=True)
-    return ["  ".join(row).rstrip() for row in aligned]
+    return "\n".join([*in_columns(rows), *([f"and {left} more"] if left else [])])
 
 
 def _begins(id: str, word: str, kind: str) -> bool:
@@ -152,10 +142,11 @@ async def _attach(line: Line) -> None:
     if chats:
         line.attach = chats[0].id
     else:
-        await _watch(line, runs[0])
+        await watch(line, runs[0])
 
 
-async def _watch(line: Line, run: RunInfo) -> None:
+async def watch(line: Line, run: RunInfo) -> None:
+    """Show a run as if it answered here, to its end."""
     await line.person.began(frames.Began(chat=line.chat.id, run=run.run, prompt="", title=run.name or run.target))
 
     async def passed_over(_: LoggedEvent) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .....protocol.control.caller import Caller
     from ..chat import Chat
 
+LONGEST = 60
+"""Characters of a cell of a list."""
 
 _MORE = """
 `.help NAME` tells how a command is used.
@@ -81,6 +83,14 @@ def table(rows: Iterable[tuple[str, object]]) -> str:
     found = [(name, as_text(value)) for name, value in rows]
     width = max((len(name) for name, _ in found), default=0)
     return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in found)
+
+
+def in_columns(rows: Iterable[Sequence[str]], longest: int = LONGEST) -> list[str]:
+    """A line each, the first is the head; a column that has nothing but its head is left out."""
+    cut = [[" ".join(cell.split())[:longest] for cell in row] for row in rows]
+    columns = [(max(map(len, column)), column) for column in zip(*cut, strict=True) if any(column[1:])]
+    aligned = zip(*([f"{cell:<{width}}" for cell in column] for width, column in columns), strict=True)
+    return ["  ".join(row).rstrip() for row in aligned]
 
 
 def as_text(value: object) -> str:

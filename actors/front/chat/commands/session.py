@@ -22,6 +22,7 @@ from ..line import Line
 from ..place import Place, wish
 from ..table import command
 from .looking import table
+from .resuming import told_of_interrupted
 
 if TYPE_CHECKING:
     from ..chat import Chat
@@ -38,6 +39,8 @@ CARRY_OVER = "Start a session that incorporates the last question and answer?"
 )
 async def _session(line: Line) -> None:
     await enter(line, line.rest)
+    for note in told_of_interrupted(line):
+        await line.note(note)
 
 
 async def enter(line: Line, name: str, *, asks: bool = True) -> None:

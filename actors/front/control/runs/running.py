@@ -17,14 +17,14 @@ import trio
 
 from .....protocol.control.caller import LOCAL, Caller
 from .....protocol.control.things import RunInfo
-from .....protocol.errors import ActorCancelled, CallboardError, Denied, NotFound
+from .....protocol.errors import ActorCancelled, CallboardError, Denied, NotFound, Saturated
 from .....protocol.events import Event, RunResumed, RunStarted, Warned
 from .....protocol.outcome import ErrorReport
 from .....protocol.requests import RunRequest
 from ....io.redact import Redactor, secrets_of
 from ....runs.begin import new_id, perform
 from ....runs.durable import play
-from ....runs.loading import Hooks
+from ....runs.loading import NO_HOOKS, Hooks
 from ....views.run_view import RunView
 from ..logs.runs import RunLogs
 from .live_run import HubOptions, LiveRun
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from .....protocol.chat import Turn
     from .....protocol.outcome import Outcome
     from ....runs.durable import Taken
+    from ....runs.rerun.changes import Changes
+    from ....runs.rerun.fork import Fork
     from ....runs.root import Root
     from ....work.models.recorder import Recorder
 
@@ -68,6 +70,12 @@ class Running:
     def under_way(self) -> int:
         """How many there are that have no end yet."""
         return len(self._starting) + sum(not record.over for record in self.live.values())
+
+    def check_room(self) -> None:
+        """Raise `Saturated` if as many are under way as may be."""
+        most = self._options.max_runs
+        if most and self.under_way >= most:
+            raise Saturated(f"{most} runs are under way, and that is as many as may be; try again later")
 
     @property
     def at_work(self) -> int:
@@ -109,17 +117,31 @@ class Running:
 
         Raises: what `callboard.run` raises before a run begins.
         """
+        id = self._new_id()
+        info, request = msgspec.structs.replace(info, run=id), msgspec.structs.replace(request, id=id)
+        hooks = self._with_options(info, hooks, durable=durable)
+        return await self._begin(info, lambda: perform(request, hooks, self._root))
+
+    async def fork(self, info: RunInfo, fork: Fork, changes: Changes) -> str:
+        """As `start`, of a fork. Raises as `Fork.play` does."""
+        info = msgspec.structs.replace(info, run=self._new_id())
+        hooks = self._with_options(info, NO_HOOKS)
+        changes = msgspec.structs.replace(changes, id=info.run)
+        return await self._begin(info, lambda: fork.play(self._root, changes, hooks))
+
+    def _new_id(self) -> str:
         id = new_id()
         while id in self.live or id in self._starting or not self._logs.is_free(id):
             id = new_id()
-        info, request = msgspec.structs.replace(info, run=id), msgspec.structs.replace(request, id=id)
-        hooks = self._with_options(info, hooks, durable=durable)
-        self._starting[id] = info, None  # it counts from now on
-        try:
-            await self.nursery.start(self._keep, info, lambda: perform(request, hooks, self._root))
-        finally:
-            self._starting.pop(id, None)
         return id
+
+    async def _begin(self, info: RunInfo, plays: Callable[[], Awaitable[Outcome]]) -> str:
+        self._starting[info.run] = info, None  # it counts from now on
+        try:
+            await self.nursery.start(self._keep, info, plays)
+        finally:
+            self._starting.pop(info.run, None)
+        return info.run
 
     def expect(self, info: RunInfo) -> None:
         """A run is about to go on here, which another process has played: who follows it waits for that."""

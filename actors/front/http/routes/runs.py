@@ -8,11 +8,13 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from .....protocol.control.own import Rows, StartRun
+from .....protocol.control.durable import Forked, ForkRun, Rows, Steps
+from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import Conflict
 from ....io.http.sse import event
-from ...access.scopes import ANSWER, CONTROL, QUESTIONS, READ_RUNS, RESUME, ROWS, START
+from ...access.scopes import ANSWER, CONTROL, FORK, QUESTIONS, READ_RUNS, RESUME, ROWS, START
+from ...control.forking import fork_run, steps_of_run
 from ...control.logs.reading import LoggedEvent
 from ...control.pages import page_of_events
 from ...control.rows import rows_of
@@ -23,6 +25,7 @@ from ..shapes.api import (
     CancelReply,
     EventsPage,
     EventsQuery,
+    ForkBody,
     ListQuery,
     QuestionsPage,
     ResumeQuery,
@@ -82,6 +85,19 @@ async def resume(call: Call, query: ResumeQuery) -> Response:
 async def rows(call: Call, query: RowsQuery) -> Response:
     """What is kept of a durable run to go on with."""
     return reply(await rows_of(call.hub, call.caller, call.path("run"), query.after, query.limit))
+
+
+@_route("GET", "/v1/runs/{run}/steps", ROWS, gives=Steps, errors=(404,))
+async def steps(call: Call, query: RowsQuery) -> Response:
+    """What a durable run has done, as numbered steps: the places that it can be forked at."""
+    return reply(await steps_of_run(call.hub, call.caller, call.path("run"), query.after, query.limit))
+
+
+@_route("POST", "/v1/runs/{run}/fork", FORK, gives=Forked, errors=(404, 409))
+async def fork(call: Call, body: ForkBody) -> Response:
+    """Begin another run with the steps of this one up to a place."""
+    wanted = ForkRun(run=call.path("run"), **msgspec.structs.asdict(body))
+    return reply(await fork_run(call.hub, call.caller, wanted))
 
 
 @_route("GET", "/v1/runs/{run}/events", READ_RUNS, gives=EventsPage, media=(SSE,), errors=(404, 409), resumes=True)

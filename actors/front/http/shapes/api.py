@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from .....protocol.control.bounds import Answer, Json, Name, Path
+from .....protocol.control.bounds import MOST, Answer, Json, Name, Object, Path, Text
 from .....protocol.control.own import Days
 from .....protocol.control.things import RunInfo, RunStatus
 from .....protocol.mcp.status import ServerStatus
@@ -42,6 +42,19 @@ class RowsQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     after: Number = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another run with the steps of this one up to a place, and what is different; see `_run/fork`."""
+
+    at: int | Name
+    prompt: Text | None = None
+    model: Name | None = None
+    state: Object = {}
+    answers: Annotated[dict[Name, Answer], Meta(max_length=MOST)] = {}
+    with_changes: bool = False
+    title: Name = ""
+    dry_run: bool = False
 
 
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import { inspect } from "./run/inspect.js";
 import { badge, setBadge } from "./marks.js";
 import { QuestionsView } from "./run/questions.js";
 import { isShortcut } from "./shortcuts.js";
+import { showSteps } from "./run/steps.js";
 import { TreeView } from "./run/tree.js";
 import { WorkView } from "./run/work.js";
 
@@ -60,6 +61,11 @@ export class RunView {
     for (const [name, value] of this.figures) this.numbers.append(h("div", {}, h("dt", {}, name), value));
     this.stop = h("button", { class: "quiet", onclick: () => this.stopRun() }, "Cancel run\u2026");
     this.again = h("button", { class: "primary", hidden: true, onclick: () => this.resumeRun() }, "Resume");
+    this.steps = h(
+      "button",
+      { class: "quiet to-steps", hidden: true, onclick: () => this.showSteps() },
+      "Steps\u2026",
+    );
     this.behind = h("div", { class: "behind", role: "status", hidden: true });
     this.elsewhere = h("div", { class: "elsewhere", role: "status", hidden: true }, ELSEWHERE);
     this.tabs = h(
@@ -95,6 +101,7 @@ export class RunView {
         { class: "head" },
         h("div", { class: "names" }, h("div", { class: "line" }, this.name, this.state), this.sub),
         this.numbers,
+        this.steps,
         this.stop,
         this.again,
       ),
@@ -186,6 +193,7 @@ export class RunView {
         .join("\n") || null,
     );
     this.stop.hidden = !known || Boolean(this.ended) || this.follower.elsewhere;
+    this.steps.hidden = !known || this.wire.state !== "open";
     this.again.hidden = !(this.ended === "interrupted" && this.wire.state === "open");
   }
 
@@ -266,6 +274,16 @@ export class RunView {
     this.again.disabled = true;
     if (await this.#tried("_run/resume", { run: this.follower.run })) await this.follower.again();
     this.again.disabled = false;
+  }
+
+  /** What it has done so far, and another run from there. */
+  showSteps() {
+    const { run, state } = this.follower;
+    showSteps({
+      isGraph: state.dialect === "graph",
+      list: (after) => this.#call("_run/steps", { run, after }),
+      fork: (wanted) => this.#call("_run/fork", { run, ...wanted }),
+    });
   }
 
   async answer(question, value) {

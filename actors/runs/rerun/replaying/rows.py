@@ -16,7 +16,7 @@ from .....protocol.effects import Effect, Work
 from .....protocol.journal import About, Answered, AnyRow, Asked, Noted, Over, Told
 from .....protocol.kernel.questions import Answer, Question
 from .....protocol.messages import Idle
-from ....work.journal.of_run import OfRun
+from ....work.journal.of_run import OfRun, is_of_files
 from ....work.journal.scope import D, Player, Scope, Scopes
 from .book import Book
 
@@ -53,11 +53,17 @@ class NoRows:
 
 
 class ReplayedRun(OfRun):
-    """See the module."""
+    """See the module.
 
-    def __init__(self, run: str, book: Book) -> None:
+    Args:
+        with_changes: with the files of today.
+    """
+
+    def __init__(self, run: str, book: Book, *, with_changes: bool) -> None:
         super().__init__(NoRows(run), NOTHING, None, lambda: False)
         self.book = book
+        noted = ((row.name, row.value) for path, row in book.rows if not path and isinstance(row, Noted))
+        self.once = {name: value for name, value in noted if not (with_changes and is_of_files(name))}
 
     def append(self, path: str, row: AnyRow) -> None:
         """The replay has come to this."""
@@ -68,6 +74,9 @@ class ReplayedRun(OfRun):
             self._came_to(path, row, lambda other: isinstance(other, Answered) and other.answer.question == id)
         elif isinstance(row, Over):
             self._came_to(path, row, lambda other: isinstance(other, Over))
+
+    def note_once(self, name: str, value: Any) -> None:
+        """It is noted."""
 
     def spoil(self, why: str) -> None:
         """Nothing is kept, so nothing can't be kept."""

@@ -233,7 +233,9 @@ def file_tool(declaration: Declaration, home: Home, *, timeout: float | None = T
         return result(await play(me, declaration, arguments, home, timeout=timeout, limits=limits))
 
     spec = ToolSpec(name=declaration.name, description=declaration.description, parameters=declaration.parameters)
-    return Tool(spec=spec, run=run, origin="file", timeout=None, repeats=declaration.repeats)
+    return Tool(
+        spec=spec, run=run, origin="file", timeout=None, repeats=declaration.repeats, file=declaration.file.absolute()
+    )
 
 
 async def instructions(me: Actor, declaration: Declaration, home: Home, *, timeout: float | None = TIMEOUT) -> str:

@@ -34,6 +34,7 @@ ABOUT = ("run", "before", "path", "question", "session", "session_id")
 """Parameters that name a thing which is somebody's."""
 
 PLAIN = {
+    "at": 1,
     "cwd": "/tmp",
     "value": "x",
     "text": "x",
@@ -45,6 +46,7 @@ PLAIN = {
 }
 BODIES: dict[str, Any] = {
     "answer": {"value": "x"},
+    "fork": {"at": 1},
     "completions": {"prompt": "x"},
     "agent": {"name": "asker"},
     "rag": {"name": "notes"},

@@ -11,6 +11,8 @@ from browser import Browser, Page
 from fake_models import Reply, Request
 from page_house import House
 
+import callboard
+
 JOURNEY = """
     start: draft
     nodes:
@@ -245,4 +247,46 @@ async def test_without_anything_kept_the_inspector_says_how_to_keep_it(house: Ho
         await page.click(f".actor[data-path='/{run}/silent']")
         await page.click(".work .bar button:not([hidden])")
         await page.until("document.querySelector('.kept .hint')?.textContent.includes('keep_requests: true')")
+        assert page.problems == []
+
+
+def step_before(place: str) -> str:
+    """The button of the step behind which this visit of a node begins."""
+    return f"[...document.querySelectorAll('dialog.steps li')].find(row => row.dataset.place === '{place}')"
+
+
+async def test_a_run_that_is_over_goes_on_from_one_of_its_steps_with_other_words(
+    house: House, browser: Browser
+) -> None:
+    house.agent(JOURNEY, "invitation")
+    house.models.answer_with(lambda request: Reply(text=f"<{request.prompt}>"))
+    async with browser.page(house.page, 1280, 900) as page:
+        run = await begin(page, "invitation", "dinner")
+        await page.until(node("review", "waiting"))
+        await page.click(".questions .choices button:first-child")
+        await page.until("document.querySelector('.result')?.dataset.status === 'done'")
+        await page.click(".head .to-steps")
+        await page.until(step_before("draft#1"))
+        assert await page.evaluate("document.querySelectorAll('dialog.steps li').length") > 4
+        await page.evaluate(f"{step_before('draft#1')}.querySelector('button').click()")
+        await page.until("document.querySelector('dialog.steps form textarea[name=prompt]')")
+        await page.type("tea")
+        await page.click("dialog.steps form .primary")
+        await page.until(f"location.hash.startsWith('#/run/') && location.hash !== '#/run/{run}'")
+        await page.until(node("review", "waiting"))
+        await page.click(".questions .choices button:first-child")
+        await page.until("document.querySelector('.result')?.dataset.status === 'done'")
+        said = await page.evaluate("document.querySelector('.result .output').textContent")
+        assert said == "Sent: <Invite a friend to tea.>"
+        assert page.problems == []
+
+
+async def test_a_run_that_is_not_kept_says_that_it_has_no_steps(house: House, browser: Browser) -> None:
+    house.agent(JOURNEY, "invitation")
+    async with browser.page(house.page, 1280, 900) as page:
+        outcome = await callboard.run("invitation", "tea", answers=["no"], root=house.root)
+        await page.evaluate(f"location.hash = '#/run/{outcome.run_id}'")
+        await page.until("document.querySelector('.head .to-steps')?.hidden === false")
+        await page.click(".head .to-steps")
+        await page.until("document.querySelector('dialog.steps .inside .hint')?.textContent.includes('no durable run')")
         assert page.problems == []

@@ -50,7 +50,7 @@ async def _begun(home: Path, nursery: trio.Nursery, work: str) -> tuple[str, tri
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "status"), [("end", 0, "done"), ("fail", 1, "failed"), ("signal", 130, "cancelled")]
+    ("how", "code", "status"), [("end", 0, "done"), ("fail", 1, "failed"), ("signal", 130, "interrupted")]
 )
 async def test_it_opens_the_run_and_tells_how_that_has_ended(
     browser: Browser, tmp_path: Path, nursery: trio.Nursery, how: str, code: int, status: str

@@ -78,7 +78,7 @@ async def test_clock_jump_runs_go_on_are_numbered_without_gaps_and_keep_their_or
 async def test_clock_jump_the_grace_of_a_server_that_ends_is_neither_cut_nor_stretched(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, moved: float
 ) -> None:
-    async with serve(api={"shutdown_grace_seconds": 0.5}) as house:
+    async with serve(api={"shutdown_grace_seconds": 0.5}, durable={"by_default": False}) as house:
         house.stage.agent(ASKER, name="asker")
         await house.post("/v1/runs", {"target": "asker"}, 201)
         since = trio.current_time()

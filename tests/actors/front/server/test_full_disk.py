@@ -68,6 +68,7 @@ def servers(tmp_path: Path, disk: Disk) -> Iterator[list[Serving]]:
     """Those that were started."""
     agent = tmp_path / "config" / "agents" / "quick"
     agent.mkdir(parents=True)
+    (tmp_path / "config" / "config.yaml").write_text("durable: {by_default: false}\n")
     (agent / "graph.yaml").write_text(AGENT)
     started: list[Serving] = []
     yield started

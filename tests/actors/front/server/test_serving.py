@@ -177,7 +177,7 @@ async def test_told_to_end_it_lets_runs_end_and_tells_their_end(house: House) ->
 
 async def test_what_does_not_end_within_the_grace_is_cancelled(serve: Serve) -> None:
     ended: list[Any] = []
-    async with serve(api={"shutdown_grace_seconds": 0.3}) as house:
+    async with serve(api={"shutdown_grace_seconds": 0.3}, durable={"by_default": False}) as house:
         run, _ = await slow_run(house)
 
         async def follow() -> None:
@@ -199,7 +199,7 @@ async def test_what_does_not_end_within_the_grace_is_cancelled(serve: Serve) -> 
 
 
 async def test_a_run_that_waits_for_a_person_does_not_end_by_itself(serve: Serve) -> None:
-    async with serve(api={"shutdown_grace_seconds": 0.2}) as house:
+    async with serve(api={"shutdown_grace_seconds": 0.2}, durable={"by_default": False}) as house:
         house.stage.agent(ASKER, name="asker")
         await house.post("/v1/runs", {"target": "asker"}, 201)
         house.server.drain()

@@ -177,8 +177,8 @@ CALLS = {"make_file", "helper"}
 """Effects that a model has called for."""
 
 
-def answer(world: Path) -> Any:
-    """The model: what it says depends on the request alone."""
+def answer(world: Path, helper: str = "helper") -> Any:
+    """The model: what it says depends on the request alone; `helper` is the effect of that agent."""
 
     def say(request: Request) -> Reply:
         system, results, prompt = request.system, request.results, request.prompt
@@ -188,7 +188,7 @@ def answer(world: Path) -> Any:
             said = "tea" if "tea" in json.dumps(results) else "nothing"
             return Reply(text=f"lead has {said}")
         if "HELPER" in system:
-            command = {"command": f"echo helper >> {world}; {KILL.format(world=world, name='helper')}"}
+            command = {"command": f"echo {helper} >> {world}; {KILL.format(world=world, name=helper)}"}
             return Reply(text="helped") if results else Reply(calls=[("execute_command", command)])
         if "THINK" in prompt:
             return Reply(text="second thought of " + prompt.split("ASSISTANT: ")[-1].removesuffix(" THINK"))
@@ -206,27 +206,34 @@ def answer(world: Path) -> Any:
 KILL = 'if [ "$(cat {world}.kill 2>/dev/null)" = {name} ]; then rm {world}.kill; kill -9 $HOST; sleep 10; fi'
 
 
+def write(place: Path, world: Path, *, flow: str = FLOW, attached: bool = True) -> None:
+    """The workflow with its functions; without attachments for one that is an agent of another."""
+    told = WORLD.format(world=str(world))
+    codes = dict(CODES)
+    if not attached:
+        codes["CODE_ATTACH"] = codes["CODE_ATTACH"].replace('open("attachments/note.txt").read()', '"a note"')
+    place.mkdir()
+    for file, text in (("flow.yaml", flow), ("deep.yaml", DEEP)):
+        for name, code in codes.items():
+            text = text.replace(name, json.dumps(told + code))
+        (place / file).write_text(text)
+    for kind, code in (("edge", CONDITIONS), ("edge_processor", PROCESSORS), ("function_calling", TOOLS)):
+        directory = place / "functions" / kind
+        directory.mkdir(parents=True)
+        (directory / "ours.py").write_text(told + code)
+
+
 class FlowHouse(House):
     """Where the workflow is played."""
 
     def __init__(self, home: Path, models: FakeModels) -> None:
         super().__init__(home, models)
-        place = home / "flow"
-        world = WORLD.format(world=str(self.world))
-        for file, text in (("flow.yaml", FLOW), ("deep.yaml", DEEP)):
-            for name, code in CODES.items():
-                text = text.replace(name, json.dumps(world + code))
-            place.mkdir(exist_ok=True)
-            (place / file).write_text(text)
-        for kind, code in (("edge", CONDITIONS), ("edge_processor", PROCESSORS), ("function_calling", TOOLS)):
-            directory = place / "functions" / kind
-            directory.mkdir(parents=True)
-            (directory / "ours.py").write_text(world + code)
+        write(home / "flow", self.world)
         self.note = home / "note.txt"
         self.note.write_text("a note")
         helper = self.config / "agents" / "helper"
         (helper / "config.yaml").write_text(HELPER)
-        self.flow = place / "flow.yaml"
+        self.flow = home / "flow" / "flow.yaml"
         models.answer_with(answer(self.world))
 
     async def play(self, **order: Any) -> dict[str, Any] | None:

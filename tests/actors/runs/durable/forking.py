@@ -26,6 +26,7 @@ MODULES = (
     "callboard.actors.engine.workflow.play",
     "callboard.actors.runs.durable",
     "callboard.actors.runs.flows",
+    "callboard.actors.runs.in_session",
     "callboard.actors.runs.kept",
     "callboard.actors.work.models.client",
     "callboard.actors.work.models.openai",

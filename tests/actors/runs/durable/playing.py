@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,18 @@ import trio
 import callboard
 from callboard.actors.io.directories import journal_dir
 from callboard.actors.runs.durable import interrupted, resume
+from callboard.actors.runs.in_session import agent_of, say
+from callboard.actors.runs.loading import Hooks
 from callboard.protocol.errors import CallboardError
-from callboard.protocol.journal import Answered, Asked, decode
+from callboard.protocol.journal import Answered, Asked, Intends, decode
 from callboard.protocol.kernel.questions import Question
+from callboard.protocol.requests import RunRequest
 from callboard.supervisors.journal import journal as journals
 from callboard.supervisors.journal import store as stores
 from callboard.supervisors.journal.reading import read_run
+
+FULL_FOR = 0.4
+"""Seconds."""
 
 
 def kill_after_row(number: int) -> None:
@@ -33,6 +42,42 @@ def kill_after_row(number: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     stores.Store.write = counting  # type: ignore[method-assign]
+
+
+def fill_disk_at_row(number: int, disk: Path, world: Path, told: Path) -> None:
+    """One row is written at a time, and the disk full right before the one of this number, for `FULL_FOR` seconds.
+
+    `told`, on another disk, gets how many effects were done then, and how many are in rows as about to be.
+    """
+    journals.MOST_ROWS = 1
+    write, left, intents = stores.Store.write, [number], [0]
+
+    def relieve() -> None:
+        time.sleep(FULL_FOR)
+        done = len(world.read_text().split()) if world.exists() else 0
+        told.write_text(f"{done} {intents[0]}")
+        (disk / "filler").unlink()
+
+    def counting(self: stores.Store, group: Any, *, full: bool) -> None:
+        rows = [decode(data) for part in group.values() for _, data in part.rows]
+        left[0] -= len(rows)
+        if left[0] <= 0 and number > 0 and not (disk / "filler").exists() and not told.exists():
+            fill(disk / "filler")
+            told.write_text("")
+            threading.Thread(target=relieve, daemon=True).start()
+        write(self, group, full=full)
+        intents[0] += sum(isinstance(row, Intends) for row in rows)
+
+    stores.Store.write = counting  # type: ignore[method-assign]
+
+
+def fill(file: Path) -> None:
+    """Not a byte is left on its disk."""
+    with file.open("wb", buffering=0) as out:
+        for size in (1 << 20, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    out.write(bytes(size))
 
 
 class Person:
@@ -81,10 +126,20 @@ def answered() -> int:
     return len(asked & {row.answer.question for row in rows if isinstance(row, Answered)})
 
 
+async def in_session(root: callboard.Root, order: dict[str, Any]) -> callboard.Outcome:
+    """A turn of a session of this name."""
+    request = RunRequest(target=order["target"], prompt=order["prompt"], yes=True, id=order.get("id", "run-1"))
+    hooks = Hooks(durable=True)
+    agent = agent_of(await root.loader.load(request, hooks))
+    return await say(root, None, order["session"], request, hooks, agent=agent)
+
+
 async def main(order: dict[str, Any]) -> None:
     os.environ["HOST"] = str(os.getpid())
     if order.get("kill"):
         kill_after_row(order["kill"])
+    if order.get("full"):
+        fill_disk_at_row(order["full"], *(Path(order[name]) for name in ("disk", "world", "told")))
     together = order.get("together", 0)
     if together and order.get("resume"):
         together -= answered()
@@ -94,7 +149,10 @@ async def main(order: dict[str, Any]) -> None:
             try:
                 if order.get("resume"):
                     runs = await trio.to_thread.run_sync(interrupted, os.environ)
-                    outcome = await resume(root, runs[0].run) if runs else None
+                    again = {"with_changes": order.get("with_changes", False)}
+                    outcome = await resume(root, runs[0].run, **again) if runs else None
+                elif order.get("session"):
+                    outcome = await in_session(root, order)
                 else:
                     outcome = await callboard.run(
                         order["target"], order["prompt"], durable=True, id="run-1", yes=True, **order.get("options", {})

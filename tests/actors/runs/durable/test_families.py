@@ -139,21 +139,29 @@ async def test_a_childs_own_limits_count_what_it_had_used(thrifty_house: AgentsH
     assert thrifty_house.effects == {"t0": 1, "t1": 1, "t2": 1}
 
 
-async def test_a_run_whose_child_is_gone_is_refused_and_goes_on_when_it_is_back(
+async def test_a_child_whose_agent_is_gone_goes_on_as_it_was(thrifty_house: AgentsHouse, tmp_path: Path) -> None:
+    thrifty_house.kill_in("t1")
+    assert await thrifty_house.play() is None
+    (tmp_path / "config" / "agents" / "thrifty").rename(tmp_path / "away")
+    said = await thrifty_house.play(resume=True)
+    assert said is not None
+    assert "agent 'thrifty' has used its 3 model turns" in said["output"]
+    assert thrifty_house.effects == {"t0": 1, "t1": 1, "t2": 1}
+
+
+async def test_a_run_whose_child_is_gone_is_refused_with_todays_files_and_goes_on_with_its_own(
     thrifty_house: AgentsHouse, tmp_path: Path
 ) -> None:
     thrifty_house.kill_in("t1")
     assert await thrifty_house.play() is None
-    agent, away = tmp_path / "config" / "agents" / "thrifty", tmp_path / "away"
-    agent.rename(away)
+    (tmp_path / "config" / "agents" / "thrifty").rename(tmp_path / "away")
     rows = len(thrifty_house.rows())
-    said = await thrifty_house.play(resume=True)
+    said = await thrifty_house.play(resume=True, with_changes=True)
     assert said is not None
     assert said["error"]["code"] == "cannot_go_on"
     assert "its child agent 'agent_thrifty_" in said["error"]["message"]
     assert "Agent 'thrifty' not found" in said["error"]["message"]
-    assert len(thrifty_house.rows()) <= rows + 1  # that it was tried
-    away.rename(agent)
+    assert len(thrifty_house.rows()) <= rows + 2  # that it was tried, with which files
     said = await thrifty_house.play(resume=True)
     assert said is not None
     assert "agent 'thrifty' has used its 3 model turns" in said["output"]

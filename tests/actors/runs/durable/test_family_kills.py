@@ -80,7 +80,7 @@ async def test_unbroken_it_has_so_many_rows_and_effects(house: FamilyHouse) -> N
     assert len(set(house.marks)) == len(house.marks)
 
 
-@pytest.mark.parametrize("row", some("family rows", list(range(1, ROWS + 1)), 4))
+@pytest.mark.parametrize("row", some("family rows", list(range(1, ROWS + 1)), 1))
 async def test_killed_after_any_row_it_goes_on_to_the_same_end_and_repeats_nothing(
     house: FamilyHouse, row: int
 ) -> None:
@@ -97,7 +97,7 @@ async def test_killed_after_any_row_it_goes_on_to_the_same_end_and_repeats_nothi
     assert open_ <= {id for id, _ in house.asked[asked:]}
 
 
-@pytest.mark.parametrize("effect", some("family effects", EFFECTS, 2))
+@pytest.mark.parametrize("effect", some("family effects", EFFECTS, 0))
 async def test_killed_in_the_midst_of_an_effect_of_a_child_its_model_is_told(house: FamilyHouse, effect: str) -> None:
     house.kill_in(effect)
     assert await house.play() is None
@@ -106,7 +106,7 @@ async def test_killed_in_the_midst_of_an_effect_of_a_child_its_model_is_told(hou
     check_effects(house)
 
 
-@pytest.mark.parametrize("seed", some("family seeds", list(range(200)), 2))
+@pytest.mark.parametrize("seed", some("family seeds", list(range(200)), 1))
 async def test_killed_up_to_ten_times_it_goes_on_to_the_same_end(house: FamilyHouse, seed: int) -> None:
     chance = random.Random(seed)
     said = await house.play(kill=chance.randrange(1, ROWS // 2))

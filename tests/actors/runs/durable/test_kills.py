@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from everything import CALLS, EFFECTS, House
 
-ROWS, REQUESTS = 68, 15
+ROWS, REQUESTS = 69, 15
 """Of the run as a whole."""
 
 OUTPUT = 'began ["<ITEM 1> 1","<ITEM 2> 2","<ITEM 3> 3"] tooled 7 Annabel I think\nhelped <BESIDE> 2'
@@ -65,7 +65,7 @@ async def test_unbroken_it_has_so_many_rows_requests_and_effects(house: House) -
     assert house.effects == dict.fromkeys(EFFECTS, 1)
 
 
-@pytest.mark.parametrize("row", some("rows", list(range(1, ROWS + 1)), 7))
+@pytest.mark.parametrize("row", some("rows", list(range(1, ROWS + 1)), 1))
 async def test_killed_after_any_row_it_goes_on_to_the_same_end_and_repeats_nothing(house: House, row: int) -> None:
     assert await house.play(kill=row) is None
     assert len(house.rows()) == row
@@ -80,7 +80,7 @@ async def test_killed_after_any_row_it_goes_on_to_the_same_end_and_repeats_nothi
     assert open_ <= {id for id, _ in house.asked[asked:]}
 
 
-@pytest.mark.parametrize("effect", some("effects", EFFECTS, 3))
+@pytest.mark.parametrize("effect", some("effects", EFFECTS, 1))
 async def test_killed_in_the_midst_of_an_effect_it_asks_or_tells_before_it_is_repeated(
     house: House, effect: str
 ) -> None:
@@ -95,7 +95,7 @@ async def test_killed_in_the_midst_of_an_effect_it_asks_or_tells_before_it_is_re
     assert len(about_effects) >= (effect not in CALLS)  # what runs beside it may be under way as well
 
 
-@pytest.mark.parametrize("seed", some("seeds", list(range(200)), 4))
+@pytest.mark.parametrize("seed", some("seeds", list(range(200)), 14))
 async def test_killed_up_to_ten_times_it_goes_on_to_the_same_end(house: House, seed: int) -> None:
     chance = random.Random(seed)
     said = await house.play(kill=chance.randrange(1, ROWS // 2))

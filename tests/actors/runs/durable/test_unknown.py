@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 from fake_models import FakeModels, Reply, Request
+from lives import Lives
 from starter import CALLBOARD
 
 import callboard
@@ -187,3 +188,28 @@ async def test_a_script_is_done_again_or_left_out_as_its_node_or_a_person_says(
     assert len(clerk.asked_about) == asked_for
     (told,) = [event.data for event in events if isinstance(event.data, CallUnknown)]
     assert (told.then == "again") == (times == 2)
+
+
+async def test_the_time_of_a_script_does_not_run_while_a_person_is_asked_about_it(
+    tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives = Lives(tmp_path, fake_model, monkeypatch)
+    home = lives.config / "agents" / "g"
+    home.mkdir(parents=True)
+    (home / "graph.yaml").write_text(SCRIPT % "timeout: 1,")
+    (home / "one.sh").write_text(f"[ -e {tmp_path}/second ] || sleep 60\n" + """echo '{"said": "in time"}'\n""")
+    await lives.begin("g", until=lambda event: event.kind == "tool.call.started", answers={})
+    (tmp_path / "second").touch()
+
+    class Slow(Clerk):
+        async def answer(self, question: Question) -> None:
+            await trio.sleep(1.5)
+            self._root.kernel.questions.answer(question.id, "again", by="clerk")
+
+        def asked(self, question: Question) -> None:
+            nursery.start_soon(self.answer, question)
+
+    async with callboard.Root(config_dir=lives.config) as root, trio.open_nursery() as nursery:
+        with root.kernel.questions.attach(Slow(root, [])):
+            outcome = await callboard.resume("run-1", root=root)
+    assert outcome.output == "in time", outcome.error

@@ -16,7 +16,7 @@ import callboard
 from callboard.actors.engine.past import fold
 from callboard.actors.runs.rerun.fork import cut, nodes_of, read_fork
 from callboard.actors.runs.rerun.steps import steps
-from callboard.actors.work.journal.of_run import past_of
+from callboard.actors.work.journal.of_run import REPLY, past_of
 from callboard.actors.work.journal.prefix import Placed, began, done_again, prefix
 from callboard.actors.work.journal.scope import Player
 from callboard.protocol.errors import NotFound, UsageError
@@ -108,7 +108,9 @@ def counted(row: AnyRow) -> bool:
 
 def is_reply(placed: Placed) -> bool:
     row = placed[1]
-    return (isinstance(row, Told) and isinstance(row.message, Replied)) or isinstance(row, Noted)
+    return (isinstance(row, Told) and isinstance(row.message, Replied)) or (
+        isinstance(row, Noted) and row.name == REPLY
+    )
 
 
 async def test_a_place_is_a_row_a_visit_of_a_node_or_a_question(town: Town) -> None:

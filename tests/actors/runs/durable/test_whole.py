@@ -1,0 +1,132 @@
+"""One run with everything, whose process is killed at each row and in each effect, goes on to the same end.
+
+A tenth of that is in every run of the tests; its parts alone (`test_kills`, `test_family_kills`, `test_flow_kills`) are
+nearly all among the long repetitions.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_models import FakeModels
+
+from callboard.protocol.journal import Answered, Asked, Intends
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import test_family_kills
+import test_flow_kills
+import test_kills
+from played_agents import plain
+from test_kills import some
+from whole import CALLS, EFFECTS, WholeHouse
+
+ROWS = 370
+"""That it has at least: how many it has depends on what comes first in the family."""
+
+
+@pytest.fixture
+def house(tmp_path: Path, fake_model: FakeModels) -> WholeHouse:
+    return WholeHouse(tmp_path, fake_model)
+
+
+def check_end(house: WholeHouse, said: dict[str, Any] | None) -> None:
+    assert said is not None
+    assert said.get("error") is None
+    assert said["status"] == "done"
+    graph, kin, flow = said["output"].split("||")
+    assert graph == test_kills.OUTPUT
+    assert plain(kin) == test_family_kills.OUTPUT
+    left = dict(each.partition("=")[::2] for each in flow.rstrip("\n").split("|"))
+    assert [name for name in left if name.endswith(".py")] == test_flow_kills.CODE
+    made = {name for name in test_flow_kills.FILES if name != "tool.txt" or "make_file" in house.effects}
+    assert {name: left[name] for name in left if not name.endswith(".py")} == {
+        name: test_flow_kills.FILES[name] for name in made
+    }
+    assert said["turns"] == house.replies()
+    assert sum(used["input_tokens"] for used in said["usage"].values()) == 10 * house.replies()
+    said_in_session = house.said_in_session()
+    assert said_in_session == [("user", "hello"), ("assistant", said["output"])]
+
+
+def check_questions(house: WholeHouse) -> None:
+    """Each was asked under one id, and answered once."""
+    rows = [row for _, row in house.rows()]
+    ids = [row.question.id for row in rows if isinstance(row, Asked)]
+    assert len(ids) == len(set(ids))
+    answered = [row.answer.question for row in rows if isinstance(row, Answered)]
+    assert len(answered) == len(set(answered))
+
+
+def check_effects(house: WholeHouse, killed: int) -> None:
+    """Calls of models were never made twice; code only after a person has said so, at most once more for each kill."""
+    assert house.effects.keys() | CALLS == EFFECTS.keys()
+    assert all(count <= EFFECTS[name] for name, count in house.effects.items() if name in CALLS)
+    again = sum(max(0, count - EFFECTS[name]) for name, count in house.effects.items())
+    permitted = [node for _, node in house.asked if node not in ("name", "ok", "Boss", "Critic", "asked", "None")]
+    assert again <= len(permitted)
+    assert killed or not again
+
+
+def people(house: WholeHouse) -> set[str]:
+    """Questions that only a person answers, and that have no answer on disk."""
+    rows = [row for _, row in house.rows()]
+    answered = {row.answer.question for row in rows if isinstance(row, Answered)}
+    asked = [row.question for row in rows if isinstance(row, Asked) and row.question.permission is None]
+    words = ("LEAD?", "MID?", "HOLD")
+    return {question.id for question in asked if not question.text.startswith(words)} - answered
+
+
+async def test_unbroken_it_has_so_many_rows_and_effects(house: WholeHouse) -> None:
+    check_end(house, await house.play())
+    check_effects(house, 0)
+    check_questions(house)
+    assert house.effects == EFFECTS
+    assert len(house.rows()) >= ROWS
+
+
+@pytest.mark.parametrize("row", some("whole rows", list(range(1, ROWS + 1)), ROWS // 10))
+async def test_killed_after_any_row_it_goes_on_to_the_same_end_and_repeats_nothing(house: WholeHouse, row: int) -> None:
+    assert await house.play(kill=row) is None
+    assert len(house.rows()) == row
+    known, asked, open_, before = house.answered(), len(house.asked), people(house), len(house.marks)
+    replies, requests = house.replies(), house.requests
+    intended = [row.what for _, row in house.rows() if isinstance(row, Intends)]
+    check_end(house, await house.play(resume=True))
+    assert not known & set(house.marks[before:])
+    assert house.requests - requests >= house.replies() - replies
+    check_effects(house, 1)
+    check_questions(house)
+    assert len(EFFECTS.keys() - house.effects.keys() - {"timed"}) <= len(intended)
+    assert open_ <= {id for id, _ in house.asked[asked:]}
+
+
+@pytest.mark.parametrize("effect", some("whole effects", sorted(EFFECTS), 3))
+async def test_killed_in_the_midst_of_an_effect_it_asks_or_tells_before_it_is_repeated(
+    house: WholeHouse, effect: str
+) -> None:
+    house.kill_in(effect)
+    assert await house.play() is None
+    check_end(house, await house.play(resume=True))
+    assert house.effects[effect] - EFFECTS[effect] <= 2
+    check_effects(house, 1)
+    check_questions(house)
+
+
+@pytest.mark.parametrize("seed", some("whole seeds", list(range(200)), 3))
+async def test_killed_up_to_ten_times_it_goes_on_to_the_same_end(house: WholeHouse, seed: int) -> None:
+    chance = random.Random(seed)
+    kills = chance.randrange(1, 11)
+    said = await house.play(kill=chance.randrange(1, ROWS // 2))
+    for _ in range(kills - 1):
+        if said is None:
+            said = await house.play(resume=True, kill=chance.randrange(2, 60))
+    if said is None:
+        said = await house.play(resume=True)
+    check_end(house, said)
+    check_effects(house, kills)
+    check_questions(house)
