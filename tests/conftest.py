@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from itertools import count
@@ -90,6 +91,7 @@ def pytest_sessionstart() -> None:
     And have the programs under test get the signals we send, even if we were started by nohup or in the background.
     """
     os.environ["XDG_STATE_HOME"] = str(STATES / "session")
+    _spare_shims()
     become_subreaper()
     secret_watch.listen()
     starter.listen()
@@ -97,6 +99,16 @@ def pytest_sessionstart() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _spare_shims() -> None:
+    """`python3` of a version manager is a shell script, which takes longer to start than Python."""
+    found = shutil.which("python3")
+    if found is None or not Path(found).read_bytes().startswith(b"#!"):
+        return
+    (STATES / "bin").mkdir()
+    (STATES / "bin" / "python3").symlink_to(Path(sys.executable).resolve())
+    os.environ["PATH"] = f"{STATES / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -34,7 +34,7 @@ def menu_of(question: Question, early: Early | None = None, about: Sequence[str]
         return Menu(options, many=True, early=early)
     if question.kind != "choice" or not options:
         return None
-    other = _REFUSE if question.permission and not question.rule else _OTHER  # a rule says what else is understood
+    other = _REFUSE if question.permission and "no" in question.options else _OTHER
     default = "no" if question.permission else question.default
     start = question.options.index(default) if default in question.options else 0
     return Menu([*options, other] if question.free else options, start=start, write=question.free, early=early)

@@ -16,10 +16,8 @@ The dialog itself blocks, so it runs in a worker thread. The traps:
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
-import termios
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -30,18 +28,7 @@ import trio
 from ...protocol.kernel.questions import Question
 from .choices import Value
 from .dialog import Dialog, WithdrawnError, answer_of
-
-HANGS_UP_WITHIN = 2.0
-"""Seconds after which SIGHUP has come from a terminal that was closed, if any comes."""
-
-
-def is_closed() -> bool:
-    """Whether the terminal of stdin was one and is no more."""
-    try:
-        termios.tcgetattr(0)
-    except termios.error as error:
-        return bool(error.args and error.args[0] == errno.EIO)
-    return False
+from .hangup import HANGS_UP_WITHIN, is_closed
 
 
 class Desk(Protocol):

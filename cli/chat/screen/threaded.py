@@ -4,6 +4,9 @@ The thread begins with the screen alone, so that the first prompt stands before 
 sent meanwhile wait. `guard` knows what the terminal was like, and gives it back on every way out, even if the
 thread hangs. Keys that are pressed before the prompt stands are typed there: the terminal echoes none of them, and what
 it had echoed before this program could say so is wiped.
+
+A closed terminal ends the thread a moment before SIGHUP comes, which is waited for: the signal leaves a durable run to
+the next process, where a person who leaves would end it.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
+
+from ...render.hangup import HANGS_UP_WITHIN, is_closed
 
 if TYPE_CHECKING:
     from ....protocol.control import chat
@@ -78,7 +83,7 @@ class ScreenThread:
         self._ended = ended
         self._over = False
         self._typed = ""
-        self._shown = threading.Event()
+        self._shown, self._finishing = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="screen", daemon=True)
         self.guard = Guard(stdin, stdout)
 
@@ -102,6 +107,7 @@ class ScreenThread:
     def finish(self) -> None:
         """Ends the thread, if it has not ended, and gives the terminal back."""
         self.call(lambda: self.screen.leave())
+        self._finishing.set()
         self._thread.join(_ENDS_WITHIN)
         self.guard.restore()
 
@@ -132,6 +138,8 @@ class ScreenThread:
             asyncio.run(self._play())
         except (EOFError, KeyboardInterrupt):
             self.code = 0  # the terminal is gone
+            if is_closed():
+                self._finishing.wait(HANGS_UP_WITHIN)
         except BaseException as error:  # noqa: BLE001 - raised in the main thread, once the terminal is given back
             self.error = error
         finally:

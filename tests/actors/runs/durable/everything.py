@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,8 @@ class House:
         (agent / "graph.yaml").write_text(GRAPH)
         do = {name: DO.format(name=name, world=self.world) for name in ("first", "item-$n", "loop-$r")}
         (agent / "first.sh").write_text(do["first"] + 'echo \'{"first": "began"}\'\n')
-        key = 'python3 -c \'import json,os; print(json.loads(os.environ["GRAPH_STATE"])["%s"])\''
+        code = 'import json, os; print(json.loads(os.environ["GRAPH_STATE"])["%s"])'
+        key = f"{sys.executable} -ISc '{code}'"
         (agent / "item.sh").write_text(
             f'n=$({key % "it"})\n{do["item-$n"]}a=$({key % "answer"})\necho "{{\\"done_item\\": \\"$a $n\\"}}"\n'
         )

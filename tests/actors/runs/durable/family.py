@@ -43,7 +43,7 @@ def lead(said: Said, _: str) -> list[Call] | str:
             ("agent__task_create", {"subject": "b", "agent": "leaf", "prompt": "B", "blocked_by": ["task_1"]}),
             ("agent__spawn", {"agent": "mid", "prompt": "MID"}),
             ("agent__spawn", {"agent": "leaf", "prompt": "SLOW"}),
-            ("agent__spawn", {"agent": "leaf", "prompt": "TIMED", "timeout": 3}),
+            ("agent__spawn", {"agent": "leaf", "prompt": "TIMED", "timeout": 1.5}),
             ("agent__spawn", {"agent": "served", "prompt": "SERVED"}),
         ]
     mid, slow, timed, served = (said.child(prompt) for prompt in ("MID", "SLOW", "TIMED", "SERVED"))
