@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := PYTHONWARNINGS=ignore $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK   := requirements/dev.lock
 # Of three processes one waits for a subprocess, a server or a clock at any time: two cores have work for three.
-JOBS   ?= 3
+JOBS   ?= 4
 INTEROP := $(VENV)/interop
 
 SHELL       := /bin/bash

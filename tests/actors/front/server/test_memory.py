@@ -54,10 +54,11 @@ class Attack:
     def memory(self) -> int:
         return int(self.process.memory_info().rss)
 
-    def connect(self) -> socket.socket:
-        """A websocket."""
+    def connect(self, *, reads: bool = True) -> socket.socket:
+        """A websocket; of one that is not read little is kept on this side."""
         there = socket.create_connection(("127.0.0.1", self.port), timeout=SOON)
-        there.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        if not reads:
+            there.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self.connections.append(there)
         lines = [
             *("GET /ws HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Upgrade: websocket", "Connection: Upgrade"),
@@ -81,7 +82,7 @@ class Attack:
         there.sendall(head + bytes(4) + text)  # masked with zeros
 
     def answer(self, there: socket.socket) -> Any:
-        """The next frame."""
+        """The next frame that is no ping."""
 
         def take(count: int) -> bytes:
             got = b""
@@ -91,10 +92,11 @@ class Attack:
                 got += more
             return got
 
-        size = take(2)[1]
+        kind, size = take(2)
         if size > 125:
             size = int.from_bytes(take(2 if size == 126 else 8), "big")
-        return json.loads(take(size))
+        data = take(size)
+        return self.answer(there) if kind & 0x08 else json.loads(data)
 
     def call(self, there: socket.socket, method: str, **params: Any) -> Any:
         self.say(there, 1, method, **params)
@@ -103,7 +105,7 @@ class Attack:
     def ask_without_reading(self, count: int, method: str, **params: Any) -> None:
         """As many requests as the server takes, on ten connections, of which no answer is read."""
         for _ in range(10):
-            there = self.connect()
+            there = self.connect(reads=False)
             there.settimeout(0.5)
             with contextlib.suppress(TimeoutError):  # it takes no more, since nothing is read
                 for id in range(count):
