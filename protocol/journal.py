@@ -284,8 +284,8 @@ class About(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(self, rows=rows, since=self.since if self.is_idle(rows) else life, left=False)
 
 
-BATCH = "batch"
-"""What plays runs that are tasks of a batch (`About.by`)."""
+BATCH, BY_SERVER = "batch", "serve"
+"""What plays runs that are tasks of a batch, and those of a server (`About.by`)."""
 
 STUCK = 3
 """Processes that have died without a new row of a run, after which only a person goes on with it."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from ...protocol.journal import BATCH, decode_about
+from ...protocol.journal import BATCH, BY_SERVER, decode_about
 from ..io.directories import journal_dir
 from ..work.journal.directory import remove
 
@@ -104,4 +104,4 @@ def _is_forsaken(run: Kept) -> bool:
         about = decode_about(run.about)
     except msgspec.MsgspecError:
         return False
-    return bool(about.spoilt) or about.by == BATCH or (about.left and about.by != "serve")
+    return bool(about.spoilt) or about.by == BATCH or (about.left and about.by != BY_SERVER)

@@ -16,7 +16,7 @@ import trio
 
 from ...protocol.agent import Agent
 from ...protocol.errors import CallboardError, JournalError
-from ...protocol.journal import FOLD, About, Began, encode_about
+from ...protocol.journal import BY_SERVER, FOLD, About, Began, encode_about
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ...protocol.version import VERSION
@@ -108,6 +108,8 @@ async def _keep(execution: Execution, request: RunRequest, hooks: Hooks) -> OfRu
     kept.append("", began)
     if unread:
         kept.spoil(unread)
+    if hooks.by == BY_SERVER:  # who is told that it has begun may rely on it, whatever becomes of the server
+        await kept.barrier()
     return kept
 
 

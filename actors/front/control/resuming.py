@@ -17,6 +17,7 @@ import trio
 
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError, Conflict, ShuttingDown
+from ....protocol.journal import BY_SERVER
 from ...runs.durable import Taken, take, take_several
 from ...runs.loading import NO_HOOKS
 from .runs.running import Running
@@ -38,8 +39,6 @@ ASKS_WITHIN = 5.0
 
 WELL_AFTER = 300.0
 """Seconds after which a process that goes on with runs is not one that they end at once."""
-
-BY_SERVER = "serve"
 
 log = logging.getLogger("callboard.control")
 

@@ -25,6 +25,7 @@ import trio
 
 from ....protocol.control.caller import LOCAL
 from ....protocol.errors import ConfigError, JournalError, NotFound
+from ....protocol.journal import BY_SERVER
 from ....supervisors import Actor
 from ...io.directories import user_folder
 from ...io.redact import Redactor, secrets_of
@@ -38,7 +39,6 @@ from ..access.configuration import check_may_listen, reload
 from ..access.limits import ConnectionLimiter
 from ..control.hub import Hub
 from ..control.opening import open_hub
-from ..control.resuming import BY_SERVER
 from ..control.runs.live_run import HubOptions
 from ..http.health import Health
 from .listener import GOODBYE_WITHIN, Opened, listen, serve_port

@@ -6,7 +6,6 @@ Every event passes `hear`, in the task in which it happens; so the work there is
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable
@@ -18,15 +17,7 @@ import trio
 
 from .....protocol.control.caller import LOCAL, Caller
 from .....protocol.control.things import RunInfo
-from .....protocol.errors import (
-    ActorCancelled,
-    CallboardError,
-    Denied,
-    JournalError,
-    NotFound,
-    Saturated,
-    ShuttingDown,
-)
+from .....protocol.errors import ActorCancelled, CallboardError, Denied, NotFound, Saturated
 from .....protocol.events import Event, RunResumed, RunStarted, Warned
 from .....protocol.outcome import ErrorReport
 from .....protocol.requests import RunRequest
@@ -150,15 +141,7 @@ class Running:
             await self.nursery.start(self._keep, info, plays)
         finally:
             self._starting.pop(info.run, None)
-        await self._on_disk(info.run)
         return info.run
-
-    async def _on_disk(self, run: str) -> None:
-        """Who is told of a durable run may rely on it, whatever becomes of this process."""
-        kept = self._root.kept.get(run)
-        if kept is not None:
-            with contextlib.suppress(JournalError, ShuttingDown):  # the run itself fails by that, and says so
-                await kept.barrier()
 
     def expect(self, info: RunInfo) -> None:
         """A run is about to go on here, which another process has played: who follows it waits for that."""
