@@ -260,6 +260,7 @@ class About(msgspec.Struct, frozen=True, array_like=True):
         rows: how many it had when the process that plays it took it over.
         since: the first life of those that have, one after another, written no row but that they go on with it.
         left: its process has ended in order, and left it to the next.
+        dormant: it waits for people alone, and nobody plays it until an answer comes.
     """
 
     target: str
@@ -274,6 +275,7 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     rows: int = 0
     since: int = 0
     left: bool = False
+    dormant: bool = False
 
     def is_idle(self, rows: int) -> bool:
         """Whether the life that ended when it had so many rows was killed, and has written none but its first."""
@@ -281,7 +283,8 @@ class About(msgspec.Struct, frozen=True, array_like=True):
 
     def taken_over(self, life: int, rows: int) -> About:
         """As a process says it that goes on with it: the life of this number, from so many rows on."""
-        return msgspec.structs.replace(self, rows=rows, since=self.since if self.is_idle(rows) else life, left=False)
+        since = self.since if self.is_idle(rows) else life
+        return msgspec.structs.replace(self, rows=rows, since=since, left=self.dormant)
 
 
 BATCH, BY_SERVER = "batch", "serve"

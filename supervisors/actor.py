@@ -12,7 +12,7 @@ Others hold its `ref`. `life` says how it starts and ends, docs/kernel.md what i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, final
 
 import outcome
@@ -185,6 +185,19 @@ class Actor(Life, Generic[M]):
         self.timers.add(timer)
         self.root.alarms.set(seconds, timer)
         return timer
+
+    @contextlib.contextmanager
+    def time_limit(self, scope: trio.CancelScope) -> Iterator[trio.CancelScope]:
+        """Enter a scope whose limit the run's author has set: a run in which one counts is not at rest (`rest`)."""
+        clocks, run = self.root.clocks, self.stream.run
+        clocks[run] += 1
+        try:
+            with scope:
+                yield scope
+        finally:
+            clocks[run] -= 1
+            if not clocks[run]:
+                del clocks[run]
 
     # --- children --------------------------------------------------------------------------------------------
 

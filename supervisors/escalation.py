@@ -196,6 +196,18 @@ class Desk:
         self._close(pending, _nobody(pending.question), "nobody")
         return True
 
+    def waits_for_people(self, question_id: str) -> bool:
+        """Whether a question is open, shown to people alone, and for as long as it takes, and no secret."""
+        pending = self._open.get(question_id)
+        return (
+            pending is not None
+            and pending.on_desk
+            and not pending.noted
+            and pending.request.waits
+            and pending.question.timeout is None
+            and not pending.question.secret
+        )
+
     def when_closed(self, question_id: str, callback: Callable[[str], None]) -> None:
         """Call back once with why, as front ends are told, when this question, which is open, is so no more."""
         self._open[question_id].callbacks.append(callback)

@@ -25,6 +25,7 @@ import os
 import signal
 import threading
 import traceback
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, final
@@ -82,6 +83,7 @@ class Root:
         mailbox: what actors get as a mailbox from now on.
         pauses: the paused actors, if any (see `census`).
         sent: how many messages each actor has sent, while that is counted (see `census.count_sent`).
+        clocks: how many time limits count, by run (see `Actor.time_limit`).
         hurry: set by the second Ctrl-C. Graces end where it is set.
         signal: the first signal that made the root stop, or None.
     """
@@ -110,6 +112,7 @@ class Root:
         self.questions = Desk(self, patient=patient)
         self.pauses: Pauses | None = None
         self.sent: Sent | None = None
+        self.clocks = Counter[str]()
         self.tasks: dict[trio.lowlevel.Task, Life] = {}
         self.workers = Workers(self)
         self.nursery: trio.Nursery

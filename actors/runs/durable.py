@@ -23,7 +23,7 @@ from ...protocol.repeats import OnUnknown
 from ...protocol.version import VERSION
 from ..io.directories import journal_dir
 from ..io.imports import imported
-from ..work.journal.left import first_answers
+from ..work.journal.left import first_answers, open_questions
 from ..work.journal.of_run import DEFINITION, CannotGoOn, OfRun, RunPast, past_of
 from .as_begun import called_in, check_files, definition_of, loaded_of
 from .begin import begin
@@ -37,6 +37,7 @@ from .trace_context import conversation
 
 if TYPE_CHECKING:
     from ...protocol.chat import Turn
+    from ...protocol.kernel.questions import Question
     from ...protocol.settings import Settings
     from ...supervisors.journal.journal import RunJournal
     from ...supervisors.journal.reading import Past
@@ -54,6 +55,8 @@ class Taken(msgspec.Struct, frozen=True, eq=False):
         about: what is said of it.
         life: how many processes have played it, this one included.
         count: how many rows it has.
+        asked: of one that is dormant, what it waits for.
+        wakes: this process has played it before, and it was dormant since.
     """
 
     rows: RunJournal
@@ -61,6 +64,8 @@ class Taken(msgspec.Struct, frozen=True, eq=False):
     about: About
     life: int
     count: int
+    asked: tuple[Question, ...] = ()
+    wakes: bool = False
 
     @property
     def id(self) -> str:
@@ -130,6 +135,31 @@ async def take_several(root: Root, runs: Collection[Interrupted]) -> tuple[list[
     return taken, failed
 
 
+async def taken_again(rows: RunJournal) -> Taken:
+    """A run that this process has played before, and that was dormant since (`OfRun.sleep`).
+
+    Raises:
+        NotFound: nothing is kept of it any more.
+        CannotGoOn, Damaged: it can't go on.
+    """
+    from ...supervisors.journal.reading import read_run
+
+    past = await trio.to_thread.run_sync(read_run, journal_dir(os.environ), rows.run)
+    if past is None:
+        raise NotFound(f"nothing is kept of {rows.run} any more")
+    taken = await trio.to_thread.run_sync(_taken, rows, past)
+    about = msgspec.structs.replace(decode_about(past.kept.about), left=True, dormant=True)
+    return msgspec.structs.replace(taken, about=about, life=past.kept.life, wakes=True)
+
+
+def rows_of(kept: OfRun) -> RunJournal:
+    """Where the rows of a run go on that this process has stopped to play."""
+    from ...supervisors.journal.journal import RunJournal
+
+    assert isinstance(kept.rows, RunJournal)
+    return kept.rows.again()
+
+
 async def _imported() -> None:
     await imported(".supervisors.journal.claiming", ".supervisors.journal.journal")
 
@@ -143,7 +173,10 @@ def _taken(rows: RunJournal, past: Past) -> Taken:
     about = decode_about(kept.about).taken_over(kept.life + 1, kept.rows)
     told = past_of(past.rows)
     told.left = first_answers(past.letters)
-    return Taken(rows, told, about, kept.life + 1, len(past.rows))
+    asked: tuple[Question, ...] = ()
+    if about.dormant and told.left.keys() <= told.crossing.answered.keys():  # else an answer has come that it waits for
+        asked = tuple(each.question for each in open_questions(past))
+    return Taken(rows, told, about, kept.life + 1, len(past.rows), asked)
 
 
 def _check(run: str, past: RunPast) -> None:
@@ -275,7 +308,10 @@ async def play(
     resumed = RunResumed(life=taken.life, rows=taken.count, after=after)
 
     def lives(kept: OfRun) -> None:
-        kept.lives(taken.life, VERSION)
+        if taken.about.dormant:
+            kept.wakes()
+        if not taken.wakes:
+            kept.lives(taken.life, VERSION)
 
     past = msgspec.structs.replace(taken.past, began=msgspec.structs.replace(taken.began, request=request))
     return await go_on(
@@ -371,6 +407,8 @@ __all__ = [
     "on_stage_again",
     "play",
     "resume",
+    "rows_of",
     "take",
     "take_several",
+    "taken_again",
 ]

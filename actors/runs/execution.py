@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ...protocol.errors import CallboardError, JournalError, ShuttingDown, TimedOut
-from ...protocol.events import Event, RunCancelled, RunFailed, RunFinished, RunResumed, RunStarted, Warned
+from ...protocol.events import Event, RunCancelled, RunDormant, RunFailed, RunFinished, RunResumed, RunStarted, Warned
 from ...protocol.kernel.questions import Answer, Question
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.problems import Problem
@@ -122,7 +122,8 @@ class Execution:
     async def run(self, on_event: Callable[[Event], None] | None) -> Outcome:
         """Start the run's actor, wait for its end, tell it once."""
         bus, top = self.root.bus, self.root.kernel.actor
-        stream = bus.open(self.id, after=0 if self.resumed is None else (self.resumed.life - 1) * NUMBERS)
+        resumed = self.resumed
+        stream = bus.open(self.id, after=0 if resumed is None else max((resumed.life - 1) * NUMBERS, resumed.after))
         saves = None if self.saved is None else self.saved.on_event
         try:
             with _heard_by(stream, on_event), _heard_by(stream, saves):
@@ -218,7 +219,7 @@ class Execution:
             return
         if self.kept is not None:
             seconds = max(0.0, seconds - self.kept.now / 1000)
-        with trio.move_on_after(seconds) as clock:
+        with me.time_limit(trio.move_on_after(seconds)) as clock:
             await playing
         if clock.cancelled_caught:
             self._result.error = TimedOut(f"the run did not end within {seconds:g} s (--timeout)")
@@ -288,7 +289,9 @@ class Execution:
             _unsaved(outcome, self.saved)
         if self.kept is not None and not self.kept.is_left:
             self._holds(self.id, partial(self.kept.over, status))
-        if actor.stream.heard:
+        if self.kept is not None and self.kept.dormant:
+            actor.emit(RunDormant())
+        elif actor.stream.heard:
             actor.emit(_ENDS[status](outcome=outcome.to_wire()))
         if self.saved is not None:
             self.saved.close()

@@ -5,7 +5,6 @@ The same for the agent that the user named and for those that other agents call 
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Coroutine, Mapping
 from collections.abc import Set as AbstractSet
@@ -245,22 +244,27 @@ class Prepared:
         if own is not context and own.account is not None:
             _restore(own.account, me)
         playing = self._play(me, input, own, depth, result, record, seat, escalation_timeout, history)
-        return self._within(self._limits, playing, result, own, context)
+        return self._within(me, self._limits, playing, result, own, context)
 
     async def _within(
         self,
+        me: Actor,
         limits: OwnLimits,
         playing: Coroutine[Any, Any, GraphResult],
         result: GraphResult,
         own: RunContext,
         context: RunContext,
     ) -> GraphResult:
-        seconds = math.inf if limits.timeout is None else limits.timeout
-        with trio.move_on_after(seconds) as clock:
+        if limits.timeout is None:
             await playing
-        if clock.cancelled_caught:
-            result.error = TimedOut(f"agent '{self.name}' did not end within {seconds:g} s (`limits: timeout`)")
-        elif result.error is not None:
+        else:
+            with me.time_limit(trio.move_on_after(limits.timeout)) as clock:
+                await playing
+            if clock.cancelled_caught:
+                late = f"agent '{self.name}' did not end within {limits.timeout:g} s (`limits: timeout`)"
+                result.error = TimedOut(late)
+                return result
+        if result.error is not None:
             result.error = as_failure(result.error, own.account, context.account)
         return result
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
+import _dormant
 import trio
-from _serve import clock, serve
+from _serve import clock, in_a_fresh_process, serve
 from graph_callboard import NO_CONTEXT, append, chain, count_up, plan, step
 from workflow_callboard import Work, node
 from workflow_callboard import plan as flow_plan
@@ -218,5 +219,9 @@ if __name__ == "__main__":
             "resume_map": resume_map,
             "resume_flow": resume_flow,
             "resume_units": resume_units,
+            "dormant": in_a_fresh_process("dormant_here"),
+            "dormant_here": _dormant.memory,
+            "dormant_wake": _dormant.wake,
+            "dormant_back": _dormant.back,
         }
     )

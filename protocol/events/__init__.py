@@ -61,6 +61,15 @@ class RunResumed(EventData, frozen=True, kw_only=True):
     forked_at: int = 0
 
 
+class RunDormant(EventData, frozen=True, kw_only=True):
+    """A durable run waits for people alone, and is played no more until an answer comes (`run.resumed`).
+
+    Told to what listens in the process; the run's own events know nothing of it.
+    """
+
+    kind = "run.dormant"
+
+
 class CallUnknown(EventData, frozen=True, kw_only=True):
     """A call or a script was under way when an earlier process of the run was killed: its outcome is unknown.
 

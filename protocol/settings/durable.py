@@ -40,6 +40,13 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_bytes: Annotated[
         int, Meta(ge=0, description="What is kept may take; the oldest runs that are over go first. 0: any size.")
     ] = GIB
+    dormant_after: Annotated[
+        Annotated[float, Meta(ge=0, le=86_400)] | None,
+        Meta(
+            description="Seconds after which a server plays a run no more that waits for people alone, until an answer "
+            "comes; null: never.",
+        ),
+    ] = 60.0
     on_unknown: Annotated[
         OnUnknown | None,
         Meta(

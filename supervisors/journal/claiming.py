@@ -19,10 +19,10 @@ import msgspec
 
 from ...protocol.kernel.errors import Damaged, StillPlayed
 from .reading import Entry, Past, entries, own_entries, past_of, reading
-from .row import CLAIMING, OPEN, OVER, Block, Kept, RunRecord, sum_of_letter, sum_of_run
+from .row import CLAIMING, OPEN, OVER, Block, Kept, RunRecord, sum_of_run
 from .sign import ENDING as SIGN
 from .sign import lives
-from .store import INSERT, Unwritten, databases, forget, insert_run, path_of, remove, values_of
+from .store import INSERT, Unwritten, databases, forget, insert_run, path_of, put_letter, remove, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -198,10 +198,7 @@ def _copy(
     record.key = insert_run(db, (*run, _sum(store, record, CLAIMING)))
     db.executemany(INSERT, [values_of(db, record.key, block) for block in blocks])
     for letter in past.letters:
-        sum = sum_of_letter(entry.run, letter.data, letter.at)
-        db.execute(
-            "insert into inbox(run, data, at, sum) values (?, ?, ?, ?)", (entry.run, letter.data, letter.at, sum)
-        )
+        put_letter(db, entry.run, letter.data, letter.at)
     return record
 
 

@@ -101,6 +101,18 @@ class RunJournal:
         """Keep nothing more, as if the process had been killed now."""
         self._stopped = True
 
+    def again(self) -> RunJournal:
+        """The rows of this run that come after those that were kept before it was stopped."""
+        return RunJournal(self._journal, self._record)
+
+    async def letter(self, data: bytes) -> None:
+        """Leave this for the run, which nobody plays now. It is on the disk when this returns.
+
+        Raises:
+            JournalError, store.Unwritten: it is not.
+        """
+        await self._journal.do(lambda store: store.letter(self.run, data))
+
     async def barrier(self) -> None:
         """Wait until all that was appended before is on the disk.
 

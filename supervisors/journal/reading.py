@@ -31,7 +31,7 @@ from .row import (
     unpacked,
 )
 from .sign import lives
-from .store import RUN_COLUMNS, databases, hash_of, is_made, opened, passes, path_of
+from .store import RUN_COLUMNS, databases, hash_of, is_made, opened, passes, path_of, put_letter
 
 _ROWS = """
 select rows.seq, rows.count, rows.actor, rows.data, rows.crc, blobs.hash, blobs.data from rows
@@ -242,9 +242,7 @@ def leave(directory: Path, run: str, data: bytes, check: Callable[[list[bytes]],
             if there:
                 if check is not None:
                     check([letter.data for letter in letters_of(db, run, str(path_of(directory, sign)))])
-                at = time.time()
-                values = (run, data, at, sum_of_letter(run, data, at))
-                db.execute("insert into inbox(run, data, at, sum) values (?, ?, ?, ?)", values)
+                put_letter(db, run, data, time.time())
             db.execute("commit")
             if there:
                 return True

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, final
 
 from ...protocol.kernel.errors import JournalBroken, RunClaimed
-from .row import OPEN, OVER, Block, Part, RunRecord, packed, sum_of_run
+from .row import OPEN, OVER, Block, Part, RunRecord, packed, sum_of_letter, sum_of_run
 
 ENDING = ".db"
 SETTLED = "-over"
@@ -142,6 +142,12 @@ class Store:
             run.key, run.rows, run.crc = key, seq, crc
         self._in_doubt = False
         self._behind = not full and (self._behind or bool(done))
+
+    def letter(self, run: str, data: bytes) -> None:
+        """Leave this for a run of ours, for good. Raises as `write` does."""
+        at = time.time()
+        with self.transaction(full=True) as db:
+            put_letter(db, run, data, at)
 
     @contextlib.contextmanager
     def transaction(self, *, full: bool) -> Iterator[sqlite3.Connection]:
@@ -365,6 +371,12 @@ def blob_of(db: sqlite3.Connection, data: bytes) -> int:
     key = db.execute("insert into blobs(hash, data) values (?, ?)", (hash, data)).lastrowid
     assert key is not None
     return key
+
+
+def put_letter(db: sqlite3.Connection, run: str, data: bytes, at: float) -> None:
+    """Put this into the inbox of a run."""
+    values = (run, data, at, sum_of_letter(run, data, at))
+    db.execute("insert into inbox(run, data, at, sum) values (?, ?, ?, ?)", values)
 
 
 def is_settled(db: sqlite3.Connection) -> bool:

@@ -186,7 +186,7 @@ def _unaccepted(step: Step, left: leave.Left, below: list[CallboardError]) -> tu
 async def _in_time(me: Actor, step: Step, job: Job) -> Result:
     assert step.work is not None
     assert step.timeout is not None
-    with trio.move_on_after(step.timeout):
+    with me.time_limit(trio.move_on_after(step.timeout)):
         return await step.work(me, job)
     raise TimedOut(_timeout_text(step))
 

@@ -28,6 +28,10 @@ async def answer(hub: Hub, open: OpenQuestions, caller: Caller, question: str, v
     if asked is None:
         return await _leave(hub, caller, question, value)
     check_owner(caller, hub.running.owner_of(asked.run), asked.run)
+    if hub.dormant.has(asked.run):
+        await hub.dormant.settled(asked.run)
+        if await hub.dormant.answer(asked, value, caller.called):
+            return True
     return await hub.root.questions.answer_for_good(question, value, by=caller.called)
 
 

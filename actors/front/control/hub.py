@@ -42,6 +42,7 @@ from .logs.runs import RunLogs, is_settled, order
 from .open_questions import OpenQuestions, QuestionFeed
 from .requests import check_model, request_of
 from .resuming import Resuming
+from .runs.dormant import Dormant
 from .runs.live_run import HubOptions
 from .runs.running import Running, check_owner, no_run, sees
 from .runs.summary import outcome_of
@@ -77,7 +78,7 @@ class Hub:
         root: what the runs share.
         logs: what is kept of runs.
         options: see there.
-        running: its runs that are under way.
+        running: its runs that are under way; dormant: those of them that wait for people alone.
         sessions: starts runs that belong to a session.
         resuming: goes on with runs whose process was killed.
         actors: what can be seen of the actors of runs, and done with them.
@@ -106,12 +107,13 @@ class Hub:
         self._open_questions = OpenQuestions(self.options.questions)
         self._pictures: dict[str, GraphPicture] = {}
         self.running = Running(root, logs, self.options, redact)
+        self.dormant = Dormant(root, self.running, self._open_questions, root.settings.durable.dormant_after)
         self.actors = Actors(root, self.running, self.get)
 
     def complete(self, sessions: HubSessions) -> None:
         """Take what plays turns of sessions."""
         self.sessions = sessions
-        self.resuming = Resuming(self.root, self.logs, self.running, sessions)
+        self.resuming = Resuming(self.root, self.logs, self.running, sessions, self.dormant)
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[trio.Nursery]:
@@ -122,6 +124,7 @@ class Hub:
                     self.running.nursery = nursery
                     nursery.start_soon(self._prune)
                     nursery.start_soon(self._look_around)
+                    nursery.start_soon(self.dormant.work)
                     yield nursery
                     nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
@@ -139,14 +142,8 @@ class Hub:
     @property
     def being_told(self) -> int:
         """How many follow a run that is over and have not heard all of it."""
-        return sum(map(self._is_over, [reader.run for reader in self.logs.readers]))
-
-    def _is_over(self, run: str) -> bool:
-        record = self.running.live.get(run)
-        if record is not None:
-            return record.over
-        past = self.logs.past.get(run)
-        return past is not None and past.over
+        followed = [self.running.known(reader.run) for reader in self.logs.readers]
+        return sum(info is not None and info.over for info in followed)
 
     async def start(self, caller: Caller, wanted: StartRun) -> RunInfo:
         """Start a run; returns when it has begun.
@@ -266,6 +263,7 @@ class Hub:
             Conflict: it goes on in another process.
         """
         info = self.get(caller, run)
+        await self.dormant.woken(run)
         record = self.running.live.get(run)
         if record is None:
             if not info.over:
@@ -282,6 +280,9 @@ class Hub:
         """
         caller.need("write:runs")
         info = self.get(caller, run)
+        if self.dormant.has(run):
+            self.running.nursery.start_soon(self.dormant.cancel, run)
+            return True
         if not info.over and run not in self.running.live:
             raise _elsewhere(run)
         actor = self.root.kernel.actor.child(run)
@@ -442,7 +443,7 @@ class Hub:
         """Notice the runs of other processes that write into the same directory."""
         while True:
             await trio.sleep(LOOK_EVERY)
-            await self.logs.look_again(self.running.live.keys() | self.resuming.held)
+            await self.logs.look_again(self.running.live.keys() | self.resuming.held | self.dormant.runs.keys())
 
 
 def _elsewhere(run: str) -> Conflict:

@@ -60,13 +60,16 @@ class QuestionFeed:
 
 class OpenQuestions:
     """Attributes:
-    open: the questions on the desk, by id, oldest first.
+    open: the questions on the desk, by id, oldest first, and those of runs that are dormant.
+    held: the ids of the latter: they stay, whatever the desk says, until their run asks them again.
     """
 
     name = "control"
 
     def __init__(self, bound: int) -> None:
         self.open: dict[str, Question] = {}
+        self.held: set[str] = set()
+        self._let_go = trio.lowlevel.ParkingLot()
         self._bound = bound
         self._feeds: dict[QuestionFeed, Concerns] = {}
 
@@ -83,15 +86,41 @@ class OpenQuestions:
 
     def asked(self, question: Question) -> None:
         """The desk shows a question."""
-        self.open[question.id] = question
-        if self._feeds:
+        known, self.open[question.id] = question.id in self.held, question
+        if known:
+            self._lets_go(question.id)
+        if self._feeds and not known:
             self._tell(question, _asked(question))
 
     def closed(self, question_id: str, by: str) -> None:
         """The desk closes one."""
-        question = self.open.pop(question_id, None)
+        question = None if question_id in self.held else self.open.pop(question_id, None)
         if question is not None:
             self._tell(question, QuestionClosed(question_id, by))
+
+    def hold(self, questions: Iterable[Question]) -> None:
+        """The run of these is dormant, or about to be."""
+        for question in questions:
+            self.held.add(question.id)
+            if question.id not in self.open:
+                self.open[question.id] = question
+                self._tell(question, _asked(question))
+
+    def release(self, questions: Iterable[str], by: str) -> None:
+        """Close those of these that are held still."""
+        for id in questions:
+            if id in self.held:
+                self._lets_go(id)
+                self.closed(id, by)
+
+    async def none_held(self, questions: Iterable[str]) -> None:
+        """Wait until none of these is held."""
+        while not self.held.isdisjoint(questions):
+            await self._let_go.park()
+
+    def _lets_go(self, id: str) -> None:
+        self.held.discard(id)
+        self._let_go.unpark_all()
 
     def _tell(self, question: Question, change: Change) -> None:
         for feed, concerns in self._feeds.items():

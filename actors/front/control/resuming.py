@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ...runs.interrupted import Interrupted
     from ...runs.root import Root
     from .logs.runs import RunLogs
+    from .runs.dormant import Dormant
     from .sessions import HubSessions, SessionTurn
 
 AT_ONCE = 20
@@ -49,13 +50,15 @@ class Resuming:
     Args:
         root, logs, running: of the hub.
         sessions: plays runs that are turns of a session.
+        dormant: has those that wait for people alone.
     """
 
-    def __init__(self, root: Root, logs: RunLogs, running: Running, sessions: HubSessions) -> None:
+    def __init__(self, root: Root, logs: RunLogs, running: Running, sessions: HubSessions, dormant: Dormant) -> None:
         self._root = root
         self._logs = logs
         self._running = running
         self._sessions = sessions
+        self._dormant = dormant
         self._waiting: list[Interrupted] = []
         self._kept: dict[str, Taken] = {}
         self._begun: dict[str, float] = {}  # when each has begun to go on; -1 before
@@ -73,7 +76,7 @@ class Resuming:
     def expect(self) -> None:
         """Find the runs that go on by themselves; from now on they can be followed."""
         home = str(self._root.config_dir)
-        for run in self._logs.interrupted.values():
+        for run in list(self._logs.interrupted.values()):
             about, info = run.about, self._logs.past.get(run.run)
             if about is None or info is None or about.by != BY_SERVER or about.config_dir != home:
                 continue
@@ -98,6 +101,9 @@ class Resuming:
                 of_one = list(same)
                 for place in range(0, len(of_one), SEVERAL):
                     for taken in await self._taken(of_one[place : place + SEVERAL]):
+                        if taken.asked:
+                            self._sleeps_on(taken)
+                            continue
                         await limiter.acquire_on_behalf_of(taken)
                         nursery.start_soon(self._go_on, taken, limiter)
         if waiting:
@@ -120,6 +126,11 @@ class Resuming:
                 why = failed.get(run.run) or Conflict(f"{run.run} goes on in another process")
                 self._stays(run.run, why)
         return taken
+
+    def _sleeps_on(self, taken: Taken) -> None:
+        self._dormant.adopt(self._running.live[taken.id].info, taken)
+        self._begun.pop(taken.id, None)
+        self._waiting = [run for run in self._waiting if run.run != taken.id]
 
     async def _go_on(self, taken: Taken, limiter: trio.CapacityLimiter) -> None:
         info = self._running.live[taken.id].info

@@ -118,6 +118,9 @@ class Work:
             name = self._names.of("workflow", view.started.name)
             self._workflows.labels(name).observe(trio.current_time() - view.at)
 
+    def _run_sleeps(self, event: Event, _: object, __: Change) -> None:
+        self._views.pop(event.run, None)  # it begins again when it is woken
+
     def _agent_finished(self, _: Event, data: ev.AgentFinished, __: Change) -> None:
         agent = self._names.of("agent", data.agent)
         self._agents.labels(agent).observe(data.seconds)
@@ -179,6 +182,7 @@ class Work:
 
     _HANDLERS: ClassVar[dict[type, Callable[[Work, Event, Any, Change], None]]] = {
         **dict.fromkeys(_ENDS, _run_ended),
+        ev.RunDormant: _run_sleeps,
         ev.AgentFinished: _agent_finished,
         ev.LlmDelta: _llm_piece,
         ev.LlmReasoning: _llm_piece,

@@ -30,7 +30,12 @@ Kind = Literal["workflow", "agent", "node", "chat", "tool"]
 SCOPE = "callboard"
 SCHEMA = "https://opentelemetry.io/schemas/1.42.0"
 
-_ENDS: dict[type[EventData], str] = {ev.RunFinished: "", ev.RunFailed: OTHER, ev.RunCancelled: CANCELLED}
+_ENDS: dict[type[EventData], str] = {
+    ev.RunFinished: "",
+    ev.RunFailed: OTHER,
+    ev.RunCancelled: CANCELLED,
+    ev.RunDormant: "",  # it has other spans when it is woken
+}
 """The `error.type` of a run that ended like this, where its outcome names none."""
 
 LONGEST = 32_768

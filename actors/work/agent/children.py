@@ -282,7 +282,7 @@ class Children:
         )
         if child.clock is None:
             return await self._context.run_agent(actor, call)
-        with child.clock:
+        with actor.time_limit(child.clock):
             return await self._context.run_agent(actor, call)
         raise TimedOut(f"Agent '{spawned.agent}' did not end within its {spawned.timeout or 0:g} s")
 

@@ -87,6 +87,11 @@ def _is_late(row: Asked) -> bool:
     return timeout is not None and time.time() > row.wall + timeout
 
 
+def letter_of(answer: Answer) -> bytes:
+    """An answer as it lies in the inbox of a run."""
+    return msgspec.msgpack.encode(LeftAnswer(answer))
+
+
 def leave_answer(directory: Path, past: Past, question: Question, value: str | list[str], by: str) -> None:
     """Leave an answer for a run that nobody plays. Blocking.
 
@@ -106,5 +111,5 @@ def leave_answer(directory: Path, past: Past, question: Question, value: str | l
             if msgpack_decoder(LeftAnswer).decode(letter).answer.question == question.id:
                 raise Conflict(f"question {question.id} is open no more: another answer was left for it before")
 
-    if not leave(directory, past.kept.run, msgspec.msgpack.encode(LeftAnswer(answer)), check):
+    if not leave(directory, past.kept.run, letter_of(answer), check):
         raise NotFound(f"{past.kept.run} goes on by now: ask the process that plays it")

@@ -241,7 +241,8 @@ class OfRun:
         paths: what is left of the past, by path; who takes up a path takes it out.
         crossing: what went on between its deciders.
         on_refusal: called when the rows turn out not to be those of what the run would go on with.
-        left: whether this process has left it to the next, and keeps nothing more.
+        left: whether this process has left it to the next, and keeps nothing more; `dormant`: until an answer comes.
+        relies: whether a conversation of it has used an MCP server that may remember it.
         once: what earlier lives have noted of the run as a whole.
         answers: those that were left for it while nobody played it, by question, and when each was.
     """
@@ -261,7 +262,8 @@ class OfRun:
         self.about = about
         self.paths: dict[str, Before] = {} if past is None else past.paths
         self.crossing = Crossing() if past is None else past.crossing
-        self.left = False
+        self.left = self.dormant = False
+        self.relies = past is not None and bool(past.crossing.servers)
         self.answers = {} if past is None else past.left
         self.once = {} if past is None else past.once
         self._stopping = stopping
@@ -347,6 +349,16 @@ class OfRun:
             self.left = True
             self.tell(left=True)
             self.rows.stop()
+
+    def sleep(self) -> None:
+        """It waits for people alone: this process plays it no more until an answer comes. As `leave`."""
+        self.left = self.dormant = True
+        self.tell(left=True, dormant=True)
+        self.rows.stop()
+
+    def wakes(self) -> None:
+        """It is played again."""
+        self.tell(left=False, dormant=False)
 
     def new_question(self) -> str:
         """The id of a question: the same whenever the run goes on."""

@@ -123,6 +123,7 @@ class Scope:
 
     async def intend(self, what: str, server: str = "") -> None:
         """The world is about to be changed: wait until that is on the disk. Raises as `RunJournal.barrier` does."""
+        self.run.relies = self.run.relies or bool(server)
         self.run.append(self.path, Intends(self.run.now, what, server))
         await self.run.barrier()
 

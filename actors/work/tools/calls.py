@@ -105,7 +105,7 @@ class Player:
             if heard:
                 began = trio.current_time()  # what a person took to allow it does not count
             run = self._run(me, tool, work.key, arguments, access)
-            value = without_secrets(await self._in_time(tool, run))  # no model is to have them
+            value = without_secrets(await self._in_time(me, tool, run))  # no model is to have them
             error = _admitted_failure(value)
             code = "tool_error" if error is not None else ""
             if heard and error is None:
@@ -134,11 +134,11 @@ class Player:
         run = partial(tool.run, me, arguments) if within is None else partial(within, me, arguments, access)
         return done(me, Effect("tool", tool.name, arguments), object, run)
 
-    async def _in_time(self, tool: Tool, run: Awaitable[Json]) -> Json:
+    async def _in_time(self, me: Actor, tool: Tool, run: Awaitable[Json]) -> Json:
         if tool.timeout is None:
             return await run
         seconds = self._timeout or tool.timeout
-        with trio.move_on_after(seconds):
+        with me.time_limit(trio.move_on_after(seconds)):
             return await run
         raise ToolFailed(f"Tool call '{tool.name}' did not end within {seconds:g} s and was ended")
 

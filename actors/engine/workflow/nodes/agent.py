@@ -11,7 +11,6 @@ own, and gets inputs, role and memories as one prompt. Its name may be a YAML fi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -121,10 +120,13 @@ class _Agent:
         attempts = policy_of(self.config.retry)
         talk = Conversation(context, settled, player, request, self._shared.record, attempts=attempts)
         try:
-            with trio.move_on_after(params.timeout or math.inf) as scope:
+            if not params.timeout:
                 await talk.reply(self._me)
-            if scope.cancelled_caught:
-                raise TimedOut(f"{self.config.name} did not answer within {params.timeout:g} s (`params.timeout`)")
+            else:
+                with self._me.time_limit(trio.move_on_after(params.timeout)) as scope:
+                    await talk.reply(self._me)
+                if scope.cancelled_caught:
+                    raise TimedOut(f"{self.config.name} did not answer within {params.timeout:g} s (`params.timeout`)")
         except OutOfTurns as error:
             text = f"{error}; what the model said last is the answer"
             self._me.emit(Warned(code="tool_loop_limit", message=text, node=self._job.node.id))

@@ -70,7 +70,7 @@ class LiveRun:
         ring: its newest events, without gaps.
         first: number of the first event in the ring.
         earlier: number of the last event that the log has of earlier processes; its own begin at `begins`.
-        over: whether it has ended: nothing will be added.
+        over: whether it has ended, or is dormant: nothing will be added.
     """
 
     info: RunInfo
@@ -150,6 +150,15 @@ class LiveRun:
             self.info.resumable = why is None or why.code not in NEVER
             self._end()
             self._news.unpark_all()
+
+    @property
+    def attended(self) -> bool:
+        """Whether somebody waits for its next event, or its end."""
+        return bool(self._news or self._ends)
+
+    def sleep(self) -> None:
+        """It waits for people alone, and is played no more until an answer comes: it stays as it is now."""
+        self._end()
 
     async def more_than(self, seq: int) -> None:
         """Wait for an event after this number, or the end. A checkpoint only if it has to wait."""

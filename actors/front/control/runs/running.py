@@ -64,6 +64,7 @@ class Running:
         self._logs = logs
         self._options = options
         self._redact = redact
+        self._over: dict[str, trio.Event] = {}
         self._starting: dict[str, tuple[RunInfo, trio.TaskStatus[None] | None]] = {}
 
     @property
@@ -101,8 +102,21 @@ class Running:
 
     def owner_of(self, run: str) -> str:
         """The subject that a run belongs to; a run not started through the hub is the local user's."""
+        info = self.known(run)
+        return info.owner if info is not None else LOCAL.subject
+
+    def known(self, run: str) -> RunInfo | None:
+        """What is known in memory of a run, whoever plays it."""
         record = self.live.get(run)
-        return record.info.owner if record is not None else LOCAL.subject
+        return record.info if record is not None else self._logs.past.get(run)
+
+    def over(self, run: str) -> trio.Event:
+        """Set when a run that is under way, and was started here, is played no more."""
+        return self._over.setdefault(run, trio.Event())
+
+    async def flush(self) -> None:
+        """Wait until the logs are on their way to the disk."""
+        await self._logs.flush()
 
     def view_of(self, run: str) -> RunView | None:
         """What the events of a run under way come to."""
@@ -227,6 +241,8 @@ class Running:
             log.exception("%s ended without an outcome", info.run)
         finally:
             starting = self._starting.pop(info.run, None)
+            if (over := self._over.pop(info.run, None)) is not None:
+                over.set()
             record = self.live.get(info.run)
             if record is not None and starting is None:
                 record.lose()
@@ -244,14 +260,15 @@ class Running:
 
     def _record(self, info: RunInfo) -> LiveRun:
         self._logs.past.pop(info.run, None)
+        self._logs.interrupted.pop(info.run, None)
         log = self._logs.begin(info, partial(self._log_broke, info.run))
-        record = LiveRun(info, log, partial(self._put_away, info.run), self._options, self._redact)
+        record = LiveRun(info, log, lambda: self._put_away(record), self._options, self._redact)
         self.live[info.run] = record
         return record
 
-    def _put_away(self, id: str) -> None:
-        record = self.live.pop(id, None)
-        if record is not None:  # else it was removed
+    def _put_away(self, record: LiveRun) -> None:
+        if self.live.get(record.info.run) is record:  # else it was removed, or goes on already
+            del self.live[record.info.run]
             self._logs.put_away(record.info)
 
     def _log_broke(self, id: str) -> None:

@@ -80,7 +80,7 @@ def leftovers(stage: Stage) -> Iterator[str]:
         if child.name.startswith("run-"):
             yield f"actor {child.path}"
     for process in psutil.Process().children(recursive=True):
-        if process.name() in ("bash", "sh"):
+        if process.name() in ("bash", "sh") and process.status() != psutil.STATUS_ZOMBIE:  # of another test
             yield f"process {process.pid}"
 
 

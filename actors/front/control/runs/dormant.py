@@ -1,0 +1,252 @@
+"""Runs that wait for people alone, and are played no more until an answer comes.
+
+A durable run is its rows. So one that has nothing to do but to wait for answers (`supervisors.rest`) need not be
+played: after `durable.dormant_after` seconds its actors end as they do when the process ends, and what stays in memory
+is its summary, its questions and where its rows go on. No task, no conversation, no state.
+
+An answer is left for it on the disk, and accepted with that. Then its rows are read and folded, and it goes on in the
+same process, with the numbers of its events, the ids of its questions and its budgets as they were. Who follows its
+log notices `run.resumed`. To cancel it, it is woken as well. A server that starts finds by `About.dormant` which runs
+need not be played, and takes them over as they are.
+
+Not dormant become runs with a time limit that counts, a secret question, an agent that relies on an MCP server, and
+turns of sessions; and none is while somebody waits for its next event or its end in this process.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from .....protocol.errors import CallboardError, JournalError, NotFound, ShuttingDown
+from .....protocol.kernel.questions import Answer, Question, understood
+from .....supervisors.rest import at_rest
+from ....runs.durable import Taken, rows_of, taken_again
+from ....runs.loading import NO_HOOKS
+from ....work.journal.left import letter_of
+from .running import Running
+
+if TYPE_CHECKING:
+    from .....protocol.control.things import RunInfo
+    from .....supervisors.journal.journal import RunJournal
+    from ....runs.root import Root
+    from ..open_questions import OpenQuestions
+    from .live_run import LiveRun
+
+LOOK_EVERY = 5.0
+"""Seconds between two looks at what is at rest, at most."""
+
+AT_ONCE = 50
+"""Runs that wait for the disk side by side before their actors end."""
+
+ASKS_WITHIN = 10.0
+"""Seconds in which a run that was woken asks again what it had asked."""
+
+IN_CALLS = ("agent__collect", "agent__check")
+"""Calls of an agent that wait for its children, and are in their rows what they were before."""
+
+log = logging.getLogger("callboard.control")
+
+
+class _Sleeping(msgspec.Struct, frozen=True, gc=False):
+    """A run that is dormant: where its rows go on, and the ids of what it has asked."""
+
+    rows: RunJournal
+    questions: tuple[str, ...]
+
+
+class Dormant:
+    """See the module.
+
+    Args:
+        root, running, questions: of the hub.
+        after: seconds that a run is at rest before it becomes dormant; None for never.
+
+    Attributes:
+        runs: those that are.
+    """
+
+    def __init__(self, root: Root, running: Running, questions: OpenQuestions, after: float | None) -> None:
+        self.runs: dict[str, _Sleeping] = {}
+        self._root = root
+        self._running = running
+        self._questions = questions
+        self._after = after
+        self._since: dict[str, tuple[int, float]] = {}  # the number of the newest event, and since when it is that
+        self._moving: dict[str, trio.Event] = {}
+        self._woke = trio.Event()
+
+    def has(self, run: str) -> bool:
+        """Whether it is dormant, or about to be, or to be so no more."""
+        return run in self.runs or run in self._moving
+
+    async def settled(self, run: str) -> None:
+        """Wait while it is about to be dormant, or to be so no more."""
+        while (moving := self._moving.get(run)) is not None:
+            await moving.wait()
+
+    async def woken(self, run: str) -> None:
+        """Wait until a run that is dormant is so no more."""
+        while self.has(run):
+            await self.settled(run)
+            if run in self.runs:
+                await self._woke.wait()
+
+    async def work(self) -> None:
+        """Have runs become dormant, for as long as the hub is open."""
+        if self._after is None:
+            return
+        limiter = trio.CapacityLimiter(AT_ONCE)
+        while True:
+            await trio.sleep(min(LOOK_EVERY, max(0.05, self._after / 4)))
+            async with trio.open_nursery() as nursery:
+                for record in self._at_rest():
+                    await limiter.acquire_on_behalf_of(record)
+                    nursery.start_soon(self._sleep_limited, record, limiter)
+
+    def _at_rest(self) -> list[LiveRun]:
+        """Those that have been for so long that they become dormant now."""
+        now, since = trio.current_time(), self._since
+        waiting = [
+            record
+            for id, record in self._running.live.items()
+            if record.info.status == "waiting" and not record.over and id in self._root.kept
+        ]
+        self._since = {
+            record.info.run: before
+            if (before := since.get(record.info.run)) is not None and before[0] == record.seq
+            else (record.seq, now)
+            for record in waiting
+        }
+        assert self._after is not None
+        due = [record for record in waiting if now - self._since[record.info.run][1] >= self._after]
+        return [record for record in due if self._may_sleep(record)]
+
+    def _may_sleep(self, record: LiveRun) -> bool:
+        run, view = record.info.run, record.view
+        kept, actor = self._root.kept.get(run), self._root.kernel.actor.child(run)
+        if kept is None or actor is None or kept.left or kept.relies or kept.about.spoilt or kept.about.session:
+            return False
+        if record.over or record.attended or run in self._moving or not at_rest(actor, view.questions):
+            return False
+        busy = (*view.under_way("chat"), *view.under_way("mcp"), *view.under_way("knowledge"))
+        calls = (call for call in view.under_way("tool") if call.name not in IN_CALLS)
+        asking = {each.question["actor"] for each in view.questions.values()}
+        return not busy and all(call.actor in asking for call in calls)
+
+    async def _sleep_limited(self, record: LiveRun, limiter: trio.CapacityLimiter) -> None:
+        try:
+            await self._sleep(record)
+        finally:
+            limiter.release_on_behalf_of(record)
+
+    async def _sleep(self, record: LiveRun) -> None:
+        run = record.info.run
+        try:
+            await self._root.kept[run].barrier()
+        except (JournalError, ShuttingDown):
+            return
+        if not self._may_sleep(record):  # an answer came meanwhile
+            return
+        kept, actor = self._root.kept[run], self._root.kernel.actor.child(run)
+        assert actor is not None
+        questions = tuple(record.view.questions)
+        self._moving[run] = trio.Event()
+        try:
+            self._questions.hold([self._questions.open[id] for id in questions])
+            record.sleep()
+            kept.sleep()
+            over = self._running.over(run)
+            actor.interrupt()
+            await over.wait()
+            self.runs[run] = _Sleeping(rows_of(kept), questions)
+        finally:
+            self._settle(run)
+        log.info("%s waits for people alone, and is played again when an answer comes", run)
+
+    def _take_out(self, run: str) -> None:
+        del self.runs[run]
+        self._moving[run] = trio.Event()
+        self._woke.set()
+        self._woke = trio.Event()
+
+    def _settle(self, run: str) -> None:
+        self._moving.pop(run).set()
+
+    def adopt(self, info: RunInfo, taken: Taken) -> None:
+        """A run of an earlier server, which this process has claimed, is as dormant as it was."""
+        run, record = info.run, self._running.live[info.run]
+        self._questions.hold([msgspec.structs.replace(question, run=run) for question in taken.asked])
+        record.info.status, record.info.open_questions = "waiting", len(taken.asked)
+        record.sleep()
+        self.runs[run] = _Sleeping(taken.rows, tuple(question.id for question in taken.asked))
+
+    # --- waking ---------------------------------------------------------------------------------------------
+
+    async def answer(self, question: Question, value: str | list[str], by: str) -> bool:
+        """Leave an answer for a run that is dormant, and have it go on; whether it was, and the first to come.
+
+        Raises:
+            UsageError: it is no answer to this question.
+            JournalError, store.Unwritten: it can't be kept.
+        """
+        sleeping = self.runs.get(question.run)
+        if sleeping is None or question.id not in sleeping.questions:
+            return False
+        answer = Answer(question=question.id, value=understood(question, value), by=by)
+        self._take_out(question.run)
+        try:
+            await sleeping.rows.letter(letter_of(answer))
+        except BaseException:  # whatever it was, it is dormant still
+            self.runs[question.run] = sleeping
+            self._settle(question.run)
+            raise
+        self._questions.release([question.id], by)
+        self._running.nursery.start_soon(self._wake, question.run, sleeping)
+        return True
+
+    async def cancel(self, run: str) -> None:
+        """Have it end."""
+        await self.settled(run)
+        if (sleeping := self.runs.get(run)) is not None:
+            self._take_out(run)
+            await self._wake(run, sleeping)
+        actor = self._root.kernel.actor.child(run)
+        if actor is not None and actor.end is None:
+            actor.interrupt()
+
+    async def _wake(self, run: str, sleeping: _Sleeping) -> None:
+        """Have it go on; returns when it has asked again what it had asked."""
+        try:
+            await self._go_on(run, sleeping)
+        except Exception as error:  # it stays interrupted, and says why
+            if not isinstance(error, CallboardError):
+                log.exception("%s could not go on", run)
+            log.warning("%s does not go on: %s", run, error)
+        finally:
+            self._questions.release(sleeping.questions, "cancelled")
+            self._settle(run)
+
+    async def _go_on(self, run: str, sleeping: _Sleeping) -> None:
+        while run in self._running.live:  # its log is not yet all on the disk
+            await self._running.flush()
+        info = self._running.known(run)
+        if info is None:
+            raise NotFound(f"there is no run {run}")
+        await self._running.go_on(info, await taken_again(sleeping.rows), NO_HOOKS)
+        record = self._running.live.get(run)
+        if record is None:
+            return
+        with trio.move_on_after(ASKS_WITHIN):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_cancel_at_end, record, nursery.cancel_scope)
+                await self._questions.none_held(sleeping.questions)
+                nursery.cancel_scope.cancel()
+
+
+async def _cancel_at_end(record: LiveRun, scope: trio.CancelScope) -> None:
+    await record.ended()
+    scope.cancel()
