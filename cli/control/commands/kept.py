@@ -117,7 +117,7 @@ def show_kept(word: str, *, as_json: bool) -> str:
         "tokens": f"{run.input_tokens:,} in, {run.output_tokens:,} out" if run.input_tokens else "",
         "cost": money(run.cost, run.priced),
         "questions": counted(run.open_questions, "open question") if run.open_questions else "",
-        "events": f"{run.seq:,} (callboard logs {run.run})",
+        "events": f"{'' if run.life == 1 else 'up to number '}{run.seq:,} (callboard logs {run.run})",
         "prompt": one_line(run.prompt, 200),
     }
     lines = [safe(run.run), *(f"  {name:<10} {one_line(value, 300)}" for name, value in fields.items() if value)]
