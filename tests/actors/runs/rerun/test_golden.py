@@ -1,7 +1,7 @@
 """Journals that earlier versions have written are read for ever: those in golden/ are played to the same end.
 
-`run.jsonl` is what `callboard runs export` wrote of a run of `durable/everything`, or of `durable/whole` just before its
-end. Beside it are its files (`agents/`, or `config/` and `flow/`) and what came of it (`outcome.json`). It was
+`run.jsonl` is what `callboard runs export` wrote of a run of `durable/everything`, or of `durable/whole` just before
+its end. Beside it are its files (`agents/`, or `config/` and `flow/`) and what came of it (`outcome.json`). It was
 played in the directory `RECORDED`, in whose place another name of that length stands here, so that rows stay as they
 were written. A change that these tests don't survive has to read old rows as it read them before; a new `FOLD` comes
 with other directories here, and no directory is ever taken away.
