@@ -72,6 +72,8 @@ class RunJournal:
         rows: how many it has, those included that are still on their way.
     """
 
+    __slots__ = ("_journal", "_record", "_stopped", "rows", "run")
+
     def __init__(self, journal: Journal, record: RunRecord) -> None:
         self.run = record.run
         self.rows = record.rows
