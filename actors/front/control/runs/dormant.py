@@ -10,7 +10,8 @@ log notices `run.resumed`. To cancel it, it is woken as well. A server that star
 need not be played, and takes them over as they are.
 
 Not dormant become runs with a time limit that counts, a secret question, an agent that relies on an MCP server, and
-turns of sessions; and none is while somebody waits for its next event or its end in this process.
+turns of sessions; and none is while somebody follows it or waits for its end in this process, or if a program plays it
+beside the hub.
 """
 
 from __future__ import annotations
@@ -130,7 +131,9 @@ class Dormant:
         kept, actor = self._root.kept.get(run), self._root.kernel.actor.child(run)
         if kept is None or actor is None or kept.left or kept.relies or kept.about.spoilt or kept.about.session:
             return False
-        if record.over or record.attended or run in self._moving or not at_rest(actor, view.questions):
+        if record.over or record.attended or run in self._moving or not self._running.is_ours(run):
+            return False
+        if not at_rest(actor, view.questions) or not view.questions.keys() <= self._questions.open.keys():
             return False
         busy = (*view.under_way("chat"), *view.under_way("mcp"), *view.under_way("knowledge"))
         calls = (call for call in view.under_way("tool") if call.name not in IN_CALLS)

@@ -65,6 +65,7 @@ class Running:
         self._options = options
         self._redact = redact
         self._over: dict[str, trio.Event] = {}
+        self._playing: set[str] = set()
         self._starting: dict[str, tuple[RunInfo, trio.TaskStatus[None] | None]] = {}
 
     @property
@@ -110,8 +111,12 @@ class Running:
         record = self.live.get(run)
         return record.info if record is not None else self._logs.past.get(run)
 
+    def is_ours(self, run: str) -> bool:
+        """Whether the hub plays it, and nobody follows it: all that is known of it is in its rows."""
+        return run in self._playing and all(reader.run != run for reader in self._logs.readers)
+
     def over(self, run: str) -> trio.Event:
-        """Set when a run that is under way, and was started here, is played no more."""
+        """Set when a run that the hub plays is played no more."""
         return self._over.setdefault(run, trio.Event())
 
     async def flush(self) -> None:
@@ -231,6 +236,7 @@ class Running:
         self, info: RunInfo, plays: Callable[[], Awaitable[Outcome]], *, task_status: trio.TaskStatus[None]
     ) -> None:
         self._starting[info.run] = info, task_status
+        self._playing.add(info.run)
         try:
             await plays()
             if info.run in self._starting:
@@ -241,6 +247,7 @@ class Running:
             log.exception("%s ended without an outcome", info.run)
         finally:
             starting = self._starting.pop(info.run, None)
+            self._playing.discard(info.run)
             if (over := self._over.pop(info.run, None)) is not None:
                 over.set()
             record = self.live.get(info.run)

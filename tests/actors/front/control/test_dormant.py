@@ -250,6 +250,34 @@ async def test_who_waits_for_its_next_event_keeps_it_played(house: House) -> Non
         assert ended == ["left right"]
 
 
+async def test_a_run_that_a_program_plays_beside_the_hub_stays_the_program_s(house: House) -> None:
+    async with house.hub() as hub, trio.open_nursery() as nursery:
+        ended: list[callboard.Outcome] = []
+
+        async def play() -> None:
+            ended.append(await callboard.run("two", "dogs", root=hub.root, id="run-beside", durable=True))
+
+        nursery.start_soon(play)
+        await until(lambda: "run-beside" in hub.running.live, 20)
+        await until(lambda: len(questions(hub, "run-beside")) == 2, 20)
+        await trio.sleep(0.3)
+        assert not hub.dormant.has("run-beside")
+        for text, id in questions(hub, "run-beside").items():
+            assert await hub.answer(LOCAL, id, answer_to(text))
+    assert [(each.status, each.output) for each in ended] == [("done", "left right")]
+
+
+async def test_who_follows_it_keeps_it_played(house: House) -> None:
+    async with house.hub() as hub:
+        info = await hub.start(LOCAL, own.StartRun(target="two", prompt="dogs"))
+        with hub.subscribe(LOCAL, info.run) as events:
+            await until(lambda: len(questions(hub, info.run)) == 2, 20)
+            await trio.sleep(0.3)
+            assert not hub.dormant.has(info.run)
+            del events
+        await until(lambda: info.run in hub.dormant.runs, 20)
+
+
 async def test_an_agent_that_asks_while_its_child_waits_for_its_model_is_played(house: House) -> None:
     spawn = ("agent__spawn", {"agent": "child", "prompt": "think"})
     house.put("lead/config.yaml", "name: lead\ninstructions: LEAD\ncan_spawn_agents: true\nescalation_timeout: 86400\n")
