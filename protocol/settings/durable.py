@@ -3,6 +3,7 @@
 durable:
   by_default: false        # only `--durable` keeps a run
   on_unknown: ask          # a person says what becomes of a call that was under way
+  dormant_after: null      # a run that waits for people alone stays in memory
   resume: ask              # `callboard serve` goes on with what it had under way: auto, ask or never
   keep_days: 7
 """

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 import trio
 
-from ...protocol.kernel.errors import JournalBroken, JournalError, ShuttingDown
+from ...protocol.kernel.errors import JournalBroken, JournalError, JournalUnread, ShuttingDown
 from .row import Part, RunRecord
 from .sign import Sign, new_sign
 
@@ -111,9 +111,15 @@ class RunJournal:
         """Leave this for the run, which nobody plays now. It is on the disk when this returns.
 
         Raises:
-            JournalError, store.Unwritten: it is not.
+            JournalUnread: it can't be written now.
+            RunClaimed, JournalBroken: nor later, as another process has the run, or the file is damaged or gone.
         """
-        await self._journal.do(lambda store: store.letter(self.run, data))
+        from .store import Unwritten
+
+        try:
+            await self._journal.do(lambda store: store.letter(self.run, data))
+        except Unwritten as error:
+            raise JournalUnread(f"nothing can be left for {self.run} now: {error}") from error
 
     async def barrier(self) -> None:
         """Wait until all that was appended before is on the disk.

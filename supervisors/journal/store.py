@@ -144,10 +144,16 @@ class Store:
         self._behind = not full and (self._behind or bool(done))
 
     def letter(self, run: str, data: bytes) -> None:
-        """Leave this for a run of ours, for good. Raises as `write` does."""
-        at = time.time()
+        """Leave this for a run of ours, for good.
+
+        Raises:
+            RunClaimed: it is ours no more.
+            Unwritten, JournalBroken: see `write`.
+        """
         with self.transaction(full=True) as db:
-            put_letter(db, run, data, at)
+            if db.execute("select 1 from runs where run=? and owner=?", (run, self.sign)).fetchone() is None:
+                raise RunClaimed(f"nothing can be left for {run} here: another process has claimed it")
+            put_letter(db, run, data, time.time())
 
     @contextlib.contextmanager
     def transaction(self, *, full: bool) -> Iterator[sqlite3.Connection]:

@@ -262,9 +262,9 @@ class Hub:
         Raises:
             Conflict: it goes on in another process.
         """
-        info = self.get(caller, run)
+        self.get(caller, run)
         await self.dormant.woken(run)
-        record = self.running.live.get(run)
+        info, record = self.get(caller, run), self.running.live.get(run)
         if record is None:
             if not info.over:
                 raise _elsewhere(run)

@@ -169,6 +169,9 @@ class Resuming:
             NotFound, Conflict: there is none such, or it is under way, or over.
             CannotGoOn, Damaged: it can't go on.
         """
+        if self._dormant.has(info.run):
+            await self._dormant.resume(info.run)
+            return None
         if info.run in self._running.live:
             raise Conflict(f"{info.run} is under way")
         kept = self._kept.pop(info.run, None)

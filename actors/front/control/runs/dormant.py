@@ -17,7 +17,8 @@ beside the hub.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
@@ -40,14 +41,14 @@ if TYPE_CHECKING:
 LOOK_EVERY = 5.0
 """Seconds between two looks at what is at rest, at most."""
 
-AT_ONCE = 50
-"""Runs that wait for the disk side by side before their actors end."""
+AT_ONCE = 500
+"""Runs that become dormant after one look."""
 
 ASKS_WITHIN = 10.0
 """Seconds in which a run that was woken asks again what it had asked."""
 
-IN_CALLS = ("agent__collect", "agent__check")
-"""Calls of an agent that wait for its children, and are in their rows what they were before."""
+COLLECTS = "agent__collect"
+"""The call in which an agent waits for a child, and for nothing else."""
 
 log = logging.getLogger("callboard.control")
 
@@ -100,13 +101,11 @@ class Dormant:
         """Have runs become dormant, for as long as the hub is open."""
         if self._after is None:
             return
-        limiter = trio.CapacityLimiter(AT_ONCE)
         while True:
             await trio.sleep(min(LOOK_EVERY, max(0.05, self._after / 4)))
             async with trio.open_nursery() as nursery:
-                for record in self._at_rest():
-                    await limiter.acquire_on_behalf_of(record)
-                    nursery.start_soon(self._sleep_limited, record, limiter)
+                for record in self._at_rest()[:AT_ONCE]:
+                    nursery.start_soon(self._sleep, record)
 
     def _at_rest(self) -> list[LiveRun]:
         """Those that have been for so long that they become dormant now."""
@@ -124,27 +123,22 @@ class Dormant:
         }
         assert self._after is not None
         due = [record for record in waiting if now - self._since[record.info.run][1] >= self._after]
-        return [record for record in due if self._may_sleep(record)]
+        followed = self._running.followed()
+        return [record for record in due if record.info.run not in followed and self._may_sleep(record)]
 
     def _may_sleep(self, record: LiveRun) -> bool:
         run, view = record.info.run, record.view
         kept, actor = self._root.kept.get(run), self._root.kernel.actor.child(run)
         if kept is None or actor is None or kept.left or kept.relies or kept.about.spoilt or kept.about.session:
             return False
-        if record.over or record.attended or run in self._moving or not self._running.is_ours(run):
+        if record.over or record.attended or run in self._moving or not self._running.plays(run):
             return False
         if not at_rest(actor, view.questions) or not view.questions.keys() <= self._questions.open.keys():
             return False
         busy = (*view.under_way("chat"), *view.under_way("mcp"), *view.under_way("knowledge"))
-        calls = (call for call in view.under_way("tool") if call.name not in IN_CALLS)
+        calls = (call for call in view.under_way("tool") if call.name != COLLECTS)
         asking = {each.question["actor"] for each in view.questions.values()}
         return not busy and all(call.actor in asking for call in calls)
-
-    async def _sleep_limited(self, record: LiveRun, limiter: trio.CapacityLimiter) -> None:
-        try:
-            await self._sleep(record)
-        finally:
-            limiter.release_on_behalf_of(record)
 
     async def _sleep(self, record: LiveRun) -> None:
         run = record.info.run
@@ -152,7 +146,7 @@ class Dormant:
             await self._root.kept[run].barrier()
         except (JournalError, ShuttingDown):
             return
-        if not self._may_sleep(record):  # an answer came meanwhile
+        if run in self._running.followed() or not self._may_sleep(record):  # something came meanwhile
             return
         kept, actor = self._root.kept[run], self._root.kernel.actor.child(run)
         assert actor is not None
@@ -193,8 +187,7 @@ class Dormant:
         """Leave an answer for a run that is dormant, and have it go on; whether it was, and the first to come.
 
         Raises:
-            UsageError: it is no answer to this question.
-            JournalError, store.Unwritten: it can't be kept.
+            JournalError: it can't be kept.
         """
         sleeping = self.runs.get(question.run)
         if sleeping is None or question.id not in sleeping.questions:
@@ -208,29 +201,42 @@ class Dormant:
             self._settle(question.run)
             raise
         self._questions.release([question.id], by)
-        self._running.nursery.start_soon(self._wake, question.run, sleeping)
+        left = _Sleeping(sleeping.rows, tuple(id for id in sleeping.questions if id != question.id))
+        self._running.nursery.start_soon(self._try, self._wake, question.run, left)
         return True
 
-    async def cancel(self, run: str) -> None:
-        """Have it end."""
+    async def resume(self, run: str) -> None:
+        """Have it go on, whatever it waits for. Raises as `durable.play` does."""
         await self.settled(run)
         if (sleeping := self.runs.get(run)) is not None:
             self._take_out(run)
             await self._wake(run, sleeping)
+
+    async def cancel(self, run: str) -> None:
+        """Have it end."""
+        await self._try(self.resume, run)
         actor = self._root.kernel.actor.child(run)
         if actor is not None and actor.end is None:
             actor.interrupt()
 
-    async def _wake(self, run: str, sleeping: _Sleeping) -> None:
-        """Have it go on; returns when it has asked again what it had asked."""
+    async def _try(self, work: Callable[..., Awaitable[None]], run: str, *args: Any) -> None:
         try:
-            await self._go_on(run, sleeping)
-        except Exception as error:  # it stays interrupted, and says why
+            await work(run, *args)
+        except Exception as error:  # one that can't go on must not end the hub
             if not isinstance(error, CallboardError):
                 log.exception("%s could not go on", run)
             log.warning("%s does not go on: %s", run, error)
-        finally:
+
+    async def _wake(self, run: str, sleeping: _Sleeping) -> None:
+        """Have it go on; returns when it has asked again what it had asked. If that fails, it may be tried again."""
+        try:
+            await self._go_on(run, sleeping)
+        except BaseException:  # whatever it was: what is on the disk is as it was
+            self.runs[run] = sleeping
+            raise
+        else:
             self._questions.release(sleeping.questions, "cancelled")
+        finally:
             self._settle(run)
 
     async def _go_on(self, run: str, sleeping: _Sleeping) -> None:

@@ -111,9 +111,13 @@ class Running:
         record = self.live.get(run)
         return record.info if record is not None else self._logs.past.get(run)
 
-    def is_ours(self, run: str) -> bool:
-        """Whether the hub plays it, and nobody follows it: all that is known of it is in its rows."""
-        return run in self._playing and all(reader.run != run for reader in self._logs.readers)
+    def plays(self, run: str) -> bool:
+        """Whether the hub plays it, and no program beside it."""
+        return run in self._playing
+
+    def followed(self) -> set[str]:
+        """The runs whose events somebody reads."""
+        return {reader.run for reader in self._logs.readers}
 
     def over(self, run: str) -> trio.Event:
         """Set when a run that the hub plays is played no more."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,9 +19,11 @@ from waiting import until
 
 import callboard
 from callboard.actors.front.control.hub import Hub
+from callboard.actors.io.directories import journal_dir
 from callboard.protocol.control import own
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.control.things import QuestionAsked, QuestionClosed
+from callboard.protocol.errors import JournalUnread
 from callboard.protocol.journal import BY_SERVER
 
 LATE = """
@@ -248,6 +253,39 @@ async def test_who_waits_for_its_next_event_keeps_it_played(house: House) -> Non
             for text, id in questions(hub, info.run).items():
                 assert await hub.answer(LOCAL, id, answer_to(text))
         assert ended == ["left right"]
+
+
+async def test_an_answer_that_can_t_be_kept_is_not_taken_and_may_be_given_again(house: House) -> None:
+    async with house.hub() as hub:
+        run = await sleeping(hub, "two")
+        asked = questions(hub, run)
+        (path,) = journal_dir(os.environ).glob("*.db")
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            with pytest.raises(JournalUnread):
+                await hub.answer(LOCAL, asked["Left?"], "left")
+        assert questions(hub, run) == asked
+        for text, id in asked.items():
+            assert await hub.answer(LOCAL, id, answer_to(text))
+        assert await output(hub, run) == "left right"
+
+
+async def test_one_that_can_t_be_read_now_goes_on_when_it_is_resumed(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with house.hub() as hub:
+        run = await sleeping(hub, "two")
+        asked = questions(hub, run)
+        away = journal_dir(os.environ).with_name("away")
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr("callboard.actors.runs.durable.journal_dir", lambda _: away)
+            assert await hub.answer(LOCAL, asked["Left?"], "left")
+            await hub.dormant.settled(run)
+        assert hub.dormant.has(run)
+        assert questions(hub, run).keys() == {"Right?"}
+        await hub.resume(LOCAL, run)
+        assert await hub.answer(LOCAL, asked["Right?"], "right")
+        assert await output(hub, run) == "left right"
 
 
 async def test_a_run_that_a_program_plays_beside_the_hub_stays_the_program_s(house: House) -> None:
