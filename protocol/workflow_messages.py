@@ -176,6 +176,12 @@ class NodeSaid(WorkDone, frozen=True, kw_only=True, tag=53, array_like=True, gc=
 
 # --- what is noted ----------------------------------------------------------------------------------------
 
+CALL = "call of a function"
+"""What calls of functions of edges are noted as."""
+
+CODE, NODE = "the code of '{}'", "the node '{}'"
+"""What the code of a node is noted as; one whose type others bring has that behind."""
+
 
 class Called(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What a durable run keeps of the call of a function.

@@ -98,7 +98,7 @@ class Driver:
         records, scope = recorder.get(), here(me)
         self.player = None if scope is None else scope.player()
         if self.player is not None:
-            self._decider = self.player.heard_by(decider)
+            self._decider = self.player.heard_by(decider, self.tell)
         kept = () if self.player is None else (self.player,)
         # What a run is told in the place of what a replay comes to is on no tape.
         played = self.player is not None and self.player.lines_up
@@ -296,8 +296,19 @@ class Driver:
             await me.root.pauses.passed(me)
             if me.has_mail:  # it was written to while it was paused
                 return
+        await self._mail_first(None)
+        if me.has_mail or self._idle is None:
+            return
         self._idle = None
         me.mailbox.put_own(Idle(name))
+
+    async def _mail_first(self, key: int | None) -> None:
+        """In a replay: what others have told the decider before it went on, they do first."""
+        player = self.player
+        if player is not None and player.lines_up:
+            await player.mail_first(self._me, key)
+            if key is not None:
+                self._take_mail()
 
     # --- work ---------------------------------------------------------------------------------------------
 
@@ -348,6 +359,7 @@ class Driver:
         began = self._now()
         try:
             self._take_mail()
+            await self._mail_first(work.key)
             message = await self._performers[type(work)](self._me, work)
         except CallboardError as error:
             message = WorkFailed(work.key, failure=Failure.of(error), seconds=self._now() - began)
@@ -362,9 +374,17 @@ class Driver:
         """Body of the actor that does it: not before it may, if it or an actor above it is paused."""
         if child.root.pauses is not None:
             await child.root.pauses.passed(child)
-        if self.player is not None and self.player.lines_up:
-            await self.player.line_up(work)
-        return await self._performers[type(work)](child, work)
+        player, perform = self.player, self._performers[type(work)]
+        if player is None or not player.lines_up:
+            return await perform(child, work)
+        await player.line_up(work)
+        try:
+            done = await perform(child, work)
+        except CallboardError:
+            await player.ends_in_turn(work.key)
+            raise
+        await player.ends_in_turn(work.key)
+        return done
 
     def _ended(self, work: Work, end: End) -> None:
         """Called in the task that ends: its result is mail, like everything else that the decider gets."""

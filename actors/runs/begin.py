@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...protocol.agent import Agent
-from ...protocol.errors import ConfigError, Unsupported, UsageError
+from ...protocol.errors import ConfigError, UsageError
 from ...protocol.events import RunStarted
 from ...protocol.outcome import Outcome
 from ...protocol.problems import Problem
@@ -111,8 +111,6 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     allow = root.registry.spelled_out(request.allow) if request.allow else []
     context = _context(request, hooks, root, allow)
     _check_input(request, agent, hooks.settings or root.settings)
-    if hooks.playback is not None and isinstance(agent, WorkflowAgent):
-        raise Unsupported(f"'{agent.name}' is a workflow, which can't be recorded, nor be played from a record, yet")
     prepared = Prepared(agent, request.variables, request.compat, context)
     id = _id_of(request, root)
     context.make_results = partial(_results, hooks.results, id)

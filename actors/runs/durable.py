@@ -355,12 +355,12 @@ async def go_on(
         kept.note_once(DEFINITION, [] if today is None else [today])
     execution.keep(kept, hooks.holds)
     execution.resumed = resumed
-    _count_on(execution, past)
+    count_on(execution, past)
     return await execution.run(hooks.on_event)
 
 
-def _count_on(execution: Execution, past: RunPast) -> None:
-    """What earlier lives have used of the run's limits, and of the answers that were prepared for it."""
+def count_on(execution: Execution, past: RunPast) -> None:
+    """Count what earlier lives have used of the run's limits, and of the answers that were prepared for it."""
     meter = execution.context.meter
     for reply in past.replies:
         meter.restore(reply.model, reply.usage, reply.cost)
@@ -402,6 +402,7 @@ __all__ = [
     "CannotGoOn",
     "Interrupted",
     "Taken",
+    "count_on",
     "go_on",
     "interrupted",
     "on_stage_again",

@@ -24,7 +24,7 @@ from ..engine.graph.failures import ended_with
 from ..io.handed_out import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext
-from ..work.journal.directory import directory_of, may_have_one, remove
+from ..work.journal.directory import directory_of, may_have_one, over
 from ..work.journal.of_run import PREPARED, OfRun
 from ..work.journal.scope import Scopes
 from ..work.playback.playback import Beginning, Playback, playback
@@ -162,7 +162,7 @@ class Execution:
             with self.root.kernel.shield(REMOVE_WITHIN):
                 if not await self.kept.is_over():
                     return
-                await trio.to_thread.run_sync(remove, self.id)
+                await trio.to_thread.run_sync(over, self.id)
         for results in self.context.kept:
             with self.root.kernel.shield(REMOVE_WITHIN):
                 await trio.to_thread.run_sync(results.remove)

@@ -17,7 +17,7 @@ import trio
 
 from ...protocol.journal import BATCH, BY_SERVER, decode_about
 from ..io.directories import journal_dir
-from ..work.journal.directory import remove
+from ..work.journal.directory import remove, remove_left
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +57,8 @@ def prune_now(settings: Settings, sign: str) -> int:
         most=settings.durable.max_bytes,
         forsaken=_is_forsaken,
     )
+    if removed:
+        remove_left()
     with suppress(OSError):
         (directory / STAMP).touch(mode=0o600)
     return removed

@@ -21,7 +21,7 @@ from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ...protocol.version import VERSION
 from ..io.handed_out import without_secrets
-from ..work.journal.directory import directory_of, make
+from ..work.journal.directory import ATTACHED, directory_of, make
 from ..work.journal.of_run import OfRun
 from .as_begun import definition_of, has_file
 from .execution import Execution
@@ -124,7 +124,7 @@ def leaves(root: Root, hooks: Hooks) -> Callable[[], bool]:
 
 def _copied(run: str, files: Iterable[Path]) -> tuple[Path, ...]:
     """The files that a run comes with, where they stay as they are until it is over."""
-    place = directory_of(run) / "attached"
+    place = directory_of(run) / ATTACHED
     try:
         make(place)
         return tuple(Path(shutil.copy(file, place)) for file in files)

@@ -32,6 +32,7 @@ from ....protocol.failure import Failure
 from ....protocol.kernel.errors import EndOfMail
 from ....protocol.workflow.model import AgentConfig, Graph, HumanConfig, LoopTimerConfig, SubgraphConfig
 from ....protocol.workflow_messages import (
+    CALL,
     Called,
     Fired,
     FireNode,
@@ -46,16 +47,17 @@ from ...io.imports import imported
 from ...work.journal.directory import place_of
 from ...work.journal.scope import Player, here, played
 from ...work.journal.unknown import once
+from ...work.playback.playback import PLAYED, Effect, playback, value, whole
 from ...work.record import Record
 from ..driver import Driver, Performer
 from ..graph.failures import NEVER_TOLERATED, ended_with
 from ..graph.run import log_summary, tell_end
 from ..past import Gone
 from .decider import UnitsDecider, WorkflowDecider, exited
-from .edges.files import CALL, EdgeFunctions
-from .machine.perform import Firing, Said, perform, restored, told
+from .edges.files import EdgeFunctions
+from .machine.perform import Firing, Kind, Said, perform, restored, told
 from .machine.result import Result
-from .machine.structure import Structure
+from .machine.structure import Structure, Way
 from .nodes import CODE
 from .nodes.python import saves_and_runs
 from .plan import Job, Plan, WorkflowResult, WorkflowRun
@@ -199,9 +201,10 @@ class GraphRun:
     async def _fire(self, me: Actor, work: FireNode) -> Fired:
         began = trio.current_time()
         is_timer = isinstance(self._structure.by_id[work.node].node.config, LoopTimerConfig)
-        is_kept = self._functions is not None and here(me) is not None
-        call = partial(self._called, me) if is_kept else None
-        firing = Firing(work, self._structure, played(me) if is_timer else 0.0, call)
+        is_told = self._functions is not None and (here(me) is not None or playback.get() is not None)
+        call = partial(self._called, me) if is_told else None
+        now = value(me, PLAYED, float, partial(played, me)) if is_timer else 0.0
+        firing = Firing(work, self._structure, now, call)
         heard, node = me.stream.heard, firing.node
         if heard and work.failure is None:
             me.emit(NodeEntered(node=node.id, type=node.type, visit=work.visit))
@@ -217,8 +220,10 @@ class GraphRun:
             me.emit(exited(self._structure, work, fired))
         return fired
 
-    async def _called(self, me: Actor, firing: Firing, what: str, work: Callable[[], Awaitable[Called]]) -> Called:
-        """A function of an edge, which may change the world, in a durable run."""
+    async def _called(
+        self, me: Actor, firing: Firing, kind: Kind, way: Way, text: str, work: Callable[[], Awaitable[Called]]
+    ) -> Called:
+        """A function of an edge, which may change the world, where it is kept or recorded what that comes to."""
         functions = self._functions
         assert functions is not None
 
@@ -234,7 +239,8 @@ class GraphRun:
         left_out = Failure.of(ToolFailed("it was under way when the program ended, and was left out"))
         skipped = Called(failure=left_out)
         node, wanted = firing.node.id, self._on_unknown
-        called = await once(me, node, what, Called, ended, wanted=wanted, skipped=skipped, name=CALL)
+        call = partial(whole, me, Effect(kind, str(way), text), Called, ended)
+        called = await once(me, node, f"the {kind} of {way}", Called, call, wanted=wanted, skipped=skipped, name=CALL)
         if called.failure is not None:
             raise called.failure.restore()
         return called

@@ -20,16 +20,18 @@ import msgspec
 import trio
 
 from ....protocol.errors import Unsupported
-from ....protocol.events import Event
-from ....protocol.journal import Began, Definition, Spoilt, Told
+from ....protocol.events import Event, RunResumed
+from ....protocol.journal import Began, Spoilt, Told, encode
 from ....protocol.messages import StateSet
 from ....protocol.outcome import Outcome
 from ....protocol.requests import RunRequest
+from ....supervisors.journal.row import Row
 from ...io.directories import journal_dir
-from ...work.journal.of_run import CannotGoOn
+from ...work.journal.of_run import CannotGoOn, RunPast, past_of
 from ...work.journal.prefix import Placed, began
 from ..as_begun import loaded_of
 from ..begin import begin
+from ..durable import count_on
 from ..loading import Hooks
 from ..root import Root
 from .fork import kept_rows
@@ -78,27 +80,47 @@ def replay(
     """
     rows, _ = kept_rows(journal_dir(os.environ), run)
     _check(run, rows)
-    clock = RowClock()
-    return trio.run(_replay, rows, clock, on_event, config_dir, with_changes, clock=clock)
+    past = _past(rows)
+    clock = RowClock(0.0 if past is None else past.told.at / 1000)
+    return trio.run(_replay, rows, past, clock, on_event, config_dir, with_changes, clock=clock)
 
 
 def _check(run: str, rows: list[Placed]) -> None:
     first = began(rows)
-    definition = first.definition
     if first.functions:
         named = ", ".join(first.functions)
         raise Unsupported(f"{run} can't be replayed: it has tools that are functions of a Python program: {named}")
-    if isinstance(definition, Definition) and definition.dialect == "workflow":
-        raise Unsupported(f"{run} can't be replayed: it is of a workflow, which can't be yet")
     for number, (_, row) in enumerate(rows, 1):
         if isinstance(row, Spoilt):
             raise CannotGoOn(f"{run} can't be replayed, as since row {number} not all of it is kept: {row.why}")
-        if isinstance(row, Told) and isinstance(row.message, StateSet):
-            raise Unsupported(f"{run} can't be replayed: it is a fork with another state, which can't be yet")
+
+
+class _Past(msgspec.Struct, frozen=True):
+    """So many of the first rows of a run, and what they say."""
+
+    rows: int
+    told: RunPast
+
+
+def _past(rows: list[Placed]) -> _Past | None:
+    """Of a fork with another state, all before that was set; None of others.
+
+    Nodes that were under way there have begun again. What they did before belongs to the run that was forked, so the
+    replay begins where the fork was begun.
+    """
+    found = [
+        place for place, (_, row) in enumerate(rows) if isinstance(row, Told) and isinstance(row.message, StateSet)
+    ]
+    if not found:
+        return None
+    before = rows[: found[-1] + 1]
+    told = past_of(Row(number, path, encode(row)) for number, (path, row) in enumerate(before, 1))
+    return _Past(len(before), told)
 
 
 async def _replay(
     rows: list[Placed],
+    past: _Past | None,
     clock: RowClock,
     on_event: Callable[[Event], None] | None,
     config_dir: str | os.PathLike[str] | None,
@@ -108,15 +130,20 @@ async def _replay(
     async with Root(config_dir=config_dir) as root:
         started = datetime.fromtimestamp(first.wall, UTC)
         root.bus.now = lambda: started + timedelta(seconds=clock.current_time())
-        book = Book(rows)
+        after = 0 if past is None else past.rows
+        book = Book(rows[after:], after)
         turnstile = Turnstile(book, clock, root.questions)
         effects = RowEffects(book, turnstile)
         loaded = None if with_changes else loaded_of(first, root.config_dir, root.registry)
         hooks = Hooks(on_event=on_event, owner=first.owner, loaded=loaded, playback=effects)
         execution = begin(_request(first), hooks, root)
         effects.model = execution.started.model or effects.model
-        execution.kept = ReplayedRun(execution.id, book, with_changes=with_changes)
+        told = None if past is None else past.told
+        execution.kept = ReplayedRun(execution.id, book, told, with_changes=with_changes)
         execution.make_scopes = partial(ReplayedScopes, turnstile=turnstile)
+        if told is not None:
+            execution.resumed = RunResumed(life=1, rows=after, forked_from=first.forked_from, forked_at=first.forked_at)
+            count_on(execution, told)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(turnstile.serve)

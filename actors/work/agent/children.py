@@ -280,11 +280,23 @@ class Children:
             seat=child.seat,
             escalation_timeout=self._agent.escalation_timeout,
         )
+        player = self._player
+        if player is None or not player.lines_up:
+            return await self._in_time(actor, child, call)
+        try:
+            said = await self._in_time(actor, child, call)
+        except CallboardError:
+            await player.ends_in_turn(spawned.id)
+            raise
+        await player.ends_in_turn(spawned.id)
+        return said
+
+    async def _in_time(self, actor: Actor, child: _Child, call: AgentCall) -> str:
         if child.clock is None:
             return await self._context.run_agent(actor, call)
         with actor.time_limit(child.clock):
             return await self._context.run_agent(actor, call)
-        raise TimedOut(f"Agent '{spawned.agent}' did not end within its {spawned.timeout or 0:g} s")
+        raise TimedOut(f"Agent '{child.spawned.agent}' did not end within its {child.spawned.timeout or 0:g} s")
 
     # --- what happens below -------------------------------------------------------------------------------
 

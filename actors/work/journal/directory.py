@@ -4,9 +4,9 @@
                                            /memory/       stores of a workflow that end with it
                                            /attached/     the files that it came with
 
-They are for their owner alone. A fork has a copy of them as they are when it begins. A run's go when it is over; those
-that are left of runs which no journal knows any more (removed ones, or such as have ended in the moment of a kill) go
-when the next one is made.
+They are for their owner alone. A fork has a copy of them as they are when it begins. A run's go when it is over, but
+for the files that it came with: a fork needs them, so they stay as long as its rows. What is left of runs which no
+journal knows any more, and of such as have ended in the moment of a kill, goes when the next one is made.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...io.directories import durable_dir, journal_dir, private_directory
+from ..playback.playback import in_the_world
 from .scope import here
 
 if TYPE_CHECKING:
@@ -28,14 +29,18 @@ if TYPE_CHECKING:
 _NAMED: set[str] = set()
 """Runs of this process that may have a directory: to look for one takes longer than all else at the end of a run."""
 
+ATTACHED = "attached"
+"""The kind of the directory with the files that a run came with."""
+
 LEFT_FOR = 3600.0
 """Seconds in which a run may have begun without a journal that says so."""
 
 
 def place_of(me: Actor, kind: str) -> Path | None:
-    """The directory of this kind of the part of a durable run that an actor is; None in other runs. Not made yet."""
+    """The directory of this kind of the part of a durable run that an actor is; None in other runs, and in
+    replays: it belongs to what was played. Not made yet."""
     scope = here(me)
-    if scope is None:
+    if scope is None or not in_the_world():
         return None
     return directory_of(scope.run.rows.run) / kind / (scope.path.replace("/", "-") or "run")
 
@@ -80,14 +85,30 @@ def moved(file: str, run: str, to: str) -> str:
     return str(directory_of(to) / path.relative_to(directory)) if path.is_relative_to(directory) else file
 
 
+def over(run: str) -> None:
+    """A run is over: remove what only it needs. Blocks."""
+    _clear(directory_of(run))
+    _NAMED.discard(run)
+
+
 def remove(run: str) -> None:
-    """A run is over, or forgotten. Blocks."""
+    """A run is forgotten: remove its directory. Blocks."""
     shutil.rmtree(directory_of(run), ignore_errors=True)
     _NAMED.discard(run)
 
 
+def _clear(directory: Path) -> None:
+    if not (directory / ATTACHED).is_dir():
+        shutil.rmtree(directory, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):  # what is left is removed later
+        for each in directory.iterdir():
+            if each.name != ATTACHED:
+                shutil.rmtree(each, ignore_errors=True)
+
+
 def remove_left() -> None:
-    """Remove those of runs that are not to go on; takes a look at all journals. Blocks."""
+    """Remove what runs that are not to go on have left; takes a look at all journals. Blocks."""
     from ....supervisors.journal.reading import kept_runs
     from ....supervisors.journal.row import State
 
@@ -99,10 +120,13 @@ def remove_left() -> None:
     kept = kept_runs(journal_dir(os.environ))
     if any(run.damage and not run.run for run in kept):  # it may be one of those
         return
-    needed = {run.run for run in kept if run.state is not State.OVER}
+    states = {run.run: run.state for run in kept}
     for each in found:
-        if each.name not in needed:
+        state = states.get(each.name)
+        if state is None:
             shutil.rmtree(each, ignore_errors=True)
+        elif state is State.OVER:
+            _clear(each)
 
 
 _remove_left_once = cache(remove_left)

@@ -32,7 +32,7 @@ from ....protocol.journal import (
 )
 from ....protocol.kernel.events import QuestionAnswered
 from ....protocol.kernel.questions import Answer, Question
-from ....protocol.messages import Follows, Idle, Interrupted, Letter, WorkDone
+from ....protocol.messages import Follows, FromBelow, Idle, Interrupted, Letter, WorkDone
 from ....supervisors.escalation import remembers
 from .crossing import Crossing, Spent
 from .of_run import Before, CannotGoOn, OfRun
@@ -271,7 +271,8 @@ class Player:
 
     Attributes:
         past: what it was told in earlier lives.
-        lines_up: work asks before it begins (`line_up`); for replays, see `playback/rows`.
+        lines_up: it is asked before work begins (`line_up`) and ends (`ends_in_turn`), and before the decider goes on
+            without mail (`mail_first`); for replays, see `runs/rerun/replaying`.
     """
 
     __slots__ = ("_highest", "_idle", "_in_place", "_run", "_scope", "_uses", "past", "path")
@@ -338,12 +339,19 @@ class Player:
         """The MCP servers that the conversation has used in an earlier life, and that are others by now; once."""
         return tuple(self._run.crossing.servers.pop(self.path, ()))
 
-    def heard_by(self, decider: D) -> D:
-        """What the driver talks to in the place of this decider: itself."""
+    def heard_by(self, decider: D, tell: Callable[[FromBelow], None]) -> D:
+        """What the driver, which `tell` tells something, talks to in the place of this decider: itself."""
+        del tell
         return decider
 
     async def line_up(self, work: Work) -> None:
         """Wait until this work may begin."""
+
+    async def ends_in_turn(self, ended: int | str) -> None:
+        """Wait until the decider may be told of the end of its work of this key, or of its child of this id."""
+
+    async def mail_first(self, me: Actor, key: int | None) -> None:
+        """Wait for mail that comes before work in place (this key), or before it is told that no mail waits (None)."""
 
     def wrote(self, message: Any, effects: list[Effect]) -> None:
         """The decider was told this, and said that."""

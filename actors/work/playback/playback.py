@@ -35,6 +35,12 @@ T = TypeVar("T")
 EffectKind: TypeAlias = Literal[
     "tool",
     "script",
+    "code",
+    "node",
+    "condition",
+    "processor",
+    "memory",
+    "memory written",
     "retrieval",
     "knowledge",
     "attachments",
@@ -45,12 +51,16 @@ EffectKind: TypeAlias = Literal[
 ]
 
 
+PLAYED = "played"
+"""The value that says how long a run has been played, in seconds."""
+
+
 class Effect(msgspec.Struct, frozen=True):
     """Something that a run has done, or asks, outside of itself.
 
     Attributes:
         kind: see above.
-        name: of the tool, the script, the server.
+        name: of the tool, the script, the server, the node, the edge; of a memory with the stage.
         request: what it is given, as JSON values.
     """
 
@@ -143,6 +153,9 @@ class Playback(Protocol):
     async def done(self, me: Actor, effect: Effect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
         """What an effect came to, as a value of this type; what it failed with is raised."""
 
+    async def in_turn(self, me: Actor) -> None:
+        """The work of this actor has come to an end by itself: wait until it may be told."""
+
     def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
         """What a run finds out by itself; `me` is None for what it does before it has an actor."""
 
@@ -164,6 +177,27 @@ async def done(me: Actor, effect: Effect, kind: type[T], live: Callable[[], Awai
     """As `Playback.done`; where there is none, it is done."""
     playing = playback.get()
     return await live() if playing is None else await playing.done(me, effect, kind, live)
+
+
+async def in_turn(me: Actor) -> None:
+    """As `Playback.in_turn`; where there is none, at once."""
+    playing = playback.get()
+    if playing is not None:
+        await playing.in_turn(me)
+
+
+async def whole(me: Actor, effect: Effect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
+    """As `done`, and all that happens in it is a part of it, and no effect of its own."""
+
+    async def apart() -> T:
+        token = playback.set(None)
+        try:
+            return await live()
+        finally:
+            playback.reset(token)
+
+    playing = playback.get()
+    return await live() if playing is None else await playing.done(me, effect, kind, apart)
 
 
 def value(me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:

@@ -22,7 +22,7 @@ from ....protocol.repeats import OnUnknown
 from ...io.handed_out import hide_in, without_secrets
 from ..journal.scope import here
 from ..journal.unknown import may_call
-from ..playback.playback import Effect, done
+from ..playback.playback import Effect, done, in_turn
 from .path_rules import FileAccess
 from .permissions import Permissions
 from .tool import Arguments, Json, Shown, Tool, shortened, text_of
@@ -127,9 +127,9 @@ class Player:
     def _run(self, me: Actor, tool: Tool, key: int, arguments: Arguments, access: FileAccess) -> Awaitable[Json]:
         """Play it. What is of the agent itself, or asks people, is no effect."""
         if tool.decided is not None:
-            return tool.decided(me, key, arguments)
+            return _in_turn(me, tool.decided(me, key, arguments))
         if tool.origin == "family":
-            return tool.run(me, arguments)
+            return _in_turn(me, tool.run(me, arguments))
         within = tool.run_within
         run = partial(tool.run, me, arguments) if within is None else partial(within, me, arguments, access)
         return done(me, Effect("tool", tool.name, arguments), object, run)
@@ -153,6 +153,14 @@ def changes(tool: Tool) -> bool:
     if tool.origin in ("file", "function", "mcp"):
         return True
     return tool.effect not in ("none", "read") and tool.decided is None
+
+
+async def _in_turn(me: Actor, run: Awaitable[Json]) -> Json:
+    """What others have led to: the decider, people."""
+    try:
+        return await run
+    finally:
+        await in_turn(me)
 
 
 async def _unknown(me: Actor) -> Json:

@@ -28,7 +28,7 @@ import trio
 
 from .....protocol.errors import ToolFailed
 from .....protocol.journal import decode_value
-from .....protocol.workflow_messages import Called
+from .....protocol.workflow_messages import CALL, Called
 from ....work.journal.scope import here
 from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import USUAL, impose
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from ..plan import WorkflowRun
 
 WORKER = Path(__file__).parents[1] / "workers" / "edges.py"
-
-CALL = "call of a function"
-"""What calls are noted as."""
 
 ANSWERS_WITHIN = 60.0
 """Seconds for one call. An edge decides; who works for longer is a node."""

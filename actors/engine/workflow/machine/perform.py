@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -35,8 +35,10 @@ NEVER_PASSED_OVER = (*NEVER_TOLERATED, UnknownOutcome)
 LONGEST = 64 * 1024 * 1024
 """Characters of what a processor makes of a text: a template may double it, every time round."""
 
-Call: TypeAlias = Callable[["Firing", str, Callable[[], Awaitable[Called]]], Awaitable[Called]]
-"""Calls a function of the user's, which the text names for people. Raises what the function failed with."""
+Kind: TypeAlias = Literal["condition", "processor"]
+
+Call: TypeAlias = Callable[["Firing", Kind, Way, str, Callable[[], Awaitable[Called]]], Awaitable[Called]]
+"""Calls a function of the user's for an edge, with this text. Raises what it failed with."""
 
 
 class Firing(msgspec.Struct, frozen=True, eq=False):
@@ -260,7 +262,7 @@ async def _is_taken(firing: Firing, way: Way, message: Message, warnings: list[s
 
     try:
         if way.judged and firing.call is not None:
-            return (await firing.call(firing, f"the condition of {way}", judged)).met
+            return (await firing.call(firing, "condition", way, message.text, judged)).met
         met = test(message.text)
         return bool(await met if isawaitable(met) else met)
     except NEVER_PASSED_OVER:
@@ -281,7 +283,8 @@ async def _processed(firing: Firing, way: Way, payload: Message, warnings: list[
 
     try:
         if way.changed and firing.call is not None:
-            arriving = next(iter((await firing.call(firing, f"the processor of {way}", changed)).messages), None)
+            called = await firing.call(firing, "processor", way, payload.text, changed)
+            arriving = next(iter(called.messages), None)
         else:
             result = process(payload, firing.work.said)
             arriving = await result if isawaitable(result) else result

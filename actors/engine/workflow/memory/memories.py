@@ -32,6 +32,7 @@ from .....protocol.workflow.model import AgentConfig, Graph, HumanConfig, Node
 from .....supervisors import Actor
 from ....work.journal.scope import here, noted
 from ....work.models.providers import client_of
+from ....work.playback.playback import Effect, whole
 from ..messages import Message
 from ..plan import WorkflowRun
 from .documents import Documents
@@ -114,8 +115,9 @@ class Memories:
                 continue
             text = _told(inputs, output)
             try:
-                work = partial(self._recalled, me, use, store, text)
-                items = await noted(me, f"{use.name} at {stage}", list[str], work)
+                what = f"{use.name} at {stage}"
+                work = partial(self._recalled, me, use, store, text, what)
+                items = await noted(me, what, list[str], work)
             except _ENDS_THE_RUN:
                 raise
             except CallboardError as error:
@@ -141,27 +143,34 @@ class Memories:
 
     async def _write(self, me: Actor, node: Node, use: MemoryUse, store: Store, given: str, said: str) -> None:
         scope, what = here(me), f"the memory '{use.name}'"
+
+        async def written(key: str | None = None) -> None:
+            effect = Effect("memory written", use.name, {"given": given, "said": said})
+            await whole(me, effect, type(None), partial(store.remember, me, given, said, key))
+
         if scope is None:
-            await store.remember(me, given, said)
+            await written()
         elif store.repeatable:
             key = await noted(me, what, str, new_key)
             await scope.run.barrier()
-            await store.remember(me, given, said, key)
+            await written(key)
         elif scope.ended(what) is None:
             if scope.intended(what):
                 text = f"it is not known whether {what} was written when the program ended; it is not written again"
                 me.emit(Warned(code="memory", message=text, node=node.id))
             else:
                 await scope.intend(what)
-                await store.remember(me, given, said)
+                await written()
             scope.note(what, None)
 
-    async def _recalled(self, me: Actor, use: MemoryUse, store: Store, text: str) -> list[str]:
+    async def _recalled(self, me: Actor, use: MemoryUse, store: Store, text: str, what: str) -> list[str]:
         began = trio.current_time()
         threshold = use.similarity_threshold
         if self._run.plan.rules.zero_finds_all and threshold <= 0:
             threshold = EVERYTHING
-        items = await store.recall(me, text, top_k=use.top_k, threshold=threshold)
+        live = partial(store.recall, me, text, top_k=use.top_k, threshold=threshold)
+        effect = Effect("memory", what, {"text": text, "top_k": use.top_k, "threshold": threshold})
+        items = await whole(me, effect, list[str], live)
         if me.stream.heard and not isinstance(store, Documents):  # of a base, the base tells
             me.emit(
                 KnowledgeRetrieved(

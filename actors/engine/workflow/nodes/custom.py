@@ -10,16 +10,17 @@ The entry point's name is the node's `type`, what it points to is its code:
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from .....protocol.errors import CallboardError, GraphMistake
 from .....protocol.failure import Failure
-from .....protocol.workflow_messages import NodeSaid
+from .....protocol.workflow_messages import NODE, NodeSaid
 from .....supervisors import Actor
 from ....work.journal.scope import here
 from ....work.journal.unknown import once
+from ....work.playback.playback import Effect, playback, whole
 from ...graph.failures import NEVER_TOLERATED
 from ..machine.perform import Said, restored, told
 from ..plan import Code, Job
@@ -45,7 +46,7 @@ def _code(type: str) -> Code:
 
 async def run_custom_node(me: Actor, job: Job) -> Said:
     """Run the plugin's code; nobody knows whether it changes the world."""
-    if here(me) is None:
+    if here(me) is None and playback.get() is None:
         return await _said(me, job)
 
     async def run() -> NodeSaid:
@@ -56,9 +57,11 @@ async def run_custom_node(me: Actor, job: Job) -> Said:
         except CallboardError as error:
             return NodeSaid(0, failure=Failure.of(error))
 
-    what = f"the node '{job.node.id}' ({job.node.type})"
+    what = f"{NODE.format(job.node.id)} ({job.node.type})"
     wanted, noted = job.shared.context.settles(None), not job.is_told_at_once
-    said = await once(me, job.node.id, what, NodeSaid, run, wanted=wanted, skipped=NodeSaid(0), noted=noted)
+    given = {"config": job.values, "inputs": job.inputs}
+    work = partial(whole, me, Effect("node", job.node.id, given), NodeSaid, run)
+    said = await once(me, job.node.id, what, NodeSaid, work, wanted=wanted, skipped=NodeSaid(0), noted=noted)
     return restored(said)
 
 

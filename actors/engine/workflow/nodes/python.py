@@ -20,6 +20,7 @@ import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
@@ -29,9 +30,11 @@ import trio
 from .....protocol.errors import GraphMistake, NodeFailed, ProcessError
 from .....protocol.events import ToolFinished, ToolStarted
 from .....protocol.workflow.model import PythonConfig
+from .....protocol.workflow_messages import CODE
 from .....supervisors.child import ProcessStop
 from ....work.journal.scope import here, noted
 from ....work.journal.unknown import once
+from ....work.playback.playback import Effect, whole
 from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import MIB, Limits, impose, kill, watch
 from ....work.tools.files.output import Printed
@@ -103,10 +106,11 @@ async def run_python_node(me: Actor, job: Job) -> Said:
         )
         return await run_script(me, script)
 
-    what = f"the code of '{job.node.id}'"
+    what = CODE.format(job.node.id)
     wanted = job.shared.context.settles(None)
     noted_here = not job.is_told_at_once
-    return _said(await once(me, job.node.id, what, str, run, wanted=wanted, skipped="", noted=noted_here))
+    work = partial(whole, me, Effect("code", job.node.id, code), str, run)
+    return _said(await once(me, job.node.id, what, str, work, wanted=wanted, skipped="", noted=noted_here))
 
 
 def code_in(text: str) -> str:

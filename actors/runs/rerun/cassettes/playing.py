@@ -107,6 +107,9 @@ class Playing:
             await self._breaks(error)
         raise AssertionError("unreachable: who is broken is cancelled")
 
+    async def in_turn(self, me: Actor) -> None:
+        """It may be told at once."""
+
     def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
         """What is recorded; ids are made of their place."""
         at = "" if me is None or self._actor is None else self._at(me)

@@ -105,6 +105,9 @@ class Recording:
         self._lines.append(("line", line(request="", given=given, value=as_json(value), seconds=seconds)))
         return value
 
+    async def in_turn(self, me: Actor) -> None:
+        """It may be told at once."""
+
     def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
         """Find it out, and write it down; ids are made of their place, and not written."""
         at = "" if me is None else self._at(me)

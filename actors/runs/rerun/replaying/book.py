@@ -6,14 +6,30 @@ come to what it says. What a replay comes to otherwise, or not at all, is a diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from .....protocol.journal import Answered, AnyRow, Asked, Began, Intends, Lived, Noted, Spoilt, Told
-from .....protocol.messages import Follows, Interrupted, WorkDone
+from .....protocol.failure import Failure
+from .....protocol.journal import Answered, AnyRow, Asked, Began, Intends, Lived, Noted, Over, Spoilt, Told
+from .....protocol.messages import (
+    ChildEnded,
+    EscalationClosed,
+    EscalationNoted,
+    FamilyCalled,
+    Follows,
+    FromBelow,
+    Interrupted,
+    Letter,
+    PersonSays,
+    WorkDone,
+)
+from .....protocol.workflow_messages import Gate
 from ....work.journal.prefix import Placed
+
+_SHORTER = re.compile("[/:][^/:]*$")
 
 VARYING = ("seconds", "token", "at", "written", "turns", "tool_calls", "shortening")
 """Fields of messages that are taken from the row: times, ids, and what was counted then."""
@@ -37,21 +53,33 @@ class Book:
     """See the module.
 
     Args:
-        rows: of the run, from its first.
+        rows: of the run.
+        after: how many rows come before them: a past that is not played.
 
     Attributes:
         differences: so far.
+        is_over: whether the run has come to its end in them; was_killed: whether one of its processes has ended before.
     """
 
-    def __init__(self, rows: Sequence[Placed]) -> None:
+    def __init__(self, rows: Sequence[Placed], after: int = 0) -> None:
         self.rows = rows
+        self.after = after
         self.differences: list[Difference] = []
         self._given = [False] * len(rows)
         self._told = [False] * len(rows)
+        self._escalations: dict[tuple[str, str], str] = {}  # the id that the run has given it, by path and ours
         self._first = 0
+        self.is_over = any(isinstance(row, Over) for _, row in rows)
+        self.was_killed = not self.is_over or any(isinstance(row, Lived) for _, row in rows)
         self._of: dict[str, list[int]] = {}
+        self._starts: dict[str, int] = {}  # of each path, how many of its first rows are told
+        self._paths: set[str] = set()  # of all that has rows, and of what these are a part of
         intended: set[str] = set()
         for place, (path, row) in enumerate(rows):
+            while path not in self._paths:
+                self._paths.add(path)
+                path = _SHORTER.sub("", path)
+            path = self.path(place)
             self._of.setdefault(path, []).append(place)
             about_unknown = isinstance(row, Asked) and path in intended and row.question.permission is not None
             if isinstance(row, Intends):
@@ -93,8 +121,8 @@ class Book:
 
     def free(self, path: str, wanted: Callable[[AnyRow], bool]) -> int | None:
         """As `give`, but it stays to be given."""
-        for place in self._of.get(path, ()):
-            if not self._given[place] and not self._told[place] and wanted(self.row(place)):
+        for place in self._untold(path):
+            if not self._given[place] and wanted(self.row(place)):
                 return place
         return None
 
@@ -102,30 +130,103 @@ class Book:
         """It is given."""
         self._given[place] = True
 
+    def is_given(self, place: int) -> bool:
+        """Whether it is."""
+        return self._given[place]
+
     def find(self, path: str, wanted: Callable[[AnyRow], bool]) -> int | None:
         """The place of the first row of this path that is wanted, and that the replay has not come to."""
-        for place in self._of.get(path, ()):
-            if not self._told[place] and wanted(self.row(place)):
-                return place
-        return None
+        return next((place for place in self._untold(path) if wanted(self.row(place))), None)
+
+    def _untold(self, path: str) -> Iterator[int]:
+        """The places of the rows of this path that the replay has not come to."""
+        places, told, start = self._of.get(path, []), self._told, self._starts.get(path, 0)
+        while start < len(places) and told[places[start]]:
+            start += 1
+        self._starts[path] = start
+        return (places[number] for number in range(start, len(places)) if not told[places[number]])
+
+    def _messages(self, path: str) -> Iterator[Any]:
+        """What the decider of this path is still to be told."""
+        rows = map(self.row, self._untold(path))
+        return (row.message for row in rows if isinstance(row, Told))
 
     def tell(self, place: int) -> None:
         """The replay has come to this row."""
         self._told[place] = True
 
+    def asked(self, path: str, before: int | None) -> list[Asked]:
+        """The questions of this path, before this place, that the replay has not come to."""
+        rows = [self.row(place) for place in self._untold(path) if before is None or place < before]
+        return [row for row in rows if isinstance(row, Asked)]
+
+    def tell_within(self, path: str, place: int) -> None:
+        """The replay has come to all that is below this path, or of it, before this row: it plays none of that."""
+        for before, (each, _) in enumerate(self.rows[:place]):
+            if each == path or each.startswith((f"{path}/", f"{path}:")):
+                self._told[before] = self._given[before] = True
+
+    def may_begin(self, path: str) -> bool:
+        """Whether work of this path may begin: if it asks its decider or a person first, that has its turn."""
+        above, _, last = path.rpartition("/")
+        asks = self.find(above, lambda row: isinstance(row, Told) and _is_call(row.message, last))
+        if asks is None:
+            asks = next(self._untold(path), None)
+            if asks is None and not self.is_over:  # killed before anything was kept of it: then it comes last
+                return path in self._paths or self.end_of(path) is not None
+            if asks is None or not isinstance(self.row(asks), Asked):
+                return True
+        return self.next is None or asks <= self.next
+
+    def end_of(self, path: str) -> int | None:
+        """The place of the row that tells how the work of this path ends; None if none is left."""
+        above, _, last = path.rpartition("/")
+        key = last.partition(".")[0]
+        return self.find(above, lambda row: isinstance(row, Told) and _is_end(row.message, key))
+
+    def is_due(self, path: str, key: int | None) -> bool:
+        """Whether the decider of this path was told something by others first: before the end of the work of this key,
+        which it does in place, by mail; with None before all else, by mail or from below."""
+        for message in self._messages(path):
+            if isinstance(message, Letter | PersonSays):
+                return True
+            if key is None:
+                return isinstance(message, FromBelow)
+            if isinstance(message, WorkDone) and message.key == key:
+                return False
+        return False
+
+    def place_of(self, path: str, message: Any) -> int | None:
+        """Where it is told that the decider of this path was told this."""
+        if isinstance(message, EscalationClosed):
+            id = self._escalations.get((path, message.id), message.id)
+            message = msgspec.structs.replace(message, id=id)
+        return self.find(path, lambda row: isinstance(row, Told) and _is_same(row.message, message))
+
+    def is_first(self, path: str, place: int) -> bool:
+        """Whether this is what the decider of this path is to be told next."""
+        return place == self.find(path, lambda row: isinstance(row, Told))
+
     def message(self, path: str, message: Any) -> Any:
         """What the run's decider of this path was told when that of the replay is told this."""
         if isinstance(message, Interrupted) or self.next is None:
             return message
-        place = self.find(path, lambda row: isinstance(row, Told) and _is_same(row.message, message))
+        place = self.place_of(path, message)
         if place is None:
-            self.differs(0, path, f"it came to what no row says: {_shown(message)}")
-            return message
+            if self.is_over or next(self._messages(path), None) is not None:
+                self.differs(0, path, f"it came to what no row says: {_shown(message)}")
+            return message  # else it was killed before that was kept
         self.tell(place)
         row = self.row(place)
         assert isinstance(row, Told)
         if isinstance(message, Follows):  # kept empty
             return message
+        if isinstance(row.message, EscalationClosed):
+            message = msgspec.structs.replace(message, id=row.message.id)
+        elif isinstance(row.message, EscalationNoted):
+            self._escalations[path, message.id] = row.message.id
+            question = msgspec.structs.replace(message.question, timeout=row.message.question.timeout)  # what was left
+            message = msgspec.structs.replace(message, id=row.message.id, question=question)
         if (found := _comparable(message)) != (wanted := _comparable(row.message)):
             self.differs(place + 1, path, f"it was {_first_difference(wanted, found)}")
         return row.message
@@ -136,21 +237,42 @@ class Book:
         self.differs(place + 1, self.path(place), f"the replay does not come to it: {_shown(self.row(place))}")
 
     def differs(self, row: int, path: str, what: str) -> None:
-        """Note a difference."""
-        self.differences.append(Difference(row=row, path=path, what=what))
+        """Note a difference; `row` counts from 1, and 0 is for what no row says."""
+        self.differences.append(Difference(row=row and row + self.after, path=path, what=what))
+
+
+def _is_end(message: Any, key: str) -> bool:
+    return isinstance(message, WorkDone) and str(message.key) == key
+
+
+def _is_call(message: Any, key: str) -> bool:
+    return isinstance(message, FamilyCalled) and str(message.key) == key
 
 
 def _is_same(one: Any, other: Any) -> bool:
     """Whether two messages are about the same."""
     if type(one) is not type(other):
         return False
-    if isinstance(one, WorkDone):
+    if isinstance(one, WorkDone | FamilyCalled):
         return bool(one.key == other.key)
+    if isinstance(one, Letter):
+        return bool((one.sender, one.payload) == (other.sender, other.payload))
+    if isinstance(one, ChildEnded):
+        return bool(one.record.id == other.record.id)
+    if isinstance(one, EscalationNoted):
+        return bool(one.question.id == other.question.id)
     return all(getattr(one, name, None) == getattr(other, name, None) for name in ("id", "name"))
+
+
+def failure_of(message: Any) -> Failure | None:
+    """What the end of work says that it failed with, also if its node went on over that."""
+    return getattr(message, "failure", None) or getattr(message, "tolerated", None)
 
 
 def _comparable(message: Any) -> Any:
     values = {name: value for name, value in msgspec.structs.asdict(message).items() if name not in VARYING}
+    if isinstance(gate := values.get("gate"), Gate):
+        values["gate"] = msgspec.structs.replace(gate, since=None)
     return msgspec.to_builtins(values, enc_hook=repr, str_keys=True)
 
 

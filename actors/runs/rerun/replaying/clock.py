@@ -11,10 +11,10 @@ NEVER = 86_400.0
 
 
 class RowClock(trio.abc.Clock):
-    """See the module. Made for `trio.run(..., clock=...)`."""
+    """See the module. Made for `trio.run(..., clock=...)`; it stands at `now` seconds at first."""
 
-    def __init__(self) -> None:
-        self._now = 0.0
+    def __init__(self, now: float = 0.0) -> None:
+        self._now = now
         self._runs_since: float | None = None
 
     def start_clock(self) -> None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
+import trio
 
 from .....protocol.chat import ChatReply, ChatRequest
 from .....protocol.decoding import convert
-from .....protocol.errors import CallboardError, NodeFailed
-from .....protocol.journal import AnyRow, Noted, Told, decode_value
+from .....protocol.errors import CallboardError, NobodyToAsk, NodeFailed, TimedOut
+from .....protocol.journal import AnyRow, Asked, Noted, Told, decode_value
 from .....protocol.knowledge import Hit, Retrieved
 from .....protocol.messages import NodeLeft, Replied, ResultsKept, Summarized, ToolDone, WorkDone, WorkFailed
+from .....protocol.workflow_messages import CALL, CODE, NODE, NodeSaid
 from .....supervisors.escalation import HOLD, Verdict
 from ....work.journal.of_run import REPLY, SERVER_TOOLS
 from ....work.journal.scope import here
-from ....work.playback.playback import Asking, Beginning, Effect
+from ....work.playback.playback import PLAYED, Asking, Beginning, Effect
 from ....work.playback.replies import Played
 from ....work.tools.tool import Shown
+from .book import failure_of
 
 if TYPE_CHECKING:
     from .....protocol.kernel.questions import Answer, Question
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from .turnstile import Turnstile
 
 T = TypeVar("T")
+
+_UNSAID = "the rows don't say what came of it"
 
 
 class RowEffects:
@@ -106,16 +112,36 @@ class RowEffects:
                 value = await self._retrieved(me)
             case "files":
                 value = await self._files(me)
+            case "code":
+                value = await self._said(me, CODE.format(effect.name), kind)
+            case "node":
+                value = await self._said(me, NODE.format(effect.name), kind)
+            case "condition" | "processor":
+                value = await self._said(me, CALL, kind)
+            case "memory":
+                value = await self._found(me, effect.name)
             case "server tools" | "server tools now":
                 value = self._tools(effect)
             case _:  # the prompt that came of it is in the rows
                 value = "" if kind is str else None
         return cast("T", convert(value, kind) if effect.kind.startswith("server") else value)
 
+    async def in_turn(self, me: Actor) -> None:
+        """Wait for its turn; of what was not kept, for the end of the rows."""
+        place = self._where_ended(_path(me))
+        if place is not None:
+            self._book.take(place)
+            await self._turnstile.take(place)
+        elif not self._book.is_over:
+            await trio.sleep_forever()
+
     def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
         """It is found out anew: where it counts, deciders are told what the rows say."""
-        del me, name, kind
-        return find()
+        place = None if me is None or name != PLAYED else self._where_ended(_path(me))
+        if place is None:
+            return find()
+        row: Any = self._book.row(place)
+        return convert(row.at / 1000 - row.message.seconds, kind)
 
     def window(self, model: str, find: Callable[[], int | None]) -> int | None:
         """It stands in the rows when histories are shortened."""
@@ -140,16 +166,32 @@ class RowEffects:
         return place
 
     def _end_of(self, path: str) -> int | None:
-        """The row that tells how the work of this path has ended."""
+        """The row that tells how the work of this path has ended; it is given."""
+        place = self._where_ended(path)
+        if place is not None:
+            self._book.take(place)
+        return place
+
+    def _where_ended(self, path: str) -> int | None:
         above, _, last = path.rpartition("/")
-        key = int(last.partition(".")[0]) if last else -1
-        return self._book.give(above, lambda row: isinstance(row, Told) and _ends(row.message, key)) if last else None
+        number = last.partition(".")[0]
+        if not number.isdigit():  # a child of an agent: its parent is told another way
+            return None
+        return self._book.free(above, lambda row: isinstance(row, Told) and _ends(row.message, int(number)))
 
     async def _ended(self, me: Actor) -> WorkDone | None:
-        place = self._end_of(_path(me))
+        path = _path(me)
+        place = self._end_of(path)
+        await self._ask_again(me, path, place)
         await self._turnstile.take(place)
         row = None if place is None else self._book.row(place)
         return row.message if isinstance(row, Told) and isinstance(row.message, WorkDone) else None
+
+    async def _ask_again(self, me: Actor, path: str, place: int | None) -> None:
+        """Ask what an effect of this path has asked people before it came to its end."""
+        for row in self._book.asked(path, place):
+            with contextlib.suppress(NobodyToAsk, TimedOut):
+                await me.ask_person(row.question)
 
     # --- what it came to ----------------------------------------------------------------------------------
 
@@ -191,6 +233,38 @@ class RowEffects:
             return Retrieved()
         chunks = tuple(convert(each, Hit) for each in output.get("chunks", ()))
         return Retrieved(context=output.get("context", ""), sources=tuple(output.get("sources", ())), chunks=chunks)
+
+    async def _said(self, me: Actor, begins: str, kind: type[Any]) -> Any:
+        """What code of a workflow came to: it was noted, by a name that begins so, or the end of its node says it."""
+        path = _path(me)
+        place = self._book.give(path, lambda row: isinstance(row, Noted) and row.name.startswith(begins))
+        if place is not None:
+            self._book.tell_within(path, place)
+            await self._turnstile.take(place)
+            noted = self._book.row(place)
+            assert isinstance(noted, Noted)
+            return decode_value(noted.value, kind)
+        message: Any = await self._ended(me)
+        failure = failure_of(message)
+        if failure is not None:
+            raise failure.restore()
+        said = NodeSaid(0, outputs=message.outputs, trace=message.trace, unaccepted=message.unaccepted)
+        return said.outputs[0].text if kind is str else said
+
+    async def _found(self, me: Actor, name: str) -> list[str]:
+        """What a memory had to say; where it could not be read, the rows say what that led to."""
+        path = _path(me)
+        place = self._book.give(path, lambda row: isinstance(row, Noted) and row.name == name)
+        if place is None:
+            if self._book.free(path, lambda row: isinstance(row, Noted | Told | Asked)) is None:
+                failure = failure_of(await self._ended(me))
+                if failure is not None:
+                    raise failure.restore()
+            raise NodeFailed(_UNSAID)
+        await self._turnstile.take(place)
+        noted = self._book.row(place)
+        assert isinstance(noted, Noted)
+        return decode_value(noted.value, list[str])
 
     async def _files(self, me: Actor) -> Any:
         place = self._book.give(_path(me), lambda row: isinstance(row, Told) and isinstance(row.message, ResultsKept))
@@ -236,8 +310,8 @@ def _ends(message: Any, key: int) -> bool:
 
 
 def _error(message: Any) -> CallboardError:
-    failure = getattr(message, "failure", None)
-    return NodeFailed("the rows don't say what came of it") if failure is None else failure.restore()
+    failure = failure_of(message)
+    return NodeFailed(_UNSAID) if failure is None else failure.restore()
 
 
 def _admitted(text: str) -> Any:

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+import trio
 
 from .....protocol.effects import Effect, Work
 from .....protocol.journal import About, Answered, AnyRow, Asked, Noted, Over, Told
 from .....protocol.kernel.questions import Answer, Question
-from .....protocol.messages import Idle
-from ....work.journal.of_run import OfRun, is_of_files
+from .....protocol.messages import ChildEnded, FromBelow, Idle, Letter, PersonSays, WorkDone
+from ....work.journal.of_run import OfRun, RunPast, is_of_files
 from ....work.journal.scope import D, Player, Scope, Scopes
 from .book import Book
 
@@ -56,14 +57,20 @@ class ReplayedRun(OfRun):
     """See the module.
 
     Args:
+        past: what came before the rows of the book; None for nothing.
         with_changes: with the files of today.
     """
 
-    def __init__(self, run: str, book: Book, *, with_changes: bool) -> None:
-        super().__init__(NoRows(run), NOTHING, None, lambda: False)
+    def __init__(self, run: str, book: Book, past: RunPast | None, *, with_changes: bool) -> None:
+        super().__init__(NoRows(run), NOTHING, past, lambda: False)
         self.book = book
-        noted = ((row.name, row.value) for path, row in book.rows if not path and isinstance(row, Noted))
-        self.once = {name: value for name, value in noted if not (with_changes and is_of_files(name))}
+        noted = {row.name: row.value for path, row in book.rows if not path and isinstance(row, Noted)}
+        once = {**self.once, **noted}
+        self.once = {name: value for name, value in once.items() if not (with_changes and is_of_files(name))}
+
+    async def is_over(self) -> bool:
+        """What the run has beside its rows is not ours, and stays."""
+        return False
 
     def append(self, path: str, row: AnyRow) -> None:
         """The replay has come to this."""
@@ -149,7 +156,7 @@ class ReplayedScopes(Scopes):
 class ReplayedPlayer(Player):
     """See the module."""
 
-    __slots__ = ("_book", "_turnstile")
+    __slots__ = ("_book", "_told", "_turnstile")
     lines_up = True
 
     def __init__(self, scope: Scope, path: str, past: list[Told], book: Book, turnstile: Turnstile) -> None:
@@ -157,25 +164,58 @@ class ReplayedPlayer(Player):
         self._book = book
         self._turnstile = turnstile
 
-    def heard_by(self, decider: D) -> D:
+    def heard_by(self, decider: D, tell: Callable[[FromBelow], None]) -> D:
         """One that tells the decider what the rows say."""
-        return cast("D", _Told(decider, self.path, self._book))
+        self._turnstile.tells[self.path] = tell
+        self._told = _Told(decider, self.path, self._book, self._turnstile, folds=bool(self.past))
+        return cast("D", self._told)
+
+    def there(self, *, over: bool) -> None:
+        """See `Player`."""
+        self._told.folds = False
+        super().there(over=over)
 
     async def line_up(self, work: Work) -> None:
         """Wait until all that was begun before has come to rest."""
         await self._turnstile.line_up(self.path_of(work))
 
+    async def ends_in_turn(self, ended: int | str) -> None:
+        """Wait until it is the turn of the row with that end; without one, for the end of the rows."""
+        book = self._book
+        place = book.find(self.path, lambda row: isinstance(row, Told) and _is_end(row.message, ended))
+        if place is None and not book.is_over:
+            await trio.sleep_forever()
+        elif place is not None and not book.is_given(place):
+            book.take(place)
+            await self._turnstile.take(place)
+
+    async def mail_first(self, me: Actor, key: int | None) -> None:
+        """Wait until mail is there that its decider was told of before; see `Book.is_due`."""
+        await self._turnstile.wait_for(lambda: me.has_mail or not self._book.is_due(self.path, key))
+
     def wrote(self, message: Any, effects: list[Effect]) -> None:
         """Nothing is kept."""
 
 
-class _Told:
-    """In the place of a decider: tells it what the rows say, in place of what the replay has come to."""
+def _is_end(message: Any, ended: int | str) -> bool:
+    if isinstance(message, ChildEnded):
+        return message.record.id == ended
+    return isinstance(message, WorkDone) and message.key == ended
 
-    def __init__(self, decider: Any, path: str, book: Book) -> None:
+
+class _Told:
+    """In the place of a decider: tells it what the rows say, in place of what the replay has come to.
+
+    Attributes:
+        folds: it is told its past, which is that of the run as it is.
+    """
+
+    def __init__(self, decider: Any, path: str, book: Book, turnstile: Turnstile, *, folds: bool) -> None:
+        self.folds = folds
         self._decider = decider
         self._path = path
         self._book = book
+        self._turnstile = turnstile
 
     @property
     def heard(self) -> bool:
@@ -186,12 +226,16 @@ class _Told:
         self._decider.heard = heard
 
     def begin(self, request: Any) -> list[Effect]:
-        effects: list[Effect] = self._decider.begin(self._book.message(self._path, request))
+        told = request if self.folds else self._book.message(self._path, request)
+        effects: list[Effect] = self._decider.begin(told)
         return effects
 
     def on(self, message: Message) -> list[Effect]:
         told: Message = message
-        if not isinstance(message, Idle) or self._is_next(message):
+        by_others = isinstance(message, FromBelow | Letter | PersonSays)
+        if by_others and not self.folds and self._turnstile.holds(self._path, message):
+            return []
+        if not self.folds and (not isinstance(message, Idle) or self._is_next(message)):
             told = self._book.message(self._path, message)
         effects: list[Effect] = self._decider.on(told)
         return effects

@@ -2,7 +2,8 @@
 
 The next is handed out when the whole process has come to rest: every task waits, and no thread is at work. So what
 follows from one thing is over before the next, whatever order trio runs its tasks in. The clock is set to the time of
-the row with it. Work that is begun waits for its turn in the same way, in the order of its numbers.
+the row with it. Work that is begun waits for its turn in the same way, in the order of its numbers; and a conversation
+goes on when it has been told by others what it was told then.
 
 Where nothing is left to be handed out and a row is still to come, what led to it was the clock (a timeout: it is set
 on) or a person from outside, who has cancelled, written, or was not there to be asked: that is done in their place.
@@ -10,18 +11,20 @@ on) or a person from outside, who has cancelled, written, or was not there to be
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from .....protocol.journal import Answered, AnyRow, Told
-from .....protocol.messages import NodeLeft, PersonSays, ToolDone, WorkDone, WorkFailed
+from .....protocol.messages import ChildEnded, FromBelow, PersonSays, ServersAnew, ToolDone, WorkDone, WorkFailed
 from ....work.journal.prefix import work_path
-from .book import Book
+from .book import Book, failure_of
 from .clock import RowClock
 
 if TYPE_CHECKING:
+    from .....protocol.messages import Message
     from .....supervisors import Actor, Desk
     from .rows import ReplayedScopes
 
@@ -37,6 +40,7 @@ class Turnstile:
 
     Attributes:
         open: ids of questions that are open, and whose they are.
+        tells: tell deciders what happens below, by their paths.
         scopes: those of the run; they come with it.
         top: the actor of the run.
         ended_early: the rows had an end before the run.
@@ -48,7 +52,10 @@ class Turnstile:
         self._desk = desk
         self._line: dict[str, trio.Event] = {}
         self._waiting: dict[int, trio.Event] = {}
+        self._held: dict[int, Message] = {}
+        self._looking: dict[Callable[[], bool], trio.Event] = {}
         self.open: dict[str, str] = {}
+        self.tells: dict[str, Callable[[FromBelow], None]] = {}
         self.scopes: ReplayedScopes
         self.top: Actor
         self.ended_early = False
@@ -69,14 +76,44 @@ class Turnstile:
             finally:
                 self._waiting.pop(place, None)
 
+    async def wait_for(self, met: Callable[[], bool]) -> None:
+        """Wait until this is so."""
+        while not met():
+            self._looking[met] = looks = trio.Event()
+            try:
+                await looks.wait()
+            finally:
+                del self._looking[met]
+
+    def holds(self, path: str, message: Message) -> bool:
+        """Whether the decider of this path, whom others tell this, was told other things first; it is told then.
+
+        What it was never told, as the process was killed just then, it is not told.
+        """
+        book = self._book
+        place = book.place_of(path, message)
+        if place is None:
+            return book.was_killed and book.next is not None
+        if book.is_first(path, place):
+            return False
+        self._held[place] = message
+        return True
+
     async def serve(self) -> None:
         """Hand out all there is; until cancelled."""
         while True:
             await at_rest()
-            if self._line:
-                self._line.pop(min(self._line, key=_order)).set()
+            if found := [looks for met, looks in self._looking.items() if met()]:
+                for looks in found:
+                    looks.set()
+                continue
+            if begins := self._begins():
+                self._line.pop(min(begins, key=_order)).set()
                 continue
             place = self._book.next
+            if place is None and self._line:
+                self._line.pop(min(self._line, key=_order)).set()
+                continue
             if place is None:
                 self.ended_early = True
                 self.top.interrupt()
@@ -84,8 +121,15 @@ class Turnstile:
             if not self._hand_out(place):
                 await self._bring_about(place)
 
+    def _begins(self) -> list[str]:
+        """The paths of the work that may begin now."""
+        return [path for path in self._line if self._book.may_begin(path)]
+
     def _hand_out(self, next: int) -> bool:
         """Hand out what comes first of what is waited for, if no other row comes before it."""
+        if (held := self._held.pop(next, None)) is not None:
+            self._tell(self._book.path(next), held)
+            return True
         answers = [place for place in map(self._answer_to, self.open) if place is not None]
         first = min([*self._waiting, *answers], default=None)
         if first is None or first > next:
@@ -107,17 +151,30 @@ class Turnstile:
         book, row = self._book, self._book.row(place)
         self._clock.set(row.at / 1000)
         await at_rest()
-        if self._line or book.next != place:
+        if self._goes_on(place):
             return
         self._act(book.path(place), row)
         await at_rest()
-        if not self._line and book.next == place:
+        if not self._goes_on(place):
             book.missed(place)
+
+    def _goes_on(self, place: int) -> bool:
+        """Whether the replay goes on from where this row was the next, and nothing led to it."""
+        return bool(self._begins()) or self._book.next != place or any(each <= place for each in self._waiting)
+
+    def _tell(self, path: str, message: Message) -> None:
+        if isinstance(message, FromBelow):
+            self.tells[path](message)
+        elif path in self.scopes.actors:
+            self.scopes.actors[path].ref.tell_nowait(message)
 
     def _act(self, path: str, row: AnyRow) -> None:
         message: Any = row.message if isinstance(row, Told) else None
-        if isinstance(message, PersonSays) and path in self.scopes.actors:
-            self.scopes.actors[path].ref.tell_nowait(message)
+        if isinstance(message, PersonSays) or (isinstance(message, ServersAnew) and path in self.tells):
+            self._tell(path, message)
+        elif isinstance(message, ChildEnded):
+            if (child := f"{path}/{message.record.id}".lstrip("/")) in self.scopes.actors:
+                self.scopes.actors[child].interrupt()
         elif isinstance(message, WorkDone):
             work = work_path(path, message.key)
             asked = [id for id, whose in self.open.items() if whose == work or whose.startswith(f"{work}/")]
@@ -136,14 +193,20 @@ class Turnstile:
 
 
 def _says(message: WorkDone, kind: str, words: str) -> bool:
-    if isinstance(message, NodeLeft | WorkFailed):
-        return message.failure is not None and kind in message.failure.kinds
-    return isinstance(message, ToolDone) and words in str(message.content)
+    if isinstance(message, ToolDone):
+        return words in str(message.content)
+    failure = failure_of(message)
+    return failure is not None and kind in failure.kinds
 
 
-def _order(path: str) -> list[tuple[int, ...]]:
-    """Paths in the order of their numbers."""
-    return [tuple(map(int, part.replace(":", ".").split("."))) for part in path.split("/")]
+def _order(path: str) -> list[tuple[tuple[int, ...], str]]:
+    """Paths in the order of their numbers; children of agents, which have names, before those."""
+    return [_of_part(part) for part in path.split("/")]
+
+
+def _of_part(part: str) -> tuple[tuple[int, ...], str]:
+    numbers = part.replace(":", ".").split(".")
+    return (tuple(map(int, numbers)), "") if all(map(str.isdigit, numbers)) else ((), part)
 
 
 async def at_rest() -> None:

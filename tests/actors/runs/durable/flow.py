@@ -245,6 +245,10 @@ class FlowHouse(House):
         place = self._state / "callboard" / "durable"
         return list(place.iterdir()) if place.exists() else []
 
+    def left_beside(self) -> list[str]:
+        """The names of the files in these."""
+        return [file.name for place in self.directories() for file in place.rglob("*") if file.is_file()]
+
     @staticmethod
     def what(effect: str) -> str:
         """What the row says of a call that is about to be made."""

@@ -83,7 +83,7 @@ async def test_it_goes_on_with_the_files_that_it_came_with(lives: Lives) -> None
     await lives.begin(until=entered("First"), answers={}, attach=[str(note)])
     note.unlink()
     outcome = await lives.go_on(answers={"First": "go"})
-    assert (outcome.output, lives.beside()) == ("a note\n", [])
+    assert (outcome.output, [path.name for path in lives.beside()]) == ("a note\n", ["note.txt"])
 
 
 async def test_a_run_that_is_saved_goes_on_in_its_directory(lives: Lives, tmp_path: Path) -> None:

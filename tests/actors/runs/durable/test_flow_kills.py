@@ -65,7 +65,7 @@ async def test_unbroken_it_has_so_many_rows_requests_and_effects(house: FlowHous
     assert house.requests == REQUESTS
     assert len(house.rows()) == ROWS
     assert house.effects == EFFECTS
-    assert not house.directories()
+    assert house.left_beside() == ["note.txt"]
 
 
 @pytest.mark.parametrize("row", some("rows", list(range(1, ROWS + 1)), 1))
@@ -82,7 +82,7 @@ async def test_killed_after_any_row_it_goes_on_to_the_same_end_and_repeats_nothi
     assert house.requests - before == REQUESTS - replies
     check_effects(house)
     assert open_ <= {id for id, _ in house.asked[asked:]}
-    assert not house.directories()
+    assert house.left_beside() == ["note.txt"]
 
 
 @pytest.mark.parametrize("effect", some("effects", sorted(EFFECTS), 1))

@@ -18,13 +18,14 @@ from mcp_stage import mcp_json, scripted, starts
 
 import callboard
 from callboard.protocol.cassette import AnswerLine, DoneLine, End, Head, ReplyLine, read_cassette
-from callboard.protocol.errors import InvalidFile, Unsupported, UsageError
+from callboard.protocol.errors import InvalidFile, UsageError
 from callboard.protocol.events import Event
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
 
 from everything import EFFECTS
+from flow import ANSWERS, FlowHouse
 from in_process import Person, Town
 
 AGENT = """
@@ -367,9 +368,45 @@ async def test_what_is_no_cassette_is_refused_by_line(studio: Studio) -> None:
         await callboard.run("a", "x", replay=studio.file, config_dir=studio.config)
     with pytest.raises(UsageError, match="and not both"):
         await callboard.run("a", "x", replay=studio.file, record=studio.file, config_dir=studio.config)
-    workflow = studio.config / "flow.yaml"
-    workflow.write_text(
-        "graph: {id: f, start: [a], nodes: [{id: a, type: literal, config: {content: x}}], edges: []}\n"
-    )
-    with pytest.raises(Unsupported, match="workflow"):
-        await callboard.run(workflow, "x", record=studio.file, config_dir=studio.config)
+
+
+async def test_a_workflow_is_played_without_its_programs_functions_or_memories(
+    tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HOST", "0")
+    house, file = FlowHouse(tmp_path, fake_model), tmp_path / "flow.jsonl"
+    outcomes, rest = [], {"yes": True, "answers": ANSWERS}
+    for durable in (True, False):
+        outcomes.append(
+            await callboard.run(
+                house.flow, "hello", attach=[house.note], config_dir=house.config, record=file, durable=durable, **rest
+            )
+        )
+        assert outcomes[-1].status == "done"
+        effects, requests = house.effects, house.requests
+        there = tmp_path / f"there-{durable}"
+        shutil.copytree(house.flow.parent, there / "flow")
+        monkeypatch.chdir(there)
+        events: list[Event] = []
+        played = await callboard.run(
+            "flow/flow.yaml", "hello", config_dir=house.config, replay=file, on_event=events.append, **rest
+        )
+        assert (played.status, played.output) == ("done", outcomes[-1].output)
+        assert (played.order, played.final_messages) == (outcomes[-1].order, outcomes[-1].final_messages)
+        assert (house.effects, house.requests) == (effects, requests)
+        assert not [event for event in events if event.kind == "warning"]
+
+
+async def test_code_that_is_another_than_was_recorded_differs(studio: Studio) -> None:
+    flow = studio.config / "flow.yaml"
+    text = "graph: {id: f, start: [a], nodes: [{id: a, type: python, config: {code: print(1)}}], edges: []}\n"
+    flow.write_text(text)
+    await studio.record(str(flow))
+    assert (await studio.elsewhere(str(flow))).output == "1\n"
+    flow.write_text(text.replace("print(1)", "print(2)"))
+    outcome = await studio.elsewhere(str(flow))
+    assert outcome.error is not None
+    assert outcome.error.code == "cassette_differs"
+    assert "the code 'a' of /f/a is not that of the cassette" in outcome.error.message
+    assert '-"print(1)"' in outcome.error.message

@@ -46,6 +46,20 @@ async def test_a_fork_works_on_a_copy_and_both_go_on(lives: Lives, tmp_path: Pat
     assert (forked.status, forked.output) == ("done", "a note a note\n"), forked.error
     outcome = await lives.go_on(answers={"Ask": "go"})
     assert outcome.output == "a note a note\n"
+    assert {path.name for path in lives.beside()} == {"note.txt"}
+
+
+async def test_a_run_that_is_over_is_forked_with_the_files_that_it_came_with(lives: Lives, tmp_path: Path) -> None:
+    lives.put(FLOW)
+    (tmp_path / "note.txt").write_text("a note")
+    await lives.begin(answers={"Ask": "go"}, attach=[tmp_path / "note.txt"])
+    (tmp_path / "note.txt").unlink()
+    forked = await fork("run-1", at=1, answers={}, id="run-2", config_dir=lives.config)
+    assert forked.error is not None
+    assert forked.error.code == "nobody_to_ask"
+    assert sorted(path.read_text() for path in lives.beside()) == ["a note", "a note"]
+    assert remove_kept("run-1")
+    assert remove_kept("run-2")
     assert lives.beside() == []
 
 

@@ -121,6 +121,27 @@ async def test_a_fork_is_replayed_as_any_run(town: Town) -> None:
     assert (replayed.differences, replayed.outcome.output) == ((), forked.output)
 
 
+@pytest.mark.parametrize("at", ["tool", "name", "loop#2", 20, 33])
+async def test_a_fork_with_another_state_is_replayed_from_where_it_was_begun(town: Town, at: int | str) -> None:
+    await town.begin()
+    events: list[Event] = []
+    forked = await town.fork(at, id="run-2", state={"who": "Cleo", "tooled": "by hand"}, on_event=events.append)
+    dice = trio._core._run._r
+    before = dice.getstate()
+    seen = set()
+    try:
+        for seed in SEEDS:
+            dice.seed(seed)
+            replayed, found = await again(town, "run-2")
+            seen.add((b"\n".join(map(encode, found)), json.dumps(replayed.outcome.to_wire()), replayed.differences))
+    finally:
+        dice.setstate(before)
+    assert len(seen) == 1
+    assert (replayed.differences, replayed.ended_early) == ((), False)
+    assert json.dumps(replayed.outcome.to_wire()) == json.dumps(forked.to_wire())
+    assert by_actor(found) == by_actor(events)
+
+
 async def test_where_todays_file_comes_to_something_else_that_is_listed_by_row(town: Town) -> None:
     await town.begin()
     file = town.config / "agents" / "g" / "graph.yaml"
