@@ -135,29 +135,23 @@ async def take_several(root: Root, runs: Collection[Interrupted]) -> tuple[list[
     return taken, failed
 
 
-async def taken_again(rows: RunJournal) -> Taken:
+async def taken_again(root: Root, run: str) -> Taken:
     """A run that this process has played before, and that was dormant since (`OfRun.sleep`).
 
     Raises:
         NotFound: nothing is kept of it any more.
-        CannotGoOn, Damaged: it can't go on.
+        CannotGoOn, Damaged, RunClaimed: it can't go on.
+        JournalUnread: not now.
     """
     from ...supervisors.journal.reading import read_run
 
-    past = await trio.to_thread.run_sync(read_run, journal_dir(os.environ), rows.run)
+    rows = await (await root.journal()).again(run)
+    past = await trio.to_thread.run_sync(read_run, journal_dir(os.environ), run)
     if past is None:
-        raise NotFound(f"nothing is kept of {rows.run} any more")
+        raise NotFound(f"nothing is kept of {run} any more")
     taken = await trio.to_thread.run_sync(_taken, rows, past)
     about = msgspec.structs.replace(decode_about(past.kept.about), left=True, dormant=True)
     return msgspec.structs.replace(taken, about=about, life=past.kept.life, wakes=True)
-
-
-def rows_of(kept: OfRun) -> RunJournal:
-    """Where the rows of a run go on that this process has stopped to play."""
-    from ...supervisors.journal.journal import RunJournal
-
-    assert isinstance(kept.rows, RunJournal)
-    return kept.rows.again()
 
 
 async def _imported() -> None:
@@ -408,7 +402,6 @@ __all__ = [
     "on_stage_again",
     "play",
     "resume",
-    "rows_of",
     "take",
     "take_several",
     "taken_again",

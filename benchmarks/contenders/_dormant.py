@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import time
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,7 +32,8 @@ nodes:
   done: {type: end, output: "{{initial_prompt}}: {{said}}"}
 """
 
-AT_ONCE = 50
+AT_ONCE, BATCH = 50, 200
+"""Runs that begin at once, and that are played at once."""
 
 
 class House:
@@ -61,7 +63,13 @@ class House:
 
 
 async def sleeping(hub: Hub, count: int) -> None:
-    """Have so many runs more that are dormant."""
+    """Have so many runs more that are dormant; as on a server, others begin when these wait."""
+    while count > 0:
+        await _sleeping(hub, min(count, BATCH))
+        count -= BATCH
+
+
+async def _sleeping(hub: Hub, count: int) -> None:
     wanted = len(hub.dormant.runs) + count
 
     async def start(limiter: trio.CapacityLimiter) -> None:
@@ -93,6 +101,27 @@ def memory(n: int) -> float:
             await sleeping(hub, n)
             _collect()
             return (resident() - before) / 1024
+
+    return _in_house(main)
+
+
+def each(n: int) -> float:
+    """kB of Python's objects that each of so many more takes."""
+
+    async def main(house: House) -> float:
+        async with house.hub() as hub:
+            await sleeping(hub, n)
+            tracemalloc.start()
+            try:
+                await sleeping(hub, n)
+                _collect()
+                before, _ = tracemalloc.get_traced_memory()
+                await sleeping(hub, n)
+                _collect()
+                after, _ = tracemalloc.get_traced_memory()
+                return (after - before) / n / 1000
+            finally:
+                tracemalloc.stop()
 
     return _in_house(main)
 

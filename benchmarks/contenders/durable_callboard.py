@@ -221,6 +221,8 @@ if __name__ == "__main__":
             "resume_units": resume_units,
             "dormant": in_a_fresh_process("dormant_here"),
             "dormant_here": _dormant.memory,
+            "dormant_each": in_a_fresh_process("dormant_each_here"),
+            "dormant_each_here": _dormant.each,
             "dormant_wake": _dormant.wake,
             "dormant_back": _dormant.back,
         }

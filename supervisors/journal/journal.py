@@ -103,24 +103,6 @@ class RunJournal:
         """Keep nothing more, as if the process had been killed now."""
         self._stopped = True
 
-    def again(self) -> RunJournal:
-        """The rows of this run that come after those that were kept before it was stopped."""
-        return RunJournal(self._journal, self._record)
-
-    async def letter(self, data: bytes) -> None:
-        """Leave this for the run, which nobody plays now. It is on the disk when this returns.
-
-        Raises:
-            JournalUnread: it can't be written now.
-            RunClaimed, JournalBroken: nor later, as another process has the run, or the file is damaged or gone.
-        """
-        from .store import Unwritten
-
-        try:
-            await self._journal.do(lambda store: store.letter(self.run, data))
-        except Unwritten as error:
-            raise JournalUnread(f"nothing can be left for {self.run} now: {error}") from error
-
     async def barrier(self) -> None:
         """Wait until all that was appended before is on the disk.
 
@@ -170,6 +152,30 @@ class Journal:
     def go_on(self, record: RunRecord) -> RunJournal:
         """A run that was claimed."""
         return RunJournal(self, record)
+
+    async def again(self, run: str) -> RunJournal:
+        """A run of this process that was stopped, from where its rows have ended. Raises as `letter`."""
+        from .store import Unwritten
+
+        await self.barrier()
+        try:
+            return RunJournal(self, await self.do(lambda store: store.record(run)))
+        except Unwritten as error:
+            raise JournalUnread(f"{run} can't go on now: {error}") from error
+
+    async def letter(self, run: str, data: bytes) -> None:
+        """Leave this for a run of this process that was stopped. It is on the disk when this returns.
+
+        Raises:
+            JournalUnread: it can't be written now.
+            RunClaimed, JournalBroken: nor later, as another process has the run, or the file is damaged or gone.
+        """
+        from .store import Unwritten
+
+        try:
+            await self.do(lambda store: store.letter(run, data))
+        except Unwritten as error:
+            raise JournalUnread(f"nothing can be left for {run} now: {error}") from error
 
     def put(self, record: RunRecord, actor: str | None, data: bytes, *, over: bool = False) -> None:
         """A row of this actor; with None what is said of the run."""

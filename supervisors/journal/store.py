@@ -155,6 +155,20 @@ class Store:
                 raise RunClaimed(f"nothing can be left for {run} here: another process has claimed it")
             put_letter(db, run, data, time.time())
 
+    def record(self, run: str) -> RunRecord:
+        """A run of ours as it was written last. Raises as `letter`."""
+        with self.transaction(full=False) as db:
+            wanted = f"select {RUN_COLUMNS} from runs where run=? and owner=?"  # noqa: S608 - names of ours
+            found = db.execute(wanted, (run, self.sign)).fetchone()
+        if found is None:
+            raise RunClaimed(f"{run} can't go on here: another process has claimed it")
+        record = RunRecord(run)
+        (record.key, _, record.state, _, record.origin, record.life, record.rows, record.crc) = found[:8]
+        (record.began, record.ended, record.about, sum) = found[8:]
+        if sum != sum_of_run(run, record.state, self.sign, record.life, record.rows, record.crc, *found[8:11]):
+            raise JournalBroken(f"the journal {self.path} has something else of '{run}' than was written")
+        return record
+
     @contextlib.contextmanager
     def transaction(self, *, full: bool) -> Iterator[sqlite3.Connection]:
         """The database, in a transaction of ours.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 import stat
 import threading
 import time
@@ -13,7 +15,7 @@ import trio
 from journal_house import small_disk
 from waiting import until
 
-from callboard.protocol.kernel.errors import JournalBroken, JournalPlace, ShuttingDown, StillPlayed
+from callboard.protocol.kernel.errors import JournalBroken, JournalPlace, RunClaimed, ShuttingDown, StillPlayed
 from callboard.supervisors.journal import journal as journals
 from callboard.supervisors.journal.claiming import claim
 from callboard.supervisors.journal.journal import Journal, open_journal
@@ -56,11 +58,14 @@ async def test_a_run_that_is_over_stays_and_is_no_more_interrupted(tmp_path: Pat
 
 
 async def test_only_its_user_may_read_it(tmp_path: Path) -> None:
-    os.umask(0)
-    journal = await open_journal(tmp_path / "journal")
-    run = journal.begin("run-1")
-    run.append("a", b"1")
-    await run.barrier()
+    before = os.umask(0)
+    try:
+        journal = await open_journal(tmp_path / "journal")
+        run = journal.begin("run-1")
+        run.append("a", b"1")
+        await run.barrier()
+    finally:
+        os.umask(before)
     files = list((tmp_path / "journal").iterdir())
     assert len(files) >= 3
     assert {stat.S_IMODE(file.stat().st_mode) & 0o177 for file in files} == {0}
@@ -305,6 +310,54 @@ async def test_what_is_left_for_a_run_that_nobody_plays_is_found_by_who_goes_on(
     assert (kept.sign, kept.life, kept.rows, kept.state) == (second.sign, 2, 2, State.PLAYED)
     assert not path_of(tmp_path / "journal", first.sign).exists()
     await closed(second)
+
+
+async def test_a_run_that_was_stopped_goes_on_where_its_rows_end_and_may_be_left_something(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    run = journal.begin("run-1", b"about it")
+    run.append("a", b"1")
+    run.tell(b"it waits")
+    run.stop()
+    run.append("a", b"never kept")
+    await journal.letter("run-1", b"an answer")
+    again = await journal.again("run-1")
+    assert again.append("a", b"2") == 2
+    await again.barrier()
+    past = read_run(tmp_path / "journal", "run-1")
+    assert past is not None
+    assert [row.data for row in past.rows] == [b"1", b"2"]
+    assert (past.kept.about, [letter.data for letter in past.letters]) == (b"it waits", [b"an answer"])
+    await closed(journal)
+
+
+@pytest.mark.parametrize("change", ["owner='other'", "run='run-2'"])
+async def test_a_run_that_was_stopped_and_is_another_s_by_now_gets_nothing_and_does_not_go_on(
+    tmp_path: Path, change: str
+) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    run = journal.begin("run-1")
+    run.append("a", b"1")
+    await run.barrier()
+    run.stop()
+    with contextlib.closing(sqlite3.connect(path_of(journal.directory, journal.sign))) as db, db:
+        db.execute(f"update runs set {change}")
+    with pytest.raises(RunClaimed):
+        await journal.letter("run-1", b"an answer")
+    with pytest.raises(RunClaimed):
+        await journal.again("run-1")
+    await closed(journal)
+
+
+async def test_a_run_that_was_stopped_and_is_not_as_it_was_written_does_not_go_on(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    run = journal.begin("run-1", b"about it")
+    run.append("a", b"1")
+    await run.barrier()
+    with contextlib.closing(sqlite3.connect(path_of(journal.directory, journal.sign))) as db, db:
+        db.execute("update runs set rows=7")
+    with pytest.raises(JournalBroken):
+        await journal.again("run-1")
+    await closed(journal)
 
 
 async def test_a_run_that_is_played_is_not_claimed(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 A durable run is its rows. So one that has nothing to do but to wait for answers (`supervisors.rest`) need not be
 played: after `durable.dormant_after` seconds its actors end as they do when the process ends, and what stays in memory
-is its summary, its questions and where its rows go on. No task, no conversation, no state.
+is its summary and its questions: about 1 kB. No task, no conversation, no state.
 
 An answer is left for it on the disk, and accepted with that. Then its rows are read and folded, and it goes on in the
 same process, with the numbers of its events, the ids of its questions and its budgets as they were. Who follows its
@@ -26,14 +26,13 @@ import trio
 from .....protocol.errors import CallboardError, JournalError, NotFound, ShuttingDown
 from .....protocol.kernel.questions import Answer, Question, understood
 from .....supervisors.rest import at_rest
-from ....runs.durable import Taken, rows_of, taken_again
+from ....runs.durable import Taken, taken_again
 from ....runs.loading import NO_HOOKS
 from ....work.journal.left import letter_of
 from .running import Running
 
 if TYPE_CHECKING:
     from .....protocol.control.things import RunInfo
-    from .....supervisors.journal.journal import RunJournal
     from ....runs.root import Root
     from ..open_questions import OpenQuestions
     from .live_run import LiveRun
@@ -53,13 +52,6 @@ COLLECTS = "agent__collect"
 log = logging.getLogger("callboard.control")
 
 
-class _Sleeping(msgspec.Struct, frozen=True, gc=False):
-    """A run that is dormant: where its rows go on, and the ids of what it has asked."""
-
-    rows: RunJournal
-    questions: tuple[str, ...]
-
-
 class Dormant:
     """See the module.
 
@@ -68,11 +60,11 @@ class Dormant:
         after: seconds that a run is at rest before it becomes dormant; None for never.
 
     Attributes:
-        runs: those that are.
+        runs: those that are, each with the ids of what it has asked.
     """
 
     def __init__(self, root: Root, running: Running, questions: OpenQuestions, after: float | None) -> None:
-        self.runs: dict[str, _Sleeping] = {}
+        self.runs: dict[str, tuple[str, ...]] = {}
         self._root = root
         self._running = running
         self._questions = questions
@@ -159,7 +151,7 @@ class Dormant:
             over = self._running.over(run)
             actor.interrupt()
             await over.wait()
-            self.runs[run] = _Sleeping(rows_of(kept), questions)
+            self.runs[run] = questions
         finally:
             self._settle(run)
         log.info("%s waits for people alone, and is played again when an answer comes", run)
@@ -179,7 +171,7 @@ class Dormant:
         self._questions.hold([msgspec.structs.replace(question, run=run) for question in taken.asked])
         record.info.status, record.info.open_questions = "waiting", len(taken.asked)
         record.sleep()
-        self.runs[run] = _Sleeping(taken.rows, tuple(question.id for question in taken.asked))
+        self.runs[run] = tuple(question.id for question in taken.asked)
 
     # --- waking ---------------------------------------------------------------------------------------------
 
@@ -189,28 +181,28 @@ class Dormant:
         Raises:
             JournalError: it can't be kept.
         """
-        sleeping = self.runs.get(question.run)
-        if sleeping is None or question.id not in sleeping.questions:
+        asked = self.runs.get(question.run, ())
+        if question.id not in asked:
             return False
         answer = Answer(question=question.id, value=understood(question, value), by=by)
         self._take_out(question.run)
         try:
-            await sleeping.rows.letter(letter_of(answer))
+            await (await self._root.journal()).letter(question.run, letter_of(answer))
         except BaseException:  # whatever it was, it is dormant still
-            self.runs[question.run] = sleeping
+            self.runs[question.run] = asked
             self._settle(question.run)
             raise
         self._questions.release([question.id], by)
-        left = _Sleeping(sleeping.rows, tuple(id for id in sleeping.questions if id != question.id))
+        left = tuple(id for id in asked if id != question.id)
         self._running.nursery.start_soon(self._try, self._wake, question.run, left)
         return True
 
     async def resume(self, run: str) -> None:
         """Have it go on, whatever it waits for. Raises as `durable.play` does."""
         await self.settled(run)
-        if (sleeping := self.runs.get(run)) is not None:
+        if (asked := self.runs.get(run)) is not None:
             self._take_out(run)
-            await self._wake(run, sleeping)
+            await self._wake(run, asked)
 
     async def cancel(self, run: str) -> None:
         """Have it end."""
@@ -227,32 +219,32 @@ class Dormant:
                 log.exception("%s could not go on", run)
             log.warning("%s does not go on: %s", run, error)
 
-    async def _wake(self, run: str, sleeping: _Sleeping) -> None:
+    async def _wake(self, run: str, asked: tuple[str, ...]) -> None:
         """Have it go on; returns when it has asked again what it had asked. If that fails, it may be tried again."""
         try:
-            await self._go_on(run, sleeping)
+            await self._go_on(run, asked)
         except BaseException:  # whatever it was: what is on the disk is as it was
-            self.runs[run] = sleeping
+            self.runs[run] = asked
             raise
         else:
-            self._questions.release(sleeping.questions, "cancelled")
+            self._questions.release(asked, "cancelled")
         finally:
             self._settle(run)
 
-    async def _go_on(self, run: str, sleeping: _Sleeping) -> None:
+    async def _go_on(self, run: str, asked: tuple[str, ...]) -> None:
         while run in self._running.live:  # its log is not yet all on the disk
             await self._running.flush()
         info = self._running.known(run)
         if info is None:
             raise NotFound(f"there is no run {run}")
-        await self._running.go_on(info, await taken_again(sleeping.rows), NO_HOOKS)
+        await self._running.go_on(info, await taken_again(self._root, run), NO_HOOKS)
         record = self._running.live.get(run)
         if record is None:
             return
         with trio.move_on_after(ASKS_WITHIN):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_cancel_at_end, record, nursery.cancel_scope)
-                await self._questions.none_held(sleeping.questions)
+                await self._questions.none_held(asked)
                 nursery.cancel_scope.cancel()
 
 
