@@ -357,6 +357,9 @@ def _ext(code: int, data: memoryview) -> Any:
 
 _ENCODER = msgspec.msgpack.Encoder()
 
+encode_plain = _ENCODER.encode
+"""As `encode`, of a row without whole numbers of more than 64 bits: OverflowError says that it has one."""
+
 
 @cache  # made when a run goes on: it takes a while
 def _decoder() -> msgspec.msgpack.Decoder[AnyRow]:

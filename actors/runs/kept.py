@@ -74,7 +74,8 @@ async def _keep(execution: Execution, request: RunRequest, hooks: Hooks) -> OfRu
         copies = await trio.to_thread.run_sync(_copied, execution.id, execution.input.attachments)
         execution.input = msgspec.structs.replace(execution.input, attachments=copies)
         request = msgspec.structs.replace(request, attach=tuple(map(str, copies)))
-    cwd = request.cwd or os.getcwd()  # noqa: PTH109 - a text is wanted
+    here = execution.context.cwd
+    cwd = request.cwd or (os.getcwd() if here is None else str(here))  # noqa: PTH109 - a text is wanted
     session = hooks.session
     about = About(
         target=execution.started.target,

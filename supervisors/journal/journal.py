@@ -38,11 +38,14 @@ from .sign import Sign, new_sign
 if TYPE_CHECKING:
     from .store import Store
 
-GATHER = 0.02
-"""Seconds in which rows gather that nobody waits for."""
+GATHER, MOST_GATHERED = 0.02, 0.1
+"""Seconds in which rows gather that nobody waits for: the first, and up to the second where much has to be written."""
 
-BUSY = 0.004
-"""Seconds from the end of one transaction to the next, if there is much to wait for: whoever waits gathers as well."""
+BUSY, MOST_BUSY = 0.004, 0.02
+"""The same from the end of one transaction to the next, where somebody waits: whoever waits gathers as well."""
+
+SHARE = 10
+"""One in so many parts of the time the thread may write where nobody waits; one of two where somebody does."""
 
 RETRY_EVERY = 1.0
 """Seconds between two tries to write what could not be written."""
@@ -50,7 +53,7 @@ RETRY_EVERY = 1.0
 MOST_BEHIND = 64 * 1024 * 1024
 """Bytes that may wait for the disk."""
 
-MOST_ROWS, MOST_BYTES = 1_000, 4 * 1024 * 1024
+MOST_ROWS, MOST_BYTES = 5_000, 4 * 1024 * 1024
 """Most of one transaction."""
 
 FRESH = 1.0
@@ -250,12 +253,12 @@ class Journal:
     # --- in the thread --------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        writer, last = self._writer, 0.0
+        writer, last, took = self._writer, 0.0, 0.0
         while True:
             self._wake.wait(RETRY_EVERY if writer.group or writer.waits else None)
             if not self._ending:
-                self._urgent.wait(GATHER)
-                time.sleep(max(0.0, last + BUSY - time.monotonic()))
+                self._urgent.wait(min(max(GATHER, SHARE * took), MOST_GATHERED))
+                time.sleep(max(0.0, last + min(max(BUSY, took), MOST_BUSY) - time.monotonic()))
             self._urgent.clear()
             self._wake.clear()
             self._awake = False  # from here on the event loop wakes us again
@@ -263,6 +266,7 @@ class Journal:
             asked = [self._asked.popleft() for _ in range(len(self._asked))]  # before the rows: theirs are among them
             waits = [each for each in asked if isinstance(each, _Wait)]
             writer.waits += waits
+            began = time.monotonic()
             try:
                 self._drain(writer)
             except Exception as error:  # a bug here must not leave others waiting for ever
@@ -270,6 +274,7 @@ class Journal:
                 self.breaks(JournalBroken(f"the journal could not be written: {error!r}"))
                 writer.give_up()
             last = time.monotonic()
+            took = last - began
             for job in asked:
                 if isinstance(job, _Job):
                     job.run(writer.store)

@@ -36,6 +36,7 @@ from ....protocol.journal import (
     decode_value,
     encode,
     encode_about,
+    encode_plain,
     encode_value,
 )
 from ....protocol.kernel.questions import Answer
@@ -303,7 +304,18 @@ class OfRun:
 
     def told(self, path: str, message: Kept) -> None:
         """Keep what a decider was told; as `append`, but this is done for each message of a run."""
-        self.append(path, Told(int((self._clock() - self._zero) * 1000), message))
+        row = Told(int((self._clock() - self._zero) * 1000), message)
+        if self._stopping():
+            self.leave()
+        try:
+            data = encode_plain(row)
+        except (TypeError, ValueError, OverflowError, RecursionError, CallboardError):
+            self.append(path, row)
+            return
+        if holds(data):
+            self.append(path, row)
+        else:
+            self.rows.append(path, data)
 
     def spoil(self, why: str) -> None:
         """Say that the run can't go on after a kill."""
