@@ -35,6 +35,7 @@ CASES = [
     Case("resume_map", "the same of a map over 10,000 items", 10_000, unit="CPU ms", budgets=(RESUME,)),
     Case("resume_flow", "of a workflow's chain of 5,000 nodes", 5_000, unit="CPU ms", budgets=(RESUME,)),
     Case("resume_units", "of a workflow's map of 5,000 units", 5_000, unit="CPU ms", budgets=(RESUME,)),
+    Case("fork", "a fork behind 10,000 rows", 10_000, unit="wall ms", best=True, budgets=(Budget("≤ 300 ms", 300.0),)),
     Case("dormant", "10,000 runs that wait for people alone", 10_000, unit="MB", budgets=(Budget("≤ 60 MB", 60.0),)),
     Case("dormant_each", "Python's objects for each", 1_000, unit="kB", budgets=(Budget("≤ 1 kB", 1.0),)),
     Case("dormant_wake", "from its answer to its end", 200, unit="wall ms, p50", budgets=(Budget("≤ 20 ms", 20.0),)),

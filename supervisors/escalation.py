@@ -90,7 +90,7 @@ class QuestionMemory(Protocol):
         """It is answered. Called before anybody is told."""
 
     async def keep(self) -> None:
-        """Wait until the answers so far will be remembered, whatever happens."""
+        """Wait until the questions and answers so far will be remembered, whatever happens."""
 
 
 class QuestionListener(Protocol):
@@ -225,6 +225,7 @@ class Desk:
             NobodyToAsk: no front end or ancestor can answer, and there is no default.
             QuestionTimeout: no answer came within the question's `timeout`.
             ShuttingDown: the root stops and asks people nothing more.
+            JournalError: it can't be remembered that it was asked, and has to be.
             Saturated: as many questions as may be are open.
         """
         root, memory = self._root, remembers.get()
@@ -235,6 +236,7 @@ class Desk:
             if isinstance(known, Answer):
                 return known
             question = known
+            await memory.keep()  # nobody sees a question whose id another may have after a kill
         pending = self._opened(actor, question, memory)
         question = pending.question
         self._asking[actor] += 1

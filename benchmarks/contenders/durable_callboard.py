@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
@@ -20,6 +21,7 @@ from graph_callboard import NO_CONTEXT, append, chain, count_up, plan, step
 from workflow_callboard import Work, node
 from workflow_callboard import plan as flow_plan
 
+import callboard
 from callboard.actors.engine.graph.nodes.map import run_map_node
 from callboard.actors.engine.graph.plan import Plan, Step
 from callboard.actors.engine.graph.run import run_graph
@@ -27,6 +29,7 @@ from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
 from callboard.actors.engine.workflow.plan import Plan as Flow
 from callboard.actors.engine.workflow.play import run_workflow
+from callboard.actors.runs.rerun.fork import kept_rows
 from callboard.actors.work.context import RunContext
 from callboard.actors.work.journal.of_run import OfRun, RunPast, past_of
 from callboard.actors.work.journal.scope import Scopes
@@ -207,6 +210,85 @@ def resume_units(n: int) -> float:
     return flow_back(flow_plan(nodes, edges, "s"), "m", n, 1)
 
 
+ASKS = """
+name: asks
+start: each
+settings: {max_concurrency: 1}
+nodes:
+  each: {type: map, over: "{{items}}", as: item, branch: one, collect_into: all, output_key: said, next: done}
+  one: {type: agent, agent: asker, prompt: "{{item}}", state_updates: {said: "{{output}}"}}
+  done: {type: end, output: done}
+"""
+ASKER = """
+name: asker
+start: ask
+nodes:
+  ask: {type: input, question: "Go on?", state_updates: {said: "{{input}}"}, next: done}
+  done: {type: end, output: "{{said}}"}
+"""
+
+
+ROWS_EACH = 5
+"""Of each question: it, its answer, and what three deciders are told."""
+
+
+class Answering:
+    """A front end that says `on` to so many questions of a run, and then no more."""
+
+    name = "answering"
+
+    def __init__(self, root: callboard.Root, run: str, most: int) -> None:
+        self.asked_last = trio.Event()
+        self._root = root
+        self._run = run
+        self._left = most
+
+    def asked(self, question: callboard.Question) -> None:
+        if question.run != self._run:
+            return
+        self._left -= 1
+        if self._left < 0:
+            self.last = question.id
+            self.asked_last.set()
+        else:
+            self._root.questions.answer(question.id, "on", by="answering")
+
+    def closed(self, question_id: str, by: str) -> None:
+        """Nothing is shown."""
+
+
+def fork(n: int) -> float:
+    """Wall ms until a fork behind so many rows asks what was asked there."""
+
+    async def main(home: Path) -> float:
+        async with callboard.Root(config_dir=home / "config", patient=True) as root, trio.open_nursery() as nursery:
+            person, items = Answering(root, "run-1", n // ROWS_EACH), {"items": list(range(n))}
+            with root.questions.attach(person):
+                nursery.start_soon(partial(callboard.run, "asks", "", state=items, durable=True, id="run-1", root=root))
+                await person.asked_last.wait()
+            other = Answering(root, "run-2", 0)
+            with root.questions.attach(other):
+                began = time.perf_counter()
+                nursery.start_soon(partial(callboard.fork, "run-1", at=person.last, id="run-2", root=root))
+                await other.asked_last.wait()
+                seconds = time.perf_counter() - began
+            assert len(kept_rows(home / "state" / "callboard" / "journal", "run-2")[0]) >= n
+            nursery.cancel_scope.cancel()
+            return seconds * 1e3
+
+    home = Path(tempfile.mkdtemp(dir=Path(__file__).parent, prefix=".fork-"))
+    try:
+        for name, text in {"asks": ASKS, "asker": ASKER}.items():
+            agent = home / "config" / "agents" / name
+            agent.mkdir(parents=True)
+            (agent / "graph.yaml").write_text(text)
+        (home / "config" / "config.yaml").write_text("{}\n")
+        with mock.patch.dict(os.environ, XDG_STATE_HOME=str(home / "state")):
+            return trio.run(main, home)
+    finally:
+        shutil.rmtree(home)
+
+
 if __name__ == "__main__":
     serve(
         {
@@ -220,6 +302,7 @@ if __name__ == "__main__":
             "resume_map": resume_map,
             "resume_flow": resume_flow,
             "resume_units": resume_units,
+            "fork": fork,
             "dormant": in_a_fresh_process("dormant_here"),
             "dormant_here": _dormant.memory,
             "dormant_each": in_a_fresh_process("dormant_each_here"),

@@ -31,7 +31,7 @@ from ...engine.graph.compile import compile_graph
 from ...io.directories import journal_dir
 from ...io.imports import imported
 from ...work.journal.directory import copy, moved
-from ...work.journal.of_run import CannotGoOn, OfRun, past_of
+from ...work.journal.of_run import CannotGoOn, OfRun, RunPast, past_of
 from ...work.journal.prefix import Placed, began, done_again, prefix, read
 from ..as_begun import loaded_of
 from ..begin import new_id
@@ -73,25 +73,15 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         """
         changes = changes or Changes()
         run = changes.id or new_id()
-        rows = changed(prefix(self.rows, self.at, run), changes)
-        first = began(rows)
-        attach = tuple(moved(file, self.run, run) for file in first.request.attach)
-        first = msgspec.structs.replace(first, request=msgspec.structs.replace(first.request, attach=attach))
-        rows[0] = ("", first)
-        try:
-            await trio.to_thread.run_sync(copy, self.run, run)
-        except OSError as error:
-            raise JournalError(f"the files of {self.run} can't be copied: {error}") from error
+        rows, past = await trio.to_thread.run_sync(self._rows_of, run, changes)
         await imported(".supervisors.journal.journal", ".supervisors.journal.store")
         journal = await root.journal()
-        about = msgspec.structs.replace(decode_about(self.about), prompt=first.request.prompt[:PROMPT])
+        about = msgspec.structs.replace(decode_about(self.about), prompt=past.began.request.prompt[:PROMPT])
         told = encode_about(about)
-        encoded = [Row(number, path, encode(row)) for number, (path, row) in enumerate(rows, 1)]
-        past = await trio.to_thread.run_sync(past_of, encoded)
         resumed = RunResumed(life=1, rows=len(rows), forked_from=self.run, forked_at=self.at)
 
         def begins(kept: OfRun) -> None:
-            for row in encoded:
+            for row in rows:
                 kept.rows.append(row.actor, row.data)
 
         return await go_on(
@@ -104,6 +94,20 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             hooks,
             with_changes=changes.with_changes,
         )
+
+    def _rows_of(self, run: str, changes: Changes) -> tuple[list[Row], RunPast]:
+        """What the fork of this id begins with, whose files are there then. Blocking; raises as `play`."""
+        rows = changed(prefix(self.rows, self.at, run), changes)
+        first = began(rows)
+        attach = tuple(moved(file, self.run, run) for file in first.request.attach)
+        first = msgspec.structs.replace(first, request=msgspec.structs.replace(first.request, attach=attach))
+        rows[0] = ("", first)
+        try:
+            copy(self.run, run)
+        except OSError as error:
+            raise JournalError(f"the files of {self.run} can't be copied: {error}") from error
+        encoded = [Row(number, path, encode(row)) for number, (path, row) in enumerate(rows, 1)]
+        return encoded, past_of(encoded)
 
 
 async def fork(

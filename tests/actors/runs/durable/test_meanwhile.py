@@ -10,7 +10,8 @@ from lives import Lives, entered
 
 from callboard.actors.runs.rerun.fork import fork
 from callboard.actors.work.journal.of_run import CannotGoOn
-from callboard.protocol.events import Warned
+from callboard.protocol.events import Event, Warned
+from callboard.protocol.journal import Asked
 
 GRAPH = """
 name: g
@@ -111,3 +112,15 @@ async def test_a_fork_has_the_files_of_the_run_or_todays(lives: Lives) -> None:
     assert same.output == "before before(before) before before(before)"
     other = await fork("run-1", at="script#1", config_dir=lives.config, with_changes=True)
     assert other.output == "after before(before) before after(before)"
+
+
+async def test_a_question_is_on_the_disk_before_anybody_sees_it(lives: Lives) -> None:
+    seen: list[list[str]] = []
+
+    def asked(event: Event) -> bool:
+        if event.kind == "question.asked":
+            seen.append([row.question.id for _, row in lives.rows() if isinstance(row, Asked)])
+        return False
+
+    await lives.begin("g", until=asked, answers={"ask": "go"})
+    assert seen == [["q-1-1"]]
