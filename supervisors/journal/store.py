@@ -65,6 +65,7 @@ insert or replace into about values ('schema', '1');
 INSERT = "insert into rows(run, seq, count, actor, data, blob, crc) values (?, ?, ?, ?, ?, ?, ?)"
 _UPDATE = "update runs set state=?, rows=?, crc=?, ended=?, about=?, sum=? where id=?"
 RUN_COLUMNS = "id, run, state, owner, origin, life, rows, crc, began, ended, about, sum"
+_SELECT = f"select {RUN_COLUMNS} from runs where run=? and owner=?"  # noqa: S608 - names of ours
 
 _PASSES = {"SQLITE_FULL", "SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN", "SQLITE_NOMEM", "SQLITE_READONLY"}
 _DOES_NOT_PASS = {"SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC", "SQLITE_IOERR_CORRUPTFS"}
@@ -108,31 +109,31 @@ class Store:
             Unwritten: nothing of it is written.
             JournalBroken: nothing will ever be.
         """
-        done: list[tuple[RunRecord, int, int, int]] = []
+        done = list[tuple[RunRecord, int, int, int]]()
         with self.transaction(full=full) as db:
             self._find_claimed(db, group)
-            inserts: list[tuple[Any, ...]] = []
-            updates: list[tuple[Any, ...]] = []
+            inserts, updates = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
             for run, part in group.items():
                 if self._in_doubt:
                     self._find_again(db, run, part)
                 if run.refused is not None or (part.empty and run.key):
                     continue
-                key = run.key or self._insert(db, run)
-                seq, crc = run.rows, run.crc
+                seq, crc, blocks = run.rows, run.crc, list[Block]()
                 for rows in _blocks(part.rows):
-                    block = packed(seq + 1, rows, crc)
-                    seq, crc = seq + len(rows), block.crc
-                    inserts.append(values_of(db, key, block))
+                    blocks.append(packed(seq + 1, rows, crc))
+                    seq, crc = seq + len(rows), blocks[-1].crc
                 if part.about is not None:
                     run.about = part.about
                 if part.over:
                     run.state, run.ended = OVER, time.time()
-                updates.append(self._update(run, key, seq, crc))
+                key = run.key or self._insert(db, run, seq, crc)
+                if run.key:
+                    updates.append(self._update(run, key, seq, crc))
+                inserts += [values_of(db, key, block) for block in blocks]
                 done.append((run, key, seq, crc))
             db.executemany(INSERT, inserts)
             db.executemany(_UPDATE, updates)
-            if full and not updates and self._behind:  # a transaction without a change reaches no disk
+            if full and not done and self._behind:  # a transaction without a change reaches no disk
                 db.execute("insert or replace into about values ('synced', ?)", (str(time.time_ns()),))
             if any(run.refused is None for run in group):  # else who has claimed them all has removed the file
                 self._check_file()
@@ -158,14 +159,13 @@ class Store:
     def record(self, run: str) -> RunRecord:
         """A run of ours as it was written last. Raises as `letter`."""
         with self.transaction(full=False) as db:
-            wanted = f"select {RUN_COLUMNS} from runs where run=? and owner=?"  # noqa: S608 - names of ours
-            found = db.execute(wanted, (run, self.sign)).fetchone()
+            found = db.execute(_SELECT, (run, self.sign)).fetchone()
         if found is None:
             raise RunClaimed(f"{run} can't go on here: another process has claimed it")
-        record = RunRecord(run)
-        (record.key, _, record.state, _, record.origin, record.life, record.rows, record.crc) = found[:8]
-        (record.began, record.ended, record.about, sum) = found[8:]
-        if sum != sum_of_run(run, record.state, self.sign, record.life, record.rows, record.crc, *found[8:11]):
+        record = RunRecord(run, found[10])
+        record.key, _, record.state, _, record.origin, record.life, record.rows, record.crc, record.began = found[:9]
+        record.ended, _, sum = found[9:]
+        if sum != self._sum(record, record.rows, record.crc):
             raise JournalBroken(f"the journal {self.path} has something else of '{run}' than was written")
         return record
 
@@ -256,20 +256,23 @@ class Store:
                 who = "it was removed" if row is None else f"the process {row[0]} has claimed it"
                 run.refused = RunClaimed(f"nothing more of {run.run} can be kept or done here: {who}")
 
-    def _insert(self, db: sqlite3.Connection, run: RunRecord) -> int:
+    def _insert(self, db: sqlite3.Connection, run: RunRecord, rows: int, crc: int) -> int:
         """A new run; one that is over, or was claimed by others, gives way to it."""
-        found = db.execute("select id, state, owner from runs where run=?", (run.run,)).fetchone()
-        if found is not None:
-            key, state, owner = found
-            if owner == self.sign and state == OPEN:
-                raise JournalBroken(f"the journal {self.path} has a run '{run.run}' that goes on already")
-            forget(db, key)
-        values = (run.run, OPEN, self.sign, run.origin, run.life, 0, run.crc, run.began, None, run.about, 0)
+        of_run = (run.run, run.state, self.sign, run.origin, run.life, rows, crc, run.began, run.ended, run.about)
+        values = (*of_run, self._sum(run, rows, crc))
+        with contextlib.suppress(sqlite3.IntegrityError):  # one of this id is there
+            return insert_run(db, values)
+        key, state, owner = db.execute("select id, state, owner from runs where run=?", (run.run,)).fetchone()
+        if owner == self.sign and state == OPEN:
+            raise JournalBroken(f"the journal {self.path} has a run '{run.run}' that goes on already")
+        forget(db, key)
         return insert_run(db, values)
 
     def _update(self, run: RunRecord, key: int, rows: int, crc: int) -> tuple[Any, ...]:
-        sum = sum_of_run(run.run, run.state, self.sign, run.life, rows, crc, run.began, run.ended, run.about)
-        return run.state, rows, crc, run.ended, run.about, sum, key
+        return run.state, rows, crc, run.ended, run.about, self._sum(run, rows, crc), key
+
+    def _sum(self, run: RunRecord, rows: int, crc: int) -> int:
+        return sum_of_run(run.run, run.state, self.sign, run.life, rows, crc, run.began, run.ended, run.about)
 
     def _find_again(self, db: sqlite3.Connection, run: RunRecord, part: Part) -> None:
         """Take out of the part what is there: a commit that has failed may count all the same."""
