@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -21,6 +21,10 @@ from ...protocol.kernel.errors import JournalError
 
 OPEN, OVER, CLAIMING = range(3)
 """States of a run. `CLAIMING`: a copy that counts only if the database it was copied from has given the run up."""
+
+
+LARGE = 16 * 1024
+"""Bytes of data from which on it is a blob."""
 
 
 class State(enum.Enum):
@@ -107,6 +111,22 @@ def packed(seq: int, rows: Sequence[tuple[str, bytes]], before: int) -> Block:
     else:
         actor, data = "", b"".join([_framed(actor.encode(), data) for actor, data in rows])
     return Block(seq, len(rows), actor, data, sum_of_block(before, seq, len(rows), actor, data))
+
+
+def pieces(rows: Sequence[tuple[str, bytes]]) -> Iterator[Sequence[tuple[str, bytes]]]:
+    """Rows that are written together, in pieces: what is large is one by itself."""
+    begin = size = 0
+    for place, (_, data) in enumerate(rows):
+        large = len(data) > LARGE
+        if place > begin and (large or size + len(data) > LARGE):
+            yield rows[begin:place]
+            begin, size = place, 0
+        size += len(data)
+        if large:
+            yield rows[begin : place + 1]
+            begin, size = place + 1, 0
+    if begin < len(rows):
+        yield rows[begin:]
 
 
 def _framed(actor: bytes, data: bytes) -> bytes:

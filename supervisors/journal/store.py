@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import Any, final
 
 from ...protocol.kernel.errors import JournalBroken, RunClaimed
-from .row import OPEN, OVER, Block, Part, RunRecord, packed, sum_of_letter, sum_of_run
+from .row import LARGE, OPEN, OVER, Block, Part, RunRecord, packed, pieces, sum_of_letter, sum_of_run
+from .several import insert_rows, insert_runs, update_runs
 
 ENDING = ".db"
 SETTLED = "-over"
@@ -37,9 +38,6 @@ SETTLED = "-over"
 
 BESIDE = ("-wal", "-shm", "-journal", SETTLED)
 """What lies beside a database; but for the last it is SQLite's."""
-
-LARGE = 16 * 1024
-"""Bytes of data from which on it is a blob."""
 
 PATIENCE = 2.0
 """Seconds for others to be done with the file."""
@@ -63,7 +61,6 @@ insert or replace into about values ('schema', '1');
 """
 
 INSERT = "insert into rows(run, seq, count, actor, data, blob, crc) values (?, ?, ?, ?, ?, ?, ?)"
-_UPDATE = "update runs set state=?, rows=?, crc=?, ended=?, about=?, sum=? where id=?"
 RUN_COLUMNS = "id, run, state, owner, origin, life, rows, crc, began, ended, about, sum"
 _SELECT = f"select {RUN_COLUMNS} from runs where run=? and owner=?"  # noqa: S608 - names of ours
 
@@ -112,6 +109,7 @@ class Store:
         done = list[tuple[RunRecord, int, int, int]]()
         with self.transaction(full=full) as db:
             self._find_claimed(db, group)
+            fresh: list[tuple[RunRecord, int, int, list[Block]]] = []
             inserts, updates = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
             for run, part in group.items():
                 if self._in_doubt:
@@ -119,20 +117,25 @@ class Store:
                 if run.refused is not None or (part.empty and run.key):
                     continue
                 seq, crc, blocks = run.rows, run.crc, list[Block]()
-                for rows in _blocks(part.rows):
+                for rows in pieces(part.rows):
                     blocks.append(packed(seq + 1, rows, crc))
                     seq, crc = seq + len(rows), blocks[-1].crc
                 if part.about is not None:
                     run.about = part.about
                 if part.over:
                     run.state, run.ended = OVER, time.time()
-                key = run.key or self._insert(db, run, seq, crc)
-                if run.key:
-                    updates.append(self._update(run, key, seq, crc))
+                if not run.key:
+                    fresh.append((run, seq, crc, blocks))
+                    continue
+                updates.append((run.state, seq, crc, run.ended, run.about, self._sum(run, seq, crc), run.key))
+                inserts += [values_of(db, run.key, block) for block in blocks]
+                done.append((run, run.key, seq, crc))
+            keys = self._insert(db, [(run, seq, crc) for run, seq, crc, _ in fresh])
+            for key, (run, seq, crc, blocks) in zip(keys, fresh, strict=True):
                 inserts += [values_of(db, key, block) for block in blocks]
                 done.append((run, key, seq, crc))
-            db.executemany(INSERT, inserts)
-            db.executemany(_UPDATE, updates)
+            insert_rows(db, inserts)
+            update_runs(db, updates)
             if full and not done and self._behind:  # a transaction without a change reaches no disk
                 db.execute("insert or replace into about values ('synced', ?)", (str(time.time_ns()),))
             if any(run.refused is None for run in group):  # else who has claimed them all has removed the file
@@ -256,20 +259,22 @@ class Store:
                 who = "it was removed" if row is None else f"the process {row[0]} has claimed it"
                 run.refused = RunClaimed(f"nothing more of {run.run} can be kept or done here: {who}")
 
-    def _insert(self, db: sqlite3.Connection, run: RunRecord, rows: int, crc: int) -> int:
-        """A new run; one that is over, or was claimed by others, gives way to it."""
-        of_run = (run.run, run.state, self.sign, run.origin, run.life, rows, crc, run.began, run.ended, run.about)
-        values = (*of_run, self._sum(run, rows, crc))
-        with contextlib.suppress(sqlite3.IntegrityError):  # one of this id is there
-            return insert_run(db, values)
-        key, state, owner = db.execute("select id, state, owner from runs where run=?", (run.run,)).fetchone()
-        if owner == self.sign and state == OPEN:
-            raise JournalBroken(f"the journal {self.path} has a run '{run.run}' that goes on already")
-        forget(db, key)
-        return insert_run(db, values)
+    def _insert(self, db: sqlite3.Connection, fresh: Sequence[tuple[RunRecord, int, int]]) -> Sequence[int]:
+        """The numbers of new runs; one of the same id that is over, or was claimed by others, gives way."""
+        values = [self._values(run, rows, crc) for run, rows, crc in fresh]
+        if (keys := insert_runs(db, values)) is not None:
+            return keys
+        for each, _, _ in fresh:
+            found = db.execute("select id, state, owner from runs where run=?", (each.run,)).fetchone()
+            if found is not None and (found[1], found[2]) == (OPEN, self.sign):
+                raise JournalBroken(f"the journal {self.path} has a run '{each.run}' that goes on already")
+            if found is not None:
+                forget(db, found[0])
+        return [insert_run(db, of_run) for of_run in values]
 
-    def _update(self, run: RunRecord, key: int, rows: int, crc: int) -> tuple[Any, ...]:
-        return run.state, rows, crc, run.ended, run.about, self._sum(run, rows, crc), key
+    def _values(self, run: RunRecord, rows: int, crc: int) -> tuple[Any, ...]:
+        known = run.run, run.state, self.sign, run.origin, run.life, rows, crc, run.began, run.ended, run.about
+        return *known, self._sum(run, rows, crc)
 
     def _sum(self, run: RunRecord, rows: int, crc: int) -> int:
         return sum_of_run(run.run, run.state, self.sign, run.life, rows, crc, run.began, run.ended, run.about)
@@ -286,28 +291,12 @@ class Store:
                 f"the journal {self.path} has {there} rows of '{run.run}' where {run.rows} were written"
             )
         seq, sum = run.rows, run.crc
-        for rows in _blocks(part.rows[:ahead]):  # the rest came after that try
+        for rows in pieces(part.rows[:ahead]):  # the rest came after that try
             sum, seq = packed(seq + 1, rows, sum).crc, seq + len(rows)
         if sum != crc:
             raise JournalBroken(f"the journal {self.path} has other rows of '{run.run}' than were written")
         run.key, run.rows, run.crc = key, there, crc
         del part.rows[:ahead]
-
-
-def _blocks(rows: Sequence[tuple[str, bytes]]) -> Iterator[Sequence[tuple[str, bytes]]]:
-    """Rows that are written together, in pieces: what is large is one by itself."""
-    begin = size = 0
-    for place, (_, data) in enumerate(rows):
-        large = len(data) > LARGE
-        if place > begin and (large or size + len(data) > LARGE):
-            yield rows[begin:place]
-            begin, size = place, 0
-        size += len(data)
-        if large:
-            yield rows[begin : place + 1]
-            begin, size = place + 1, 0
-    if begin < len(rows):
-        yield rows[begin:]
 
 
 def values_of(db: sqlite3.Connection, run: int, block: Block) -> tuple[Any, ...]:

@@ -57,6 +57,29 @@ async def test_a_run_that_is_over_stays_and_is_no_more_interrupted(tmp_path: Pat
     assert kept.ended is not None
 
 
+async def test_many_runs_that_begin_at_once_are_all_there_and_those_that_were_over_begin_anew(tmp_path: Path) -> None:
+    journal = await open_journal(tmp_path / "journal")
+    names = [f"run-{number}" for number in range(150)]
+    for name in names[::7]:
+        old = journal.begin(name, b"old")
+        old.append("a", b"old")
+        old.tell(b"old", over=True)
+    await journal.barrier()
+    runs = [journal.begin(name, name.encode()) for name in names]
+    for number, run in enumerate(runs):
+        for row in range(number % 3):
+            run.append("a", b"%d" % row)
+        run.tell(b"about " + run.run.encode())
+    await journal.barrier()
+    for number, run in enumerate(runs):
+        past = read_run(tmp_path / "journal", run.run)
+        assert past is not None
+        assert [row.data for row in past.rows] == [b"%d" % row for row in range(number % 3)]
+        assert past.kept.about == b"about " + run.run.encode()
+    assert await closed(journal)
+    assert len(kept_runs(tmp_path / "journal")) == len(names)
+
+
 async def test_only_its_user_may_read_it(tmp_path: Path) -> None:
     before = os.umask(0)
     try:

@@ -104,7 +104,7 @@ async def test_it_is_the_same_byte_for_byte_in_whatever_order_trio_runs_its_task
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize("kill", [7, 30, 61, 90])
+@pytest.mark.parametrize("kill", [30, 90, *(pytest.param(row, marks=pytest.mark.soak) for row in range(3, 95, 4))])
 async def test_of_a_workflow_that_was_killed_it_goes_as_far_as_the_rows_do_and_after_resume_to_the_end(
     house: FlowHouse, kill: int
 ) -> None:
@@ -160,7 +160,7 @@ async def test_what_fails_or_takes_too_long_does_so_again(house: FlowHouse, node
     assert told_of(found) == told_of(events)
 
 
-@pytest.mark.parametrize("kill", [1, 25, 50, 75])
+@pytest.mark.parametrize("kill", [25, 75, *(pytest.param(row, marks=pytest.mark.soak) for row in range(1, 95, 8))])
 async def test_a_fork_of_a_workflow_is_replayed_as_any_run(house: FlowHouse, kill: int) -> None:
     assert await house.play(kill=kill) is None
     async with callboard.Root(config_dir=house.config) as root:
