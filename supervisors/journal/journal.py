@@ -160,9 +160,13 @@ class Journal:
         """A run of this process that was stopped, from where its rows have ended. Raises as `letter`."""
         from .store import Unwritten
 
-        await self.barrier()
+        def record(store: Store) -> RunRecord:
+            if any(each.run == run for each in self._writer.group):  # what was said of it last can't be written now
+                raise Unwritten(self.trouble)
+            return store.record(run)
+
         try:
-            return RunJournal(self, await self.do(lambda store: store.record(run)))
+            return RunJournal(self, await self.do(record))
         except Unwritten as error:
             raise JournalUnread(f"{run} can't go on now: {error}") from error
 
