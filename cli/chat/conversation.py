@@ -386,6 +386,7 @@ class Conversation:
         if began.seq and not self._presence.is_ours(began.prompt):
             self._seen.write_line(began.prompt)
         self._following.begin(began.run)
+        self._questions.began(began.run)
         if self._info is not None:
             self._changed(msgspec.structs.replace(self._info, run=began.run))
 

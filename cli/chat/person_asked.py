@@ -77,13 +77,17 @@ class PersonAsked:
         self._print = print
         self._ours = ours
         self._open: dict[str, Asking] = {}
+        self._early: dict[str, Asked] = {}  # by runs that are not ours, as far as is known
         self._given: dict[str, _Given] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def asked(self, told: Asked) -> None:
         """An agent asks."""
         question = told.question
-        if question.id in self._open or question.id in self._given or not self._ours(question.run):
+        if question.id in self._open or question.id in self._given:
+            return
+        if not self._ours(question.run):
+            self._early[question.id] = told
             return
         who = paths.asker({"node": question.node, "actor": question.actor, "permission": question.permission})
 
@@ -95,8 +99,14 @@ class PersonAsked:
 
         asking = self._open[question.id] = self._put(question, who or "the agent", answered)
 
+    def began(self, run: str) -> None:
+        """A run is ours, which may have asked before that was told."""
+        for id in [id for id, told in self._early.items() if told.question.run == run]:
+            self.asked(self._early.pop(id))
+
     def closed(self, told: own.Closed) -> None:
         """It is answered elsewhere, or withdrawn."""
+        self._early.pop(told.question, None)
         asking = self._open.pop(told.question, None)
         if asking is not None:
             self._screen.questions.remove(asking)
@@ -105,6 +115,7 @@ class PersonAsked:
 
     def only(self, open: set[str]) -> None:
         """Of the questions of agents these alone are open: others were closed while no connection was there."""
+        self._early = {id: told for id, told in self._early.items() if id in open}
         for id in self._open.keys() - open:
             self.closed(own.Closed(subscription="", question=id, by=""))
         for id in [id for id, given in self._given.items() if not given.under_way]:
