@@ -1,22 +1,28 @@
-"""The great run of `durable/everything`, played in the test's own process, with what its deciders were told on tape."""
+"""The great run of `durable/everything`, played in the test's own process, with what its deciders were told on tape;
+and replays of runs."""
 
 from __future__ import annotations
 
 import copy
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import trio
 
 import callboard
 from callboard.actors.engine.driver import Decider, recorder
 from callboard.actors.runs.rerun.fork import kept_rows
+from callboard.actors.runs.rerun.replay import Replayed, replay
 from callboard.actors.work.journal.prefix import Placed
 from callboard.actors.work.journal.scope import Scopes
 from callboard.protocol.effects import Effect
+from callboard.protocol.events import Event, encode
 from callboard.supervisors.escalation import remembers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
@@ -26,6 +32,33 @@ from playing import Person
 
 LEFT_OUT = {"heard", "plan", "record", "_plan", "_node", "_talk", "_reach", "_tools", "_unlisted", "_checks"}
 """What is settled about a decider, what it works out anew, and the record that all nodes of a graph share."""
+
+
+SEEDS = range(10)
+"""Of trio's scheduler."""
+
+
+async def again(house: House, run: str = "run-1", **options: Any) -> tuple[Replayed, list[Event]]:
+    """A replay, in a thread as under any other event loop; and its events."""
+    events: list[Event] = []
+    play = partial(replay, run, config_dir=house.config, on_event=events.append, **options)
+    return await trio.to_thread.run_sync(play), events
+
+
+async def again_in_any_order(house: House, run: str = "run-1") -> tuple[Replayed, list[Event]]:
+    """Replays that have trio run its tasks in other orders, and are the same byte for byte: the last."""
+    dice = trio._core._run._r
+    before = dice.getstate()
+    seen = set()
+    try:
+        for seed in SEEDS:
+            dice.seed(seed)
+            replayed, events = await again(house, run)
+            seen.add((b"\n".join(map(encode, events)), json.dumps(replayed.outcome.to_wire()), replayed.differences))
+    finally:
+        dice.setstate(before)
+    assert len(seen) == 1
+    return replayed, events
 
 
 class Tape:

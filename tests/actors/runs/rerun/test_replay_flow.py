@@ -6,12 +6,10 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 from fake_models import FakeModels, Reply
 
 import callboard
@@ -19,22 +17,20 @@ from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
 from callboard.actors.engine.workflow.plan import Job
-from callboard.actors.runs.rerun.replay import Replayed, replay
 from callboard.protocol.chat import ChatRequest, UserTurn
-from callboard.protocol.events import Event, encode
+from callboard.protocol.events import Event
 from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Actor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from everything import House
 from flow import ANSWERS, FlowHouse
+from in_process import again, again_in_any_order
 from playing import Person
 from test_replay import by_actor
 from whole import WholeHouse
 
-SEEDS = range(10)
 PROCESSES = (".py", "edge-functions", "make_file", "call_user")
 """What programs are called that a replay does not start."""
 
@@ -45,13 +41,6 @@ def house(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOST", "0")
     return FlowHouse(tmp_path, fake_model)
-
-
-async def again(house: House, run: str = "run-1", **options: Any) -> tuple[Replayed, list[Event]]:
-    """A replay, and its events."""
-    events: list[Event] = []
-    play = partial(replay, run, config_dir=house.config, on_event=events.append, **options)
-    return await trio.to_thread.run_sync(play), events
 
 
 async def begin(house: FlowHouse, hears: Callable[[Event], None] = lambda _: None, flow: str = "") -> callboard.Outcome:
@@ -91,17 +80,7 @@ async def test_output_and_events_are_those_of_the_run_and_nothing_is_sent_starte
 
 async def test_it_is_the_same_byte_for_byte_in_whatever_order_trio_runs_its_tasks(house: FlowHouse) -> None:
     await begin(house)
-    dice = trio._core._run._r
-    before = dice.getstate()
-    seen = set()
-    try:
-        for seed in SEEDS:
-            dice.seed(seed)
-            replayed, events = await again(house)
-            seen.add((b"\n".join(map(encode, events)), json.dumps(replayed.outcome.to_wire()), replayed.differences))
-    finally:
-        dice.setstate(before)
-    assert len(seen) == 1
+    await again_in_any_order(house)
 
 
 @pytest.mark.parametrize("kill", [30, 90, *(pytest.param(row, marks=pytest.mark.soak) for row in range(3, 95, 4))])
@@ -243,17 +222,7 @@ async def test_a_session_with_everything_is_replayed_byte_for_byte(whole: WholeH
     said = await whole.play()
     assert said is not None
     requests, effects = whole.requests, whole.effects
-    dice = trio._core._run._r
-    before = dice.getstate()
-    seen = set()
-    try:
-        for seed in SEEDS:
-            dice.seed(seed)
-            replayed, events = await again(whole)
-            seen.add((b"\n".join(map(encode, events)), json.dumps(replayed.outcome.to_wire()), replayed.differences))
-    finally:
-        dice.setstate(before)
-    assert len(seen) == 1
+    replayed, _ = await again_in_any_order(whole)
     assert (replayed.differences, replayed.ended_early) == ((), False)
     assert json.dumps(replayed.outcome.to_wire()["output"]) == json.dumps(said["output"])
     assert replayed.outcome.to_wire()["nodes"] == said["nodes"]
