@@ -39,7 +39,7 @@ from .replaying.book import Book, Difference
 from .replaying.clock import RowClock
 from .replaying.effects import RowEffects
 from .replaying.rows import ReplayedRun, ReplayedScopes
-from .replaying.turnstile import Turnstile
+from .replaying.turnstile import Threads, Turnstile
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,9 @@ def replay(
     _check(run, rows)
     past = _past(rows)
     clock = RowClock(0.0 if past is None else past.told.at / 1000)
-    return trio.run(_replay, rows, past, clock, on_event, config_dir, with_changes, clock=clock)
+    threads = Threads()
+    given = (rows, past, clock, threads, on_event, config_dir, with_changes)
+    return trio.run(_replay, *given, clock=clock, instruments=[threads])
 
 
 def _check(run: str, rows: list[Placed]) -> None:
@@ -122,6 +124,7 @@ async def _replay(
     rows: list[Placed],
     past: _Past | None,
     clock: RowClock,
+    threads: Threads,
     on_event: Callable[[Event], None] | None,
     config_dir: str | os.PathLike[str] | None,
     with_changes: bool,
@@ -132,7 +135,7 @@ async def _replay(
         root.bus.now = lambda: started + timedelta(seconds=clock.current_time())
         after = 0 if past is None else past.rows
         book = Book(rows[after:], after)
-        turnstile = Turnstile(book, clock, root.questions)
+        turnstile = Turnstile(book, clock, root.questions, threads)
         effects = RowEffects(book, turnstile)
         loaded = None if with_changes else loaded_of(first, root.config_dir, root.registry)
         hooks = Hooks(on_event=on_event, owner=first.owner, loaded=loaded, playback=effects)

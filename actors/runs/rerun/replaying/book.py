@@ -25,6 +25,7 @@ from .....protocol.messages import (
     Letter,
     PersonSays,
     WorkDone,
+    WorkFailed,
 )
 from .....protocol.workflow_messages import Gate
 from ....work.journal.prefix import Placed
@@ -74,12 +75,21 @@ class Book:
         self._of: dict[str, list[int]] = {}
         self._starts: dict[str, int] = {}  # of each path, how many of its first rows are told
         self._paths: set[str] = set()  # of all that has rows, and of what these are a part of
+        self._ends: dict[tuple[str, int], list[int]] = {}  # of work, by path and key; `_calls` of its decider as well
+        self._calls: dict[tuple[str, int], list[int]] = {}
+        self._answers: dict[str, list[int]] = {}  # by question
         intended: set[str] = set()
         for place, (path, row) in enumerate(rows):
             while path not in self._paths:
                 self._paths.add(path)
                 path = _SHORTER.sub("", path)
             path = self.path(place)
+            if isinstance(row, Answered):
+                self._answers.setdefault(row.answer.question, []).append(place)
+            elif isinstance(row, Told) and isinstance(row.message, WorkDone):
+                self._ends.setdefault((path, row.message.key), []).append(place)
+            elif isinstance(row, Told) and isinstance(row.message, FamilyCalled):
+                self._calls.setdefault((path, row.message.key), []).append(place)
             self._of.setdefault(path, []).append(place)
             about_unknown = isinstance(row, Asked) and path in intended and row.question.permission is not None
             if isinstance(row, Intends):
@@ -93,7 +103,7 @@ class Book:
 
     def _leave_out_answer(self, id: str, asked: int) -> None:
         for place in range(asked, len(self.rows)):
-            row = self.rows[place][1]
+            row = self.row(place)
             if isinstance(row, Answered) and row.answer.question == id:
                 self._told[place] = self._given[place] = True
 
@@ -168,8 +178,7 @@ class Book:
 
     def may_begin(self, path: str) -> bool:
         """Whether work of this path may begin: if it asks its decider or a person first, that has its turn."""
-        above, _, last = path.rpartition("/")
-        asks = self.find(above, lambda row: isinstance(row, Told) and _is_call(row.message, last))
+        asks = self._first_untold(self._calls, path)
         if asks is None:
             asks = next(self._untold(path), None)
             if asks is None and not self.is_over:  # killed before anything was kept of it: then it comes last
@@ -180,9 +189,23 @@ class Book:
 
     def end_of(self, path: str) -> int | None:
         """The place of the row that tells how the work of this path ends; None if none is left."""
-        above, _, last = path.rpartition("/")
-        key = last.partition(".")[0]
-        return self.find(above, lambda row: isinstance(row, Told) and _is_end(row.message, key))
+        return self._first_untold(self._ends, path)
+
+    def result_of(self, path: str) -> int | None:
+        """As `end_of`, if that is not given yet and the work has ended by itself: what was cancelled had no result."""
+        for place in self._ends.get(_placed(path), ()):
+            row = self.row(place)
+            cancelled = isinstance(row, Told) and isinstance(row.message, WorkFailed) and not row.message.crashed
+            if not self._given[place] and not self._told[place] and not cancelled:
+                return place
+        return None
+
+    def answer_to(self, question: str) -> int | None:
+        """The place of its answer; None if none is left."""
+        return next((place for place in self._answers.get(question, ()) if not self._told[place]), None)
+
+    def _first_untold(self, places: dict[tuple[str, int], list[int]], path: str) -> int | None:
+        return next((place for place in places.get(_placed(path), ()) if not self._told[place]), None)
 
     def is_due(self, path: str, key: int | None) -> bool:
         """Whether the decider of this path was told something by others first: before the end of the work of this key,
@@ -241,12 +264,11 @@ class Book:
         self.differences.append(Difference(row=row and row + self.after, path=path, what=what))
 
 
-def _is_end(message: Any, key: str) -> bool:
-    return isinstance(message, WorkDone) and str(message.key) == key
-
-
-def _is_call(message: Any, key: str) -> bool:
-    return isinstance(message, FamilyCalled) and str(message.key) == key
+def _placed(path: str) -> tuple[str, int]:
+    """The path of the decider of work, and its key; no work has the key of a child of an agent, whose name is one."""
+    above, _, last = path.rpartition("/")
+    number = last.partition(".")[0]
+    return above, int(number) if number.isdigit() else -1
 
 
 def _is_same(one: Any, other: Any) -> bool:

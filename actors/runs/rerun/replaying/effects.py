@@ -128,16 +128,15 @@ class RowEffects:
 
     async def in_turn(self, me: Actor) -> None:
         """Wait for its turn; of what was not kept, for the end of the rows."""
-        place = self._where_ended(_path(me))
+        place = self._end_of(_path(me))
         if place is not None:
-            self._book.take(place)
             await self._turnstile.take(place)
         elif not self._book.is_over:
             await trio.sleep_forever()
 
     def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
         """It is found out anew: where it counts, deciders are told what the rows say."""
-        place = None if me is None or name != PLAYED else self._where_ended(_path(me))
+        place = None if me is None or name != PLAYED else self._book.result_of(_path(me))
         if place is None:
             return find()
         row: Any = self._book.row(place)
@@ -167,17 +166,10 @@ class RowEffects:
 
     def _end_of(self, path: str) -> int | None:
         """The row that tells how the work of this path has ended; it is given."""
-        place = self._where_ended(path)
+        place = self._book.result_of(path)
         if place is not None:
             self._book.take(place)
         return place
-
-    def _where_ended(self, path: str) -> int | None:
-        above, _, last = path.rpartition("/")
-        number = last.partition(".")[0]
-        if not number.isdigit():  # a child of an agent: its parent is told another way
-            return None
-        return self._book.free(above, lambda row: isinstance(row, Told) and _ends(row.message, int(number)))
 
     async def _ended(self, me: Actor) -> WorkDone | None:
         path = _path(me)
@@ -301,12 +293,6 @@ def _reply(row: AnyRow) -> ChatReply | None:
     if isinstance(message, Replied):
         return message.reply
     return ChatReply(text=message.summary) if isinstance(message, Summarized) else None
-
-
-def _ends(message: Any, key: int) -> bool:
-    """Whether it tells how this work has ended by itself; what was cancelled had no result."""
-    cancelled = isinstance(message, WorkFailed) and not message.crashed
-    return isinstance(message, WorkDone) and message.key == key and not cancelled
 
 
 def _error(message: Any) -> CallboardError:

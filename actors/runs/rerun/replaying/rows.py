@@ -16,8 +16,9 @@ import trio
 from .....protocol.effects import Effect, Work
 from .....protocol.journal import About, Answered, AnyRow, Asked, Noted, Over, Told
 from .....protocol.kernel.questions import Answer, Question
-from .....protocol.messages import ChildEnded, FromBelow, Idle, Letter, PersonSays, WorkDone
+from .....protocol.messages import ChildEnded, FromBelow, Idle, Letter, PersonSays
 from ....work.journal.of_run import OfRun, RunPast, is_of_files
+from ....work.journal.prefix import work_path
 from ....work.journal.scope import D, Player, Scope, Scopes
 from .book import Book
 
@@ -182,7 +183,10 @@ class ReplayedPlayer(Player):
     async def ends_in_turn(self, ended: int | str) -> None:
         """Wait until it is the turn of the row with that end; without one, for the end of the rows."""
         book = self._book
-        place = book.find(self.path, lambda row: isinstance(row, Told) and _is_end(row.message, ended))
+        if isinstance(ended, int):
+            place = book.end_of(work_path(self.path, ended))
+        else:
+            place = book.find(self.path, lambda row: isinstance(row, Told) and _is_of_child(row.message, ended))
         if place is None and not book.is_over:
             await trio.sleep_forever()
         elif place is not None and not book.is_given(place):
@@ -197,10 +201,8 @@ class ReplayedPlayer(Player):
         """Nothing is kept."""
 
 
-def _is_end(message: Any, ended: int | str) -> bool:
-    if isinstance(message, ChildEnded):
-        return message.record.id == ended
-    return isinstance(message, WorkDone) and message.key == ended
+def _is_of_child(message: Any, id: str) -> bool:
+    return isinstance(message, ChildEnded) and message.record.id == id
 
 
 class _Told:

@@ -11,8 +11,10 @@ on) or a person from outside, who has cancelled, written, or was not there to be
 
 from __future__ import annotations
 
+import time
+from bisect import insort
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -32,11 +34,31 @@ FOR_THREADS = 0.001
 """Seconds of real time from one look at working threads to the next."""
 
 
+_Order: TypeAlias = list[tuple[tuple[int, ...], str]]
+
+
+class Threads(trio.abc.Instrument):
+    """Knows which tasks wait for a thread. For `trio.run(..., instruments=...)`."""
+
+    def __init__(self) -> None:
+        self.tasks: set[trio.lowlevel.Task] = set()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        """See `trio.abc.Instrument`."""
+        if any(frame.f_code.co_name == "to_thread_run_sync" for frame, _ in task.iter_await_frames()):
+            self.tasks.add(task)
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """See `trio.abc.Instrument`."""
+        self.tasks.discard(task)
+
+
 class Turnstile:
     """See the module. Questions are answered as their rows say.
 
     Args:
         clock: what the event loop goes by.
+        threads: which of its tasks wait for one.
 
     Attributes:
         open: ids of questions that are open, and whose they are.
@@ -46,11 +68,12 @@ class Turnstile:
         ended_early: the rows had an end before the run.
     """
 
-    def __init__(self, book: Book, clock: RowClock, desk: Desk) -> None:
+    def __init__(self, book: Book, clock: RowClock, desk: Desk, threads: Threads) -> None:
         self._book = book
         self._clock = clock
         self._desk = desk
-        self._line: dict[str, trio.Event] = {}
+        self._threads = threads
+        self._line: list[tuple[_Order, str, trio.Event]] = []
         self._waiting: dict[int, trio.Event] = {}
         self._held: dict[int, Message] = {}
         self._looking: dict[Callable[[], bool], trio.Event] = {}
@@ -62,7 +85,8 @@ class Turnstile:
 
     async def line_up(self, path: str) -> None:
         """Wait until work of this path may begin."""
-        turn = self._line[path] = trio.Event()
+        turn = trio.Event()
+        insort(self._line, (_order(path), path, turn))
         await turn.wait()
 
     async def take(self, place: int | None) -> None:
@@ -102,17 +126,16 @@ class Turnstile:
     async def serve(self) -> None:
         """Hand out all there is; until cancelled."""
         while True:
-            await at_rest()
+            await self._at_rest()
             if found := [looks for met, looks in self._looking.items() if met()]:
                 for looks in found:
                     looks.set()
                 continue
-            if begins := self._begins():
-                self._line.pop(min(begins, key=_order)).set()
-                continue
-            place = self._book.next
-            if place is None and self._line:
-                self._line.pop(min(self._line, key=_order)).set()
+            place, first = self._book.next, self._first_in_line
+            if first is None and place is None and self._line:
+                first = 0
+            if first is not None:
+                self._line.pop(first)[2].set()
                 continue
             if place is None:
                 self.ended_early = True
@@ -121,16 +144,26 @@ class Turnstile:
             if not self._hand_out(place):
                 await self._bring_about(place)
 
-    def _begins(self) -> list[str]:
-        """The paths of the work that may begin now."""
-        return [path for path in self._line if self._book.may_begin(path)]
+    async def _at_rest(self) -> None:
+        """Wait until every other task waits for something else than a thread."""
+        while True:
+            await wait_all_tasks_blocked()
+            if not self._threads.tasks:
+                return
+            # What a thread has done is told to the loop when it is done, and nobody can wait for another's.
+            await trio.to_thread.run_sync(time.sleep, FOR_THREADS)
+
+    @property
+    def _first_in_line(self) -> int | None:
+        """The first in line that may begin now."""
+        return next((first for first, (_, path, _) in enumerate(self._line) if self._book.may_begin(path)), None)
 
     def _hand_out(self, next: int) -> bool:
         """Hand out what comes first of what is waited for, if no other row comes before it."""
         if (held := self._held.pop(next, None)) is not None:
             self._tell(self._book.path(next), held)
             return True
-        answers = [place for place in map(self._answer_to, self.open) if place is not None]
+        answers = [place for place in map(self._book.answer_to, self.open) if place is not None]
         first = min([*self._waiting, *answers], default=None)
         if first is None or first > next:
             return False
@@ -142,25 +175,23 @@ class Turnstile:
         self._clock.set(row.at / 1000)
         return True
 
-    def _answer_to(self, id: str) -> int | None:
-        path = self.open[id]
-        return self._book.find(path, lambda row: isinstance(row, Answered) and row.answer.question == id)
-
     async def _bring_about(self, place: int) -> None:
         """Nothing is left that leads to this row: the time does, or somebody from outside did."""
         book, row = self._book, self._book.row(place)
         self._clock.set(row.at / 1000)
-        await at_rest()
+        await self._at_rest()
         if self._goes_on(place):
             return
         self._act(book.path(place), row)
-        await at_rest()
+        await self._at_rest()
         if not self._goes_on(place):
             book.missed(place)
 
     def _goes_on(self, place: int) -> bool:
         """Whether the replay goes on from where this row was the next, and nothing led to it."""
-        return bool(self._begins()) or self._book.next != place or any(each <= place for each in self._waiting)
+        return (
+            self._first_in_line is not None or self._book.next != place or any(each <= place for each in self._waiting)
+        )
 
     def _tell(self, path: str, message: Message) -> None:
         if isinstance(message, FromBelow):
@@ -199,7 +230,7 @@ def _says(message: WorkDone, kind: str, words: str) -> bool:
     return failure is not None and kind in failure.kinds
 
 
-def _order(path: str) -> list[tuple[tuple[int, ...], str]]:
+def _order(path: str) -> _Order:
     """Paths in the order of their numbers; children of agents, which have names, before those."""
     return [_of_part(part) for part in path.split("/")]
 
@@ -207,33 +238,3 @@ def _order(path: str) -> list[tuple[tuple[int, ...], str]]:
 def _of_part(part: str) -> tuple[tuple[int, ...], str]:
     numbers = part.replace(":", ".").split(".")
     return (tuple(map(int, numbers)), "") if all(map(str.isdigit, numbers)) else ((), part)
-
-
-async def at_rest() -> None:
-    """Wait until every other task waits for something else than a thread."""
-    me = trio.lowlevel.current_task()
-    while True:
-        await wait_all_tasks_blocked()
-        if not any(_is_in_thread(task) for task in _tasks(trio.lowlevel.current_root_task()) if task is not me):
-            return
-        # What a thread has done is told to the loop when it is done, and nobody can wait for another's.
-        await trio.to_thread.run_sync(_let_threads_work)
-
-
-def _let_threads_work() -> None:
-    import time
-
-    time.sleep(FOR_THREADS)
-
-
-def _tasks(task: trio.lowlevel.Task | None) -> list[trio.lowlevel.Task]:
-    if task is None:
-        return []
-    return [
-        task,
-        *(each for nursery in task.child_nurseries for child in nursery.child_tasks for each in _tasks(child)),
-    ]
-
-
-def _is_in_thread(task: trio.lowlevel.Task) -> bool:
-    return any(frame.f_code.co_name == "to_thread_run_sync" for frame, _ in task.iter_await_frames())

@@ -307,6 +307,29 @@ async def test_an_agent_with_servers_that_a_person_has_written_to_is_replayed_wi
     assert "srv__echo" in tools
 
 
+MAP = """
+name: many
+start: each
+settings: {max_concurrency: 1000}
+nodes:
+  each: {type: map, over: "{{items}}", as: it, branch: one, collect_into: all, output_key: said, next: done}
+  one: {type: llm, prompt: "P {{it}}", state_updates: {said: "{{output}}"}}
+  done: {type: end, output: over}
+"""
+
+
+async def test_a_thousand_at_once_are_replayed_in_seconds(town: Town, fake_model: FakeModels) -> None:
+    (town.config / "agents" / "many").mkdir()
+    (town.config / "agents" / "many" / "graph.yaml").write_text(MAP)
+    fake_model.answer_with(lambda request: Reply(text=request.prompt[2:]))
+    state = {"items": list(range(1000))}
+    outcome = await callboard.run("many", "x", state=state, durable=True, id="run-1", config_dir=town.config)
+    with trio.fail_after(30):  # it was minutes
+        replayed, _ = await again(town)
+    assert replayed.differences == ()
+    assert json.dumps(replayed.outcome.to_wire()) == json.dumps(outcome.to_wire())
+
+
 async def test_a_node_that_a_person_has_cancelled_is_cancelled_again(small: Small) -> None:
     def cancels(root: callboard.Root, event: Event) -> None:
         if event.kind == "tool.call.started":
