@@ -176,6 +176,15 @@ class Book:
             if each == path or each.startswith((f"{path}/", f"{path}:")):
                 self._told[before] = self._given[before] = True
 
+    def tell_asked_above(self, path: str, place: int) -> None:
+        """The replay has come to what was asked before this row by what this path is a part of, and to the answers."""
+        while path:
+            path = path.rpartition("/")[0]
+            for before in [each for each in self._untold(path) if each < place]:
+                row = self.row(before)
+                if isinstance(row, Asked | Answered):
+                    self._told[before] = self._given[before] = True
+
     def may_begin(self, path: str) -> bool:
         """Whether work of this path may begin: if it asks its decider or a person first, that has its turn."""
         asks = self._first_untold(self._calls, path)

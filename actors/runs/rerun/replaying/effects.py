@@ -232,6 +232,8 @@ class RowEffects:
         place = self._book.give(path, lambda row: isinstance(row, Noted) and row.name.startswith(begins))
         if place is not None:
             self._book.tell_within(path, place)
+            if begins == CALL:  # functions of edges ask people as the whole workflow
+                self._book.tell_asked_above(path, place)
             await self._turnstile.take(place)
             noted = self._book.row(place)
             assert isinstance(noted, Noted)

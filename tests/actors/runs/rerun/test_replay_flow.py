@@ -241,3 +241,27 @@ async def test_a_session_with_everything_that_was_killed_is_replayed_as_far_as_i
     replayed, _ = await again(whole)
     assert (replayed.ended_early, replayed.differences) == (False, ())
     assert json.dumps(replayed.outcome.to_wire()["output"]) == json.dumps(said["output"])
+
+
+ASKING = """
+def asks(text, context):
+    return context["human_prompt"].request("asked", "Sure?").text
+"""
+
+
+async def test_what_a_function_of_an_edge_has_asked_a_person_is_not_missed(house: FlowHouse) -> None:
+    (house.flow.parent / "functions" / "edge_processor" / "asking.py").write_text(ASKING)
+    house.flow.write_text(
+        SMALL
+        + """    - {id: B, type: python, config: {code: 'print(2)'}}
+  edges: [{from: A, to: B, process: {type: function, config: {name: asks}}}]
+"""
+    )
+    async with callboard.Root(config_dir=house.config) as root:
+        with root.questions.attach(Person(root, str(house.log), ANSWERS)):
+            outcome = await callboard.run(house.flow, "hello", durable=True, id="run-1", yes=True)
+    asked = len(house.asked)
+    assert asked == 1
+    replayed, _ = await again(house)
+    assert (replayed.differences, len(house.asked)) == ((), asked)
+    assert json.dumps(replayed.outcome.to_wire()) == json.dumps(outcome.to_wire())
