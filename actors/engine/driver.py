@@ -378,13 +378,7 @@ class Driver:
         if player is None or not player.lines_up:
             return await perform(child, work)
         await player.line_up(work)
-        try:
-            done = await perform(child, work)
-        except CallboardError:
-            await player.ends_in_turn(work.key)
-            raise
-        await player.ends_in_turn(work.key)
-        return done
+        return await player.played_in_turn(work.key, perform(child, work))
 
     def _ended(self, work: Work, end: End) -> None:
         """Called in the task that ends: its result is mail, like everything else that the decider gets."""

@@ -31,6 +31,8 @@ def insert_rows(db: sqlite3.Connection, values: Sequence[Sequence[Any]]) -> None
 
 def insert_runs(db: sqlite3.Connection, values: Sequence[Sequence[Any]]) -> Sequence[int] | None:
     """Runs, in a transaction; their numbers, or None: a run of one of these ids is there, and nothing is written."""
+    if not values:
+        return ()
     (last,) = db.execute("select coalesce(max(seq), 0) from sqlite_sequence where name='runs'").fetchone()
     keys = range(last + 1, last + 1 + len(values))
     db.execute("savepoint several")

@@ -164,7 +164,7 @@ class Store:
         with self.transaction(full=False) as db:
             found = db.execute(_SELECT, (run, self.sign)).fetchone()
         if found is None:
-            raise RunClaimed(f"{run} can't go on here: another process has claimed it")
+            raise RunClaimed(f"{run} can't go on here: it was removed, or another process has claimed it")
         record = RunRecord(run, found[10])
         record.key, _, record.state, _, record.origin, record.life, record.rows, record.crc, record.began = found[:9]
         record.ended, _, sum = found[9:]

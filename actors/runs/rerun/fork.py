@@ -22,7 +22,7 @@ import trio
 
 from ....protocol.errors import CallboardError, JournalError, NotFound
 from ....protocol.events import Event, RunResumed
-from ....protocol.journal import FOLD, About, Asked, decode_about, encode, encode_about
+from ....protocol.journal import FOLD, About, Asked, decode_about, encode_about
 from ....protocol.outcome import Outcome
 from ....protocol.requests import AnswerText
 from ....supervisors.journal.row import Row
@@ -32,7 +32,7 @@ from ...io.directories import journal_dir
 from ...io.imports import imported
 from ...work.journal.directory import copy, moved
 from ...work.journal.of_run import CannotGoOn, OfRun, RunPast, past_of
-from ...work.journal.prefix import Placed, began, done_again, prefix, read
+from ...work.journal.prefix import Placed, began, done_again, prefix, read, written
 from ..as_begun import loaded_of
 from ..begin import new_id
 from ..durable import go_on
@@ -106,7 +106,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             copy(self.run, run)
         except OSError as error:
             raise JournalError(f"the files of {self.run} can't be copied: {error}") from error
-        encoded = [Row(number, path, encode(row)) for number, (path, row) in enumerate(rows, 1)]
+        encoded = written(rows)
         return encoded, past_of(encoded)
 
 

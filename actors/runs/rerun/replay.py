@@ -21,14 +21,13 @@ import trio
 
 from ....protocol.errors import Unsupported
 from ....protocol.events import Event, RunResumed
-from ....protocol.journal import Began, Spoilt, Told, encode
+from ....protocol.journal import Began, Spoilt, Told
 from ....protocol.messages import StateSet
 from ....protocol.outcome import Outcome
 from ....protocol.requests import RunRequest
-from ....supervisors.journal.row import Row
 from ...io.directories import journal_dir
 from ...work.journal.of_run import CannotGoOn, RunPast, past_of
-from ...work.journal.prefix import Placed, began
+from ...work.journal.prefix import Placed, began, written
 from ..as_begun import loaded_of
 from ..begin import begin
 from ..durable import count_on
@@ -116,8 +115,7 @@ def _past(rows: list[Placed]) -> _Past | None:
     if not found:
         return None
     before = rows[: found[-1] + 1]
-    told = past_of(Row(number, path, encode(row)) for number, (path, row) in enumerate(before, 1))
-    return _Past(len(before), told)
+    return _Past(len(before), past_of(written(before)))
 
 
 async def _replay(

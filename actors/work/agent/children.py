@@ -283,13 +283,7 @@ class Children:
         player = self._player
         if player is None or not player.lines_up:
             return await self._in_time(actor, child, call)
-        try:
-            said = await self._in_time(actor, child, call)
-        except CallboardError:
-            await player.ends_in_turn(spawned.id)
-            raise
-        await player.ends_in_turn(spawned.id)
-        return said
+        return await player.played_in_turn(spawned.id, self._in_time(actor, child, call))
 
     async def _in_time(self, actor: Actor, child: _Child, call: AgentCall) -> str:
         if child.clock is None:

@@ -309,10 +309,9 @@ class OfRun:
             self.leave()
         try:
             data = encode_plain(row)
-        except (TypeError, ValueError, OverflowError, RecursionError, CallboardError):
-            self.append(path, row)
-            return
-        if holds(data):
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            data = None
+        if data is None or holds(data):  # `append` knows what is to be done
             self.append(path, row)
         else:
             self.rows.append(path, data)

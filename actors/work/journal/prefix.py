@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ....protocol.journal import Answered, AnyRow, Asked, Began, Intends, Lived, Over, Spoilt, Told, decode
+from ....protocol.journal import Answered, AnyRow, Asked, Began, Intends, Lived, Over, Spoilt, Told, decode, encode
 from ....protocol.messages import EscalationNoted, WorkDone
 from .of_run import CannotGoOn, question_id
 
@@ -46,6 +46,13 @@ def read(rows: Sequence[Row]) -> list[Placed]:
     if not found or not isinstance(found[0][1], Began):
         raise CannotGoOn("its first row does not say what it is a run of")
     return found
+
+
+def written(rows: Sequence[Placed]) -> list[Row]:
+    """Rows as a journal has them, from the first: what `read` reads."""
+    from ....supervisors.journal.row import Row
+
+    return [Row(number, path, encode(row)) for number, (path, row) in enumerate(rows, 1)]
 
 
 def began(rows: Sequence[Placed]) -> Began:

@@ -20,6 +20,7 @@ import msgspec
 import trio
 
 from ....protocol.effects import Effect, InPlace, Work
+from ....protocol.errors import CallboardError
 from ....protocol.journal import (
     CAN_BE_KEPT,
     Answered,
@@ -349,6 +350,16 @@ class Player:
 
     async def ends_in_turn(self, ended: int | str) -> None:
         """Wait until the decider may be told of the end of its work of this key, or of its child of this id."""
+
+    async def played_in_turn(self, ended: int | str, work: Awaitable[T]) -> T:
+        """What that work comes to, or fails with, when its end may be told."""
+        try:
+            done = await work
+        except CallboardError:
+            await self.ends_in_turn(ended)
+            raise
+        await self.ends_in_turn(ended)
+        return done
 
     async def mail_first(self, me: Actor, key: int | None) -> None:
         """Wait for mail that comes before work in place (this key), or before it is told that no mail waits (None)."""

@@ -116,7 +116,7 @@ class Running:
         return run in self._playing
 
     def followed(self) -> set[str]:
-        """The runs whose events somebody reads."""
+        """The runs whose events have a reader."""
         return {reader.run for reader in self._logs.readers}
 
     def over(self, run: str) -> trio.Event:

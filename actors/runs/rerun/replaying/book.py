@@ -80,10 +80,10 @@ class Book:
         self._answers: dict[str, list[int]] = {}  # by question
         intended: set[str] = set()
         for place, (path, row) in enumerate(rows):
-            while path not in self._paths:
-                self._paths.add(path)
-                path = _SHORTER.sub("", path)
-            path = self.path(place)
+            whole = path
+            while whole not in self._paths:
+                self._paths.add(whole)
+                whole = _SHORTER.sub("", whole)
             if isinstance(row, Answered):
                 self._answers.setdefault(row.answer.question, []).append(place)
             elif isinstance(row, Told) and isinstance(row.message, WorkDone):

@@ -161,6 +161,7 @@ class Turnstile:
     def _hand_out(self, next: int) -> bool:
         """Hand out what comes first of what is waited for, if no other row comes before it."""
         if (held := self._held.pop(next, None)) is not None:
+            self._clock.set(self._book.row(next).at / 1000)
             self._tell(self._book.path(next), held)
             return True
         answers = [place for place in map(self._book.answer_to, self.open) if place is not None]
