@@ -121,7 +121,7 @@ class RowEffects:
             case "memory":
                 value = await self._found(me, effect.name)
             case "server tools" | "server tools now":
-                value = self._tools(effect)
+                value = self._tools(me, effect)
             case _:  # the prompt that came of it is in the rows
                 value = "" if kind is str else None
         return cast("T", convert(value, kind) if effect.kind.startswith("server") else value)
@@ -267,11 +267,16 @@ class RowEffects:
         message = row.message if isinstance(row, Told) else None
         return list(message.files) if isinstance(message, ResultsKept) else []
 
-    def _tools(self, effect: Effect) -> Any:
+    def _tools(self, me: Actor, effect: Effect) -> Any:
         name = f"{SERVER_TOOLS}{effect.name}"
         noted = [row for path, row in self._book.rows if not path and isinstance(row, Noted) and row.name == name]
         if effect.kind == "server tools":
             if not noted:
+                place = self._book.result_of(_path(me))
+                row = None if place is None else self._book.row(place)
+                failure = failure_of(row.message) if isinstance(row, Told) else None
+                if failure is not None:  # it could not be had, and that is what its node has failed with
+                    raise failure.restore()
                 raise CallboardError(f"the rows don't say which tools MCP server '{effect.name}' has")
             return decode_value(noted[-1].value, list[Any])
         return {"tools": decode_value(noted[-1].value, list[Any]) if noted else None}

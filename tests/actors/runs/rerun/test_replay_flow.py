@@ -99,6 +99,9 @@ async def test_of_a_workflow_that_was_killed_it_goes_as_far_as_the_rows_do_and_a
     assert json.dumps(replayed.outcome.to_wire()["output"]) == json.dumps(said["output"])
 
 
+NO_SERVER = "tooling: [{type: mcp_remote, config: {server: 'http://127.0.0.1:9/mcp'}}]"
+"""Tools of a server that can't be reached."""
+
 SMALL = """
 graph:
   id: small
@@ -120,6 +123,8 @@ graph:
         "    - {id: B, type: agent, config: {provider: fake, name: m, role: FAILS}}\n",
         "    - {id: B, type: agent, on_error: continue, config: {provider: fake, name: m, role: FAILS}}\n",
         "    - {id: B, type: agent, config: {provider: fake, name: m, memories: [{name: board}]}}\n",
+        "    - {id: B, type: agent, on_error: continue, config: {provider: fake, name: m, role: OK, TOOLING}}\n",
+        "    - {id: B, type: agent, config: {provider: fake, name: m, role: OK, TOOLING}}\n",
         "    - {id: B, type: human, config: {description: 'Nobody?'}}\n",
         "    - {id: B, type: human, on_error: continue, config: {description: 'Nobody?'}}\n",
         "    - {id: B, type: loop_timer, config: {max_duration: 0.001, message: over}}\n",
@@ -129,7 +134,7 @@ async def test_what_fails_or_takes_too_long_does_so_again(house: FlowHouse, node
     house._models.answer_with(
         lambda request: Reply(status=400, error="no") if request.system == "FAILS" else Reply(text="ok")
     )
-    flow = SMALL + nodes + "    - {id: C, type: python, config: {code: 'print(3)'}}\n"
+    flow = SMALL + nodes.replace("TOOLING", NO_SERVER) + "    - {id: C, type: python, config: {code: 'print(3)'}}\n"
     flow += "  edges: [{from: A, to: B}, {from: B, to: C}]\n"
     events: list[Event] = []
     outcome = await begin(house, events.append, flow)
