@@ -15,6 +15,7 @@ import gc
 import os
 import signal
 import sys
+import termios
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import final
@@ -125,10 +126,10 @@ async def _serve(options: ServeOptions, ui: bool, quiet: bool, config_dir: str |
         try:
             sys.stderr.write(f"callboard: {safe(text)}\n")
             sys.stderr.flush()
-        except OSError:
-            if not terminal.is_over():
+        except OSError as error:
+            if error.errno != errno.EIO:
                 raise
-            terminal.let_go()  # it was closed while we wrote; its SIGHUP is what ends us
+            terminal.let_go()  # it was closed; if we belong to it, its SIGHUP is what ends us
 
     def drain() -> None:
         if terminal.is_over():
@@ -211,7 +212,7 @@ class TerminalLife:
     def __init__(self) -> None:
         ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         self._bound = not ignored and _has_terminal()
-        self._streams = [number for number in (0, 1, 2) if os.isatty(number)]
+        self._streams = [number for number in (0, 1, 2) if _is_terminal(number)]
 
     def is_over(self) -> bool:
         """Whether a SIGHUP that comes now is that of the terminal's end."""
@@ -234,6 +235,15 @@ class TerminalLife:
                 self._bound = False
                 self.let_go()
             was_gone = is_gone
+
+
+def _is_terminal(stream: int) -> bool:
+    """Whether it is one, or was one until it was closed."""
+    try:
+        termios.tcgetattr(stream)
+    except termios.error as error:
+        return bool(error.args[0] == errno.EIO)
+    return True
 
 
 def _has_terminal() -> bool:

@@ -135,6 +135,7 @@ async def test_told_to_ask_it_waits_for_a_person_and_told_to_leave_them_it_does(
             run = (await http.post("/v1/runs", json={"target": "asks"})).json()["run"]
             await questions(http, 1)
             await house.rows_of(run, 5)
+            await house.logged(run)
         await house.kill()
         await house.begin()
         async with house.client() as http:

@@ -161,6 +161,23 @@ async def test_a_server_that_was_to_outlive_its_terminal_does_and_still_reloads(
     await until(is_gone(server), SOON)
 
 
+async def test_a_server_that_was_to_outlive_its_terminal_does_even_if_that_closes_before_it_listens(
+    terminal: Terminal,
+) -> None:
+    terminal.master, slave = pty.openpty()
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(terminal.home), "XDG_STATE_HOME": str(terminal.home / "state")}
+    terminal.leader = subprocess.Popen(  # as setsid does: it writes to a terminal that is not its session's
+        terminal.serve, stdin=slave, stdout=slave, stderr=slave, env=environ, cwd=terminal.home, start_new_session=True
+    )
+    terminal.close()
+    os.close(slave)
+    server = await terminal.server()
+    server.send_signal(signal.SIGHUP)
+    await until(lambda: terminal.reloads() > 0, SOON)
+    server.send_signal(signal.SIGTERM)
+    assert terminal.leader.wait(SOON) == 0
+
+
 async def test_a_hangup_from_elsewhere_reloads_as_long_as_the_terminal_is_there(terminal: Terminal) -> None:
     terminal.lead(*terminal.serve)
     server = await terminal.server()

@@ -57,7 +57,7 @@ def test_a_writer_that_is_killed_leaves_all_that_was_waited_for(tmp_path: Path, 
 @pytest.mark.parametrize("kill", some("claimer", 12, range(1, 130)))
 def test_who_claims_may_be_killed_anywhere_and_another_goes_on(tmp_path: Path, kill: int) -> None:
     world = World(tmp_path)
-    first, killed = world.play(runs=RUNS, rows=ROWS, kill=90)
+    first, killed = world.play(runs=RUNS, rows=ROWS, effects=3)
     assert killed
     before = check(world)
     assert before == dict.fromkeys(RUNS, State.INTERRUPTED)
@@ -87,7 +87,7 @@ def test_a_run_outlives_any_number_of_kills(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", some("two", 2, range(8)))
 def test_of_two_who_claim_at_once_one_gets_each_run(tmp_path: Path, seed: int) -> None:
     world = World(tmp_path)
-    first, killed = world.play(runs=RUNS, rows=ROWS, kill=90)
+    first, killed = world.play(runs=RUNS, rows=ROWS, effects=3)
     assert killed
     programs = [world.start(claim=first, rows=ROWS) for _ in range(2)]
     for program in programs:

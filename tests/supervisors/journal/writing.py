@@ -7,6 +7,8 @@ import os
 import signal
 import sqlite3
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,13 @@ def kill_at_statement(number: int) -> None:
     sqlite3.connect = traced  # type: ignore[assignment]
 
 
+def kill_at_effects(file: Path, runs: list[str], number: int) -> None:
+    """Kill this process when each of these runs has had so many effects, if it is to be killed so (not zero)."""
+    seen = [line.split()[0] for line in file.read_text().splitlines()]
+    if number and all(seen.count(run) >= number for run in runs):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def effect(file: Path, text: str) -> None:
     """What the world sees of a run."""
     with file.open("a") as world:
@@ -46,13 +55,14 @@ def data_of(row: int) -> bytes:
     return bytes([row % 3]) * 20_000 if row % 7 == 0 else b"%d" % row * 40
 
 
-async def work(run: RunJournal, rows: int, world: Path) -> None:
-    """Write rows up to this number. Every fifth is an effect, done when its row is on the disk."""
+async def work(run: RunJournal, rows: int, world: Path, done: Callable[[], None] = lambda: None) -> None:
+    """Write rows up to this number. Every fifth is an effect, done when its row is on the disk; `done` hears of it."""
     for row in range(run.rows + 1, rows + 1):
         run.append(f"actor-{row % 2}", data_of(row))
         if row % 5 == 0:
             await run.barrier()
             effect(world, f"{run.run} {row}")
+            done()
         await trio.lowlevel.checkpoint()
     await run.barrier()
     run.tell(b"over", over=True)
@@ -73,9 +83,10 @@ async def main(order: dict[str, Any]) -> None:
                 await work(run, order["rows"], world)
         else:
             kill_at_statement(order.get("kill", 10**9))
+            done = partial(kill_at_effects, world, order["runs"], order.get("effects", 0))
             async with trio.open_nursery() as nursery:
                 for name in order["runs"]:
-                    nursery.start_soon(work, journal.begin(name, b"begun"), order["rows"], world)
+                    nursery.start_soon(work, journal.begin(name, b"begun"), order["rows"], world, done)
     except* CallboardError as group:
         effect(world, f"refused {type(group.exceptions[0]).__name__}")
     print(await journal.aclose(), flush=True)
