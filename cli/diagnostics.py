@@ -65,6 +65,7 @@ def examine(config_dir: str | None, *, with_models: bool = False) -> Found:
         },
         "keys": _keys(settings),
         "vault": _vault(home, settings),
+        "sandbox": _sandbox(settings),
         "environment": examine_environment(home),
         "addresses": {name: without_logins(os.environ[name]) for name in _ADDRESSES if os.environ.get(name)},
         "interpreters": {name: {"for": what, "path": shutil.which(name)} for name, what in _INTERPRETERS.items()},
@@ -99,6 +100,7 @@ def as_text(found: Found) -> str:
         *(f"  {name:<20} {_KEY_TOLD.get(there, there)}" for name, there in found["keys"].items()),
         *(f"  {name:<20} {value}" for name, value in found["addresses"].items()),
         f"  vault: {_told_of_vault(found['vault'])}",
+        f"  sandbox: {_told_of_sandbox(found['sandbox'])}",
         "",
         "environment",
         *environment_report.told(found["environment"]),
@@ -240,6 +242,27 @@ def _vault(home: Path, settings: Settings) -> Found:
         except CallboardError as error:
             found["error"] = str(error)
     return found
+
+
+def _sandbox(settings: Settings) -> Found:
+    """What processes of agents are held to, and by what; the latter is tried with a process of our own."""
+    from ..actors.work.sandbox.backends import backend
+
+    wanted = settings.sandbox if isinstance(settings.sandbox, str) else settings.sandbox.profile or "workspace"
+    way = backend()
+    return {"profile": wanted, "backend": way.kind, "landlock_abi": way.abi, "why_not": list(way.why_not)}
+
+
+def _told_of_sandbox(found: Found) -> str:
+    why = f" ({'; '.join(found['why_not'])})" if found["why_not"] else ""
+    profile = "off" if found["profile"] == "off" else f"'{found['profile']}'"
+    if found["backend"] == "none":
+        return f"{profile}; none can be had here{why}"
+    return (
+        f"{profile}; `--sandbox workspace` would use {found['backend']}{why}"
+        if profile == "off"
+        else (f"{profile} by {found['backend']}{why}")
+    )
 
 
 def _told_of_vault(found: Found) -> str:

@@ -52,6 +52,7 @@ def request(flags: dict[str, Any]) -> RunRequest:
         attach=tuple(flags.pop("attach", ())),
         save=flags.pop("save", None),
         on_unknown=flags.pop("on_unknown", None),
+        sandbox=flags.pop("sandbox", None),
     )
 
 

@@ -129,6 +129,13 @@ on_unknown = click.option(
     "have done its work: ask a person, tell the model, do it again, or fail. [default: what files say; else models are "
     "told, and scripts asked about]",
 )
+sandbox = click.option(
+    "--sandbox",
+    type=click.Choice(["read-only", "workspace", "open", "off"]),
+    help="What the processes of tools, scripts and MCP servers may do: read-only, workspace (write below the working "
+    "directory, no network for tools), open (closes only the kernel's interfaces), off. [default: sandbox of "
+    "config.yaml]",
+)
 no_input = click.option("--no-input", is_flag=True, help="Never ask at the terminal.")
 yes_and_allow = several(
     click.option(

@@ -35,6 +35,7 @@ from . import options
 @options.keep_requests
 @options.durable
 @options.on_unknown
+@options.sandbox
 @options.cassettes
 @options.result_form
 @options.compat
@@ -78,6 +79,7 @@ def run(**given: Any) -> int:
 @options.session
 @options.knowledge
 @options.permissions
+@options.sandbox
 @options.no_input
 @options.dry_run
 @options.no_stream
@@ -136,6 +138,7 @@ def ask(tools: tuple[str, ...], system: str, role: str | None, role_prompt: str 
 @options.variables
 @options.prepared_answers
 @options.permissions
+@options.sandbox
 @click.option("--save", metavar="DIR", help="Keeps every run as files in DIR/<run id>/, as `callboard run` does.")
 @options.durable
 @options.text_or_json

@@ -24,6 +24,7 @@ from .errors import UsageError
 from .json_values import DEEPEST, is_too_deep
 from .mcp.config import Server
 from .repeats import ON_UNKNOWN, OnUnknown
+from .sandbox import PROFILES, Profile
 
 COMPAT = ("standard", "loki", "devall")
 """Dialects that a request may force; a file of another kind goes by its own."""
@@ -123,6 +124,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
             session names counts in their place.
         on_unknown: what is to be done about calls that are under way when the process of a durable run is killed,
             whatever files say; see `repeats`.
+        sandbox: the profile that the run's processes are held to, whatever the settings say of all; see `sandbox`.
 
     Raises:
         UsageError: a value that no run can be given.
@@ -157,6 +159,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
     role_prompt: str | None = None
     default_tools: bool = False
     on_unknown: OnUnknown | None = None
+    sandbox: Profile | None = None
 
     def __post_init__(self) -> None:
         """Check the values; `state` and `answers` become what scripts, templates and questions can take."""
@@ -168,6 +171,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
             )
         if self.on_unknown is not None and self.on_unknown not in ON_UNKNOWN:
             raise UsageError(f"on_unknown must be one of {', '.join(ON_UNKNOWN)}, not '{self.on_unknown}'")
+        if self.sandbox is not None and self.sandbox not in PROFILES:
+            raise UsageError(f"sandbox must be one of {', '.join(PROFILES)}, not '{self.sandbox}'")
         _check_unicode("the prompt", self.prompt)
         if self.role is not None and self.role_prompt is not None:
             raise UsageError(f"a run has either a role ('{self.role}') or a prompt for one, not both")

@@ -20,7 +20,9 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, Self, final
 
@@ -31,6 +33,7 @@ from ..protocol.kernel.errors import ActorFailed, ProcessError, TimedOut
 from ..protocol.kernel.events import Warned
 from .actor import Actor
 from .child import Child, ProcessEnd, ProcessStop
+from .confinement import Confinement
 from .guardian import Seen, look
 from .pipes import Input, Output
 from .processes import Processes
@@ -43,6 +46,9 @@ if TYPE_CHECKING:
 __all__ = ["Completed", "Process", "ProcessEnd", "ProcessStop", "Processes", "run_process", "start_process"]
 
 OUTPUT_LIMIT = 8 * 1024 * 1024
+
+FREED_WITHIN = 2.0
+"""Seconds for what a confinement had for its process to be removed."""
 
 
 class Completed(ProcessEnd, frozen=True, kw_only=True):
@@ -133,6 +139,7 @@ async def start_process(
     on_stderr: Callable[[str], None] | None = None,
     stop: ProcessStop | None = None,
     pass_fds: Sequence[int] = (),
+    confinement: Confinement | None = None,
 ) -> Process:
     """Start a process under a child actor of `me`. When it returns, the guardian knows the process.
 
@@ -146,6 +153,7 @@ async def start_process(
         on_stderr: called with each line it writes to stderr, cut at 8 KiB. Stderr is always read.
         stop: how patiently it is ended.
         pass_fds: our descriptors that it inherits under the same numbers; they stay ours to close.
+        confinement: what it may not do, see there; it is for this process alone.
 
     Raises:
         ProcessError: it could not be started; the text says why.
@@ -154,23 +162,16 @@ async def start_process(
     command = tuple(os.fspath(part) for part in argv)
     stop = stop or ProcessStop()
     started: list[Process] = []
-    processes, tail = me.root.processes, Tail(on_stderr)
+    processes = me.root.processes
+
+    fork = partial(
+        _fork, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stop=stop, pass_fds=pass_fds, confinement=confinement
+    )
 
     async def live(own: Actor) -> ProcessEnd:
-        child = await _fork(
-            processes, command, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stop=stop, tail=tail, pass_fds=pass_fds
-        )
-        process = Process(command, child, own.ref)
-        processes.pids[own.path] = child.pid
-        try:
-            await processes.link.register(child.pid, child.start)
-            started.append(process)
-            own.started()
-            await _until_exit_or_stop(own, child)
-        finally:
-            processes.pids.pop(own.path, None)
-            end = await _end(own, child, process)
-        return end
+        async with _freed(own, confinement):
+            child = await fork(processes, command, tail=Tail(on_stderr))
+            return await _live(own, Process(command, child, own.ref), child, started)
 
     label = name or (PurePath(command[0]).name if command else "process")
     try:
@@ -196,6 +197,7 @@ async def run_process(
     timeout: float | None = None,
     stop: ProcessStop | None = None,
     pass_fds: Sequence[int] = (),
+    confinement: Confinement | None = None,
 ) -> Completed:
     """Run a process to its end and collect what it writes. A non-zero status does not raise.
 
@@ -221,6 +223,7 @@ async def run_process(
         on_stderr=on_stderr,
         stop=stop,
         pass_fds=pass_fds,
+        confinement=confinement,
     )
     try:
         with trio.move_on_after(float("inf") if timeout is None else timeout) as limit:
@@ -234,6 +237,32 @@ async def run_process(
     if limit.cancelled_caught:
         raise TimedOut(f"{process.argv[0]!r} did not end within {timeout:g} s and was ended{_said(process)}")
     return Completed(**msgspec.structs.asdict(end), stdout=output, truncated=truncated)
+
+
+async def _live(own: Actor, process: Process, child: Child, started: list[Process]) -> ProcessEnd:
+    """The life of a process that has just begun; it is in `started` once the guardian knows it."""
+    processes = own.root.processes
+    processes.pids[own.path] = child.pid
+    try:
+        await processes.link.register(child.pid, child.start)
+        started.append(process)
+        own.started()
+        await _until_exit_or_stop(own, child)
+    finally:
+        processes.pids.pop(own.path, None)
+        end = await _end(own, child, process)
+    return end
+
+
+@asynccontextmanager
+async def _freed(own: Actor, confinement: Confinement | None) -> AsyncIterator[None]:
+    """What a confinement has for its process is removed after the block, whatever happens in it."""
+    try:
+        yield
+    finally:
+        if confinement is not None:
+            with own.root.shield(FREED_WITHIN):
+                await trio.to_thread.run_sync(confinement.end, limiter=own.root.processes.limiter)
 
 
 async def _until_exit_or_stop(own: Actor, child: Child) -> None:
@@ -314,6 +343,7 @@ async def _fork(
     stop: ProcessStop,
     tail: Tail,
     pass_fds: Sequence[int] = (),
+    confinement: Confinement | None = None,
 ) -> Child:
     """Guardian, cookie, pipes, fork and exec. No checkpoint after the fork, so a cancelled caller still gets its child.
 
@@ -337,6 +367,7 @@ async def _fork(
             cwd=cwd,
             limiter=processes.limiter,
             pass_fds=pass_fds,
+            confinement=confinement,
         )
         leader = _seen(popen, argv[0])
         child = Child(processes, popen, leader, token, stop, pipes.streams(), tail)

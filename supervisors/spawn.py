@@ -27,6 +27,7 @@ from pathlib import Path
 import trio
 
 from ..protocol.kernel.errors import ProcessError
+from .confinement import Confinement, apart
 from .guardian import look
 
 VARIABLE = "CALLBOARD_COOKIE"
@@ -73,6 +74,7 @@ async def spawn(
     limiter: trio.CapacityLimiter,
     block: Iterable[signal.Signals] = (),
     pass_fds: Sequence[int] = (),
+    confinement: Confinement | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a process as the leader of a session of its own.
 
@@ -81,12 +83,13 @@ async def spawn(
     Args:
         block: signals the process starts with blocked; inherited over exec, hence as good as ignored.
         pass_fds: our descriptors that it inherits under the same numbers, besides its standard three.
+        confinement: what it may not do; None for nothing.
 
     Raises:
         ProcessError: it could not be started; the text says why.
     """
 
-    def start() -> subprocess.Popen[bytes]:
+    def start(argv: Sequence[str], env: Mapping[str, str], pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, block)
         try:
             return subprocess.Popen(
@@ -102,8 +105,22 @@ async def spawn(
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
+    def start_confined() -> subprocess.Popen[bytes]:
+        if confinement is None:
+            return start(argv, env, pass_fds)
+        confined = confinement.begin(argv, env, None if cwd is None else os.fspath(cwd))
+
+        def enter_and_start() -> subprocess.Popen[bytes]:
+            confined.enter()
+            return start(confined.argv, confined.env, [*pass_fds, *confined.fds])
+
+        try:
+            return apart(enter_and_start)
+        finally:
+            confined.close()
+
     try:
-        return await trio.to_thread.run_sync(start, limiter=limiter)
+        return await trio.to_thread.run_sync(start_confined, limiter=limiter)
     except (OSError, ValueError) as error:
         raise refusal(error, argv[0], cwd) from error
 

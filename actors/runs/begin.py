@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ...protocol.settings import Settings
     from ..work.knowledge.of_run import RunKnowledge
     from ..work.knowledge.recipe import Recipe
+    from ..work.sandbox.of_run import Sandbox
 
 _KEEPING = (".actors.runs.kept", ".supervisors.journal.journal", ".supervisors.journal.store")
 _DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
@@ -183,6 +184,26 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         make_knowledge=partial(_knowledge_of_run, root, request),
         servers=request.servers,
         on_unknown=request.on_unknown,
+        sandbox=_sandbox(request, settings, root, here),
+    )
+
+
+def _sandbox(request: RunRequest, settings: Settings, root: Root, here: Path | None) -> Sandbox | None:
+    """What the run's processes are held to; None where the user wants nothing of the kind."""
+    if (settings.sandbox == "off" and request.sandbox is None) or request.sandbox == "off":
+        return None
+    from ..work.sandbox.of_run import Sandbox, is_off, rules_of
+
+    rules = rules_of(settings.sandbox, request.sandbox)
+    if is_off(rules):
+        return None
+    return Sandbox(
+        rules,
+        here=here or Path.cwd(),
+        config_dir=root.config_dir.absolute(),
+        environ=os.environ,
+        temporary=state_dir(os.environ) / "tmp" / (request.id or new_id()),
+        roots=_absolute((*settings.tool_roots, *request.roots)),
     )
 
 

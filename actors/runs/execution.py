@@ -29,6 +29,7 @@ from ..work.journal.of_run import PREPARED, OfRun
 from ..work.journal.scope import Scopes
 from ..work.playback.playback import Beginning, Playback, playback
 from ..work.record import Record
+from ..work.sandbox.current import current as sandbox
 from ..work.tools.kept_results import readable
 from .files import Saved
 from .prepared import Input, Prepared
@@ -166,6 +167,9 @@ class Execution:
         for results in self.context.kept:
             with self.root.kernel.shield(REMOVE_WITHIN):
                 await trio.to_thread.run_sync(results.remove)
+        if self.context.sandbox is not None:
+            with self.root.kernel.shield(REMOVE_WITHIN):
+                await trio.to_thread.run_sync(self.context.sandbox.remove)
 
     @property
     def _has_directory(self) -> bool:
@@ -210,6 +214,7 @@ class Execution:
 
     async def _play(self, me: Actor) -> None:
         readable.set(self.context.results)  # for all that works below
+        sandbox.set(self.context.sandbox)
         seconds = self.context.meter.limits.timeout
         playing = self.prepared.play(
             me, self.input, self.context, result=self._result, record=self._record, history=self.history

@@ -19,6 +19,7 @@ from ...protocol.events import Event
 from ...protocol.outcome import Outcome
 from ...protocol.repeats import OnUnknown
 from ...protocol.requests import Limits, RunRequest
+from ...protocol.sandbox import Profile
 from ..work.tools.functions import Function, function_tool
 from ..work.tools.tool import Tool
 from .begin import perform
@@ -69,6 +70,7 @@ class Options(TypedDict, total=False):
     role_prompt: str | None
     durable: bool
     on_unknown: OnUnknown | None
+    sandbox: Profile | None
     record: PathLike | None
     replay: PathLike | None
     loose: bool
@@ -113,6 +115,8 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         durable: what the run does is kept on disk as it goes, so that `callboard resume` goes on with it if this
             process is killed.
         on_unknown: what is to be done about calls that are under way then: `ask`, `tell`, `again` or `fail`.
+        sandbox: what processes of the run may do: `read-only`, `workspace`, `open` or `off`; by default what
+            config.yaml says (docs/sandbox.md).
         record: a file into which the run is recorded: a cassette.
         replay: a cassette by which the run is played, without a network or processes.
         loose: what the run asks need not be what was asked when the cassette was recorded: it is found by its place.

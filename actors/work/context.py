@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .mcp.pool.servers import McpServers
     from .models.gateway import Gateway
     from .models.recorder import Recorder
+    from .sandbox.of_run import Sandbox
     from .spending.book import Book
     from .tools.kept_results import KeptResults
     from .tools.registry import ToolOptions, ToolRegistry
@@ -117,6 +118,7 @@ class RunContext:
         servers: those that the run's own agent has beside the ones it names.
         recorder: keeps what the run's models see and say; None where nothing is kept.
         on_unknown: what is to be done about calls that were under way at a kill, before what files say.
+        sandbox: what the run's processes are held to; None for nothing.
     """
 
     gateway: Gateway
@@ -148,6 +150,7 @@ class RunContext:
     make_results: Callable[[], KeptResults] | None = None
     recorder: Recorder | None = None
     on_unknown: OnUnknown | None = None
+    sandbox: Sandbox | None = None
 
     def __post_init__(self, limits: Limits, owner: str, book: Book | None, day: Account | None) -> None:
         self.meter = Meter(limits, allow_unpriced=self.allow_unpriced, owner=owner, book=book, day=day)

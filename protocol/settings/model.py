@@ -31,6 +31,7 @@ from ..languages import Language
 from ..mcp.config import PoolSettings, ToolMode
 from ..model_names import DefaultModels
 from ..permissions import Permissions
+from ..sandbox import Profile, UserSandbox
 from .api import ApiSettings
 from .durable import DurableSettings
 from .patches import ClientPatch, Patch, Patterns
@@ -249,6 +250,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         rag_template: how a prompt is put together with what was found for it.
         document_loaders: commands that make text of documents, by the ending or the name that they are for.
         durable: how runs are kept that go on after a kill; see `durable`.
+        sandbox: what the processes of agents may do; see `protocol.sandbox`.
         api: what a server goes by; see `api`.
         vault: where `{{NAME}}` is looked up; see `vault`.
         patches: those of the environment, by client (as in names of variables) and kind of request.
@@ -293,6 +295,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rag_template: str = ""
     document_loaders: dict[str, str] = {}
     durable: DurableSettings = DurableSettings()
+    sandbox: Profile | UserSandbox = "off"
     api: ApiSettings = ApiSettings()
     vault: VaultSettings = VaultSettings()
     patches: dict[tuple[str, str], Patterns] = {}

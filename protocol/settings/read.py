@@ -45,7 +45,17 @@ class _Aliases(msgspec.Struct, frozen=True):
 _OURS = ("model_from", "other", "file", "patches")
 """Fields of `Settings` that are no keys of the file."""
 
-_NESTED = ("permissions", "visible_tools", "tool_roots", "mcp_pool", "document_loaders", "durable", "api", "vault")
+_NESTED = (
+    "permissions",
+    "visible_tools",
+    "tool_roots",
+    "mcp_pool",
+    "document_loaders",
+    "durable",
+    "sandbox",
+    "api",
+    "vault",
+)
 """Keys that are no scalars and refer to nothing."""
 
 _TEXTS = (inspect.StrType, inspect.AnyType)

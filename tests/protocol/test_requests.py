@@ -15,6 +15,7 @@ from callboard.protocol.errors import UsageError
 from callboard.protocol.mcp.config import Server, ToolList
 from callboard.protocol.repeats import ON_UNKNOWN
 from callboard.protocol.requests import COMPAT, Limits, Overrides, RunRequest
+from callboard.protocol.sandbox import PROFILES
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 several = st.lists(texts, max_size=2).map(tuple)
@@ -93,6 +94,7 @@ requests = st.builds(
     role_prompt=st.none() | texts,
     default_tools=st.booleans(),
     on_unknown=st.sampled_from([None, *ON_UNKNOWN]),
+    sandbox=st.sampled_from([None, *PROFILES]),
 )
 
 

@@ -34,6 +34,7 @@ from ....io.handed_out import without_secrets
 from ....work.journal.unknown import may_run
 from ....work.library import PROMPT_UTILS
 from ....work.playback import playback as play
+from ....work.sandbox.current import sandboxed
 from ..plan import Job, Result
 from ..templates import render
 
@@ -74,6 +75,7 @@ async def run_script_node(me: Actor, job: Job) -> Result:
 
     async def run() -> Completed:
         with _state_in(job) as state:
+            given = [state["GRAPH_STATE_FILE"]] if "GRAPH_STATE_FILE" in state else []
             return await run_process(
                 me,
                 argv,
@@ -82,6 +84,7 @@ async def run_script_node(me: Actor, job: Job) -> Result:
                 cwd=job.context.cwd,
                 on_stderr=on_stderr,
                 stop=QUICK_STOP,
+                confinement=sandboxed(node.script, shows=[job.plan.directory, *given]),
             )
 
     seconds = job.plan.steps[node.id].timeout

@@ -30,6 +30,7 @@ from .....protocol.errors import ToolFailed
 from .....protocol.journal import decode_value
 from .....protocol.workflow_messages import CALL, Called
 from ....work.journal.scope import here
+from ....work.sandbox.current import sandboxed
 from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import USUAL, impose
 from ....work.tools.files.output import Printed
@@ -216,6 +217,7 @@ class EdgeFunctions:
                 name="edge-functions",
                 env=inherited(self._run.context.environ),
                 stdin="pipe",
+                confinement=sandboxed("edge-functions"),
                 on_stderr=Printed(me, "edge-functions", USUAL, lambda _reason: self._drop()).stderr,
             )
             impose(self._process.pid, USUAL)

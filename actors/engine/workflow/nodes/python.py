@@ -35,6 +35,7 @@ from .....supervisors.child import ProcessStop
 from ....work.journal.scope import here, noted
 from ....work.journal.unknown import once
 from ....work.playback.playback import Effect, whole
+from ....work.sandbox.current import sandboxed
 from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import MIB, Limits, impose, kill, watch
 from ....work.tools.files.output import Printed
@@ -166,6 +167,7 @@ class _Run:
                 env=script.env,
                 cwd=script.file.parent,
                 on_stderr=Printed(me, tool, LIMITS, self._end).stderr,
+                confinement=sandboxed(tool, writes=[script.file.parent]),
             )
         except ProcessError as error:
             return failure(str(error))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Never
+from typing import TYPE_CHECKING, Never
 
 import trio
 
@@ -28,6 +28,9 @@ from ..links.link import Host, Link
 from ..links.stdio import StdioLink, open_stdio
 from .client import McpClient
 from .handshake import Abilities
+
+if TYPE_CHECKING:
+    from ...sandbox.of_run import Place
 
 __all__ = ["Abilities", "connect"]
 
@@ -55,6 +58,7 @@ async def connect(
     on_log: Callable[[LogMessage], None] | None = None,
     remembered: str = "",
     access: Access | None = None,
+    place: Place | None = None,
 ) -> AsyncIterator[McpClient]:
     """A client of the server, started and agreed with within its `start_timeout_seconds`.
 
@@ -70,13 +74,14 @@ async def connect(
         on_log: gets what the server logs, as `on_change`.
         remembered: the revision it spoke the last time; "" for unknown.
         access: the tokens for it, where it may want them.
+        place: how its process is held, if it is one of ours; None for not at all.
 
     Raises:
         McpLost: it could not be started or reached; the text ends with what it wrote to stderr at last.
         McpError: there is no revision that both know, or it refuses the handshake.
     """
     client = McpClient(me, server, abilities, host=host, on_change=on_change, on_log=on_log, version=VERSION)
-    attempt = _Attempt(me, server, environ, client, access)
+    attempt = _Attempt(me, server, environ, client, access, place)
     try:
         with trio.move_on_after(server.start_timeout_seconds) as limit:
             await attempt.make(remembered)
@@ -94,13 +99,20 @@ async def connect(
 
 class _Attempt:
     def __init__(
-        self, me: Actor, server: Server, environ: Mapping[str, str], client: McpClient, access: Access | None
+        self,
+        me: Actor,
+        server: Server,
+        environ: Mapping[str, str],
+        client: McpClient,
+        access: Access | None,
+        place: Place | None,
     ) -> None:
         self._me = me
         self._server = server
         self._environ = environ
         self._client = client
         self._access = access
+        self._place = place
         self._junk = 0
         self._first_junk = ""
         self._ref: Ref[Never, None] | None = None
@@ -155,7 +167,9 @@ class _Attempt:
             raise first or error from None
 
     def _open_stdio(self, own: Actor) -> AbstractAsyncContextManager[Link]:
-        return open_stdio(own, self._server, self._client, environ=self._environ, on_junk=self._on_junk)
+        return open_stdio(
+            own, self._server, self._client, environ=self._environ, on_junk=self._on_junk, place=self._place
+        )
 
     async def _open(self, opener: Opener) -> None:
         await self.end()

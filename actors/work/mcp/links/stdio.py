@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import msgspec
 import outcome
@@ -40,6 +40,9 @@ from .....supervisors.spawn import is_dead, wait_for_death
 from . import texts
 from .lines import HEAD, JUNK, TAIL, Lines, TooLong, id_in
 from .link import Json, Outgoing, Receiver
+
+if TYPE_CHECKING:
+    from ...sandbox.of_run import Place
 
 OUTBOX = 16 * 1024 * 1024
 """Bytes that wait for a server to read them."""
@@ -65,13 +68,20 @@ REPORTS_WITHIN = 1.0
 
 @asynccontextmanager
 async def open_stdio(
-    me: Actor, server: Server, receiver: Receiver, *, environ: Mapping[str, str], on_junk: Callable[[bytes], None]
+    me: Actor,
+    server: Server,
+    receiver: Receiver,
+    *,
+    environ: Mapping[str, str],
+    on_junk: Callable[[bytes], None],
+    place: Place | None = None,
 ) -> AsyncIterator[StdioLink]:
     """Start the server's process, which ends with `me`, and all it leaves behind.
 
     Args:
         environ: ours, of which the server gets what its entry says.
         on_junk: told each line that is no message.
+        place: how its process is held; None for not at all.
 
     Raises:
         McpLost: it could not be started; the text says why.
@@ -84,6 +94,7 @@ async def open_stdio(
             env=server.environment(environ),
             cwd=None if server.cwd is None else _at_home(server.cwd),
             stdin="pipe",
+            confinement=None if place is None else place.process(),
         )
     except ProcessError as error:
         raise McpUnsent(f"MCP server '{server.name}' could not be started: {error}") from error

@@ -31,6 +31,7 @@ from .opening import Live, Opening
 
 if TYPE_CHECKING:
     from ....io.vault.vault import Vault
+    from ...sandbox.of_run import Place
     from ..client.handshake import Abilities
 
 IDLE_WHEN_SERVING = 300.0
@@ -48,11 +49,13 @@ class Key:
 
     Attributes:
         server: how it is started; not compared.
+        place: how its process is held; None for not at all.
     """
 
     server: Server = field(compare=False, repr=False)
     digest: str
     by: str = ""
+    place: Place | None = None
 
     def __str__(self) -> str:
         return self.server.name

@@ -172,6 +172,7 @@ class Opening:
                 on_log=lambda log: _warn(live, log),
                 remembered="" if known is None else known.version,
                 access=self.accesses.of(key.server),
+                place=key.place,
             ) as client:
                 live.client = client
                 client.on_exchange = lambda method, took: self.operations.setdefault(method, Tally()).add(took)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, final
 
@@ -27,6 +28,7 @@ import trio
 from .....protocol.errors import ConfigError, McpError, McpLost, McpUnsent, UsageError
 from .....protocol.mcp.config import Server, Share
 from .....supervisors import Actor, Lease
+from ...sandbox.current import sandboxed_server
 from ..links.link import Caller, Json
 from .catalog import Catalog
 from .leases import Key
@@ -245,7 +247,9 @@ class Scope(AbstractContextManager["Scope"]):
         share = guest.server.share if guest is not None else self._leases.config.get(server).share
         shared_by = {"per-run": self._run, "per-agent": f"{self._run} {self._agent}", "never": self._conversation}
         by = shared_by.get(share, "")
-        return self._leases.key(server, by) if guest is None else Key(guest.server, guest.digest, by)
+        key = self._leases.key(server, by) if guest is None else Key(guest.server, guest.digest, by)
+        place = sandboxed_server(server)
+        return key if place is None else replace(key, place=place)
 
     def _guest(self, server: str) -> Key | None:
         key = self._guests.get(server)

@@ -18,6 +18,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import ProcessError, ToolFailed
+from ...sandbox.current import sandboxed
 from ..files.limits import MIB, Limits, ended, impose, kill, watch
 from ..files.output import Printed
 from .allowed_paths import Setting
@@ -109,6 +110,7 @@ async def run_program(
             cwd=setting.paths.here,
             stdin="null" if input is None else "pipe",
             stop=QUICK_STOP,
+            confinement=sandboxed(tool),
         )
     except ProcessError as error:
         raise ToolFailed(str(error)) from error

@@ -26,6 +26,8 @@ from .....supervisors.child import QUICK_STOP
 from .....supervisors.spawn import WHY
 from ....io.directories import private_directory
 from ...journal.unknown import call_key
+from ...library import PROMPT_UTILS
+from ...sandbox.current import sandboxed
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .call_file import Host, handed_over, memory_file, raw_json
 from .environment import Home, caches, environment, raw_names
@@ -69,6 +71,7 @@ async def play(
         raise ToolFailed(f"Tool '{declaration.name}' can't be run: there is no file {declaration.file}")
     call = _Call(me, declaration, limits, home.cwd)
     with _told(declaration), _place(home, declaration) as output:
+        call.may_write(output, *caches(home, declaration))
         raw = raw_json(arguments, declaration)
         environ = environment(home, declaration, output=output, raw=raw)
         if declaration.repeats == "keyed":
@@ -118,6 +121,12 @@ class _Call:
         self._limits = limits
         self._process: Process | None = None
         self._out_of_hand = ""
+        self._writes: tuple[Path, ...] = ()
+        self._shows = (declaration.file.parent, PROMPT_UTILS.parent)
+
+    def may_write(self, *paths: Path) -> None:
+        """What its process writes by its nature, whatever sandbox it is in."""
+        self._writes = paths
 
     async def run(
         self, argv: Sequence[str], environ: Mapping[str, str], given: bytes, output: Path, timeout: float | None
@@ -176,6 +185,7 @@ class _Call:
                 on_stderr=printed.stderr,
                 stop=QUICK_STOP,
                 pass_fds=fds,
+                confinement=sandboxed(self._tool, writes=self._writes, shows=self._shows),
             )
         except ProcessError as error:
             raise ToolFailed(f"Tool '{self._tool}' can't be run: {error}") from error

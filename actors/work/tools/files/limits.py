@@ -69,19 +69,28 @@ USUAL = Limits()
 
 
 def impose(pid: int, limits: Limits) -> None:
-    """Have the kernel hold this process, and what it will start, to the limits. One that has ended is no error."""
+    """Have the kernel hold this process, and what it starts and has started, to the limits.
+
+    One that has ended is no error. A sandbox's program has started others by now; each is held before its children are
+    looked for, so that none is missed.
+    """
     wanted = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: limits.file_size}
     tasks = running_tasks()
     if tasks is not None:
         wanted[resource.RLIMIT_NPROC] = tasks + ROOM + limits.processes
     if limits.memory is not None:
         wanted[resource.RLIMIT_DATA] = limits.memory
-    for kind, most in wanted.items():
-        # Gone already, or the kernel knows better what we may set: then the watch is all there is.
-        with suppress(OSError, ValueError):
-            _, hard = resource.prlimit(pid, kind)
-            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.prlimit(pid, kind, (most, most))
+    todo = [pid]
+    while todo:
+        held = todo.pop()
+        for kind, most in wanted.items():
+            # Gone already, or the kernel knows better what we may set: then the watch is all there is.
+            with suppress(OSError, ValueError):
+                _, hard = resource.prlimit(held, kind)
+                bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+                resource.prlimit(held, kind, (bound, bound))
+        with suppress(OSError):
+            todo += map(int, Path(f"/proc/{held}/task/{held}/children").read_text().split())
 
 
 async def watch(me: Actor, process: Process, output: Path | None, limits: Limits, end: Callable[[str], None]) -> None:

@@ -1,0 +1,100 @@
+"""Which way there is on this machine to hold a process to a policy; found out by trying it, once.
+
+bubblewrap where it is installed and works (containers and some distributions forbid it the namespaces that it needs),
+else Landlock, each with a seccomp filter; else none. `CALLBOARD_SANDBOX_BACKEND` names one, for those who must have
+that and no other.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from . import bubblewrap, landlock, seccomp
+from .policy import Policy
+
+Kind: TypeAlias = Literal["bubblewrap", "landlock", "none"]
+
+VARIABLE = "CALLBOARD_SANDBOX_BACKEND"
+
+TRIED_WITHIN = 10.0
+"""Seconds for a first process in bubblewrap."""
+
+
+class Backend(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds processes to their policies here.
+
+    Attributes:
+        kind: of it.
+        as_root: bubblewrap mounts as root, and makes no user namespace.
+        abi: of Landlock, which bubblewrap uses for signals and abstract sockets; 0 if there is none.
+        why_not: what is the matter with those that are better.
+    """
+
+    kind: Kind
+    as_root: bool = False
+    abi: int = 0
+    why_not: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        if self.kind == "landlock":
+            return f"Landlock (ABI {self.abi}) and seccomp"
+        if self.kind == "bubblewrap":
+            return "bubblewrap and seccomp"
+        return "none"
+
+
+def backend(environ: Mapping[str, str] = os.environ) -> Backend:
+    """That of this machine. Blocks the first time."""
+    return _found(environ.get(VARIABLE, ""))
+
+
+@cache
+def _found(wanted: str) -> Backend:
+    why_not: list[str] = []
+    if not seccomp.is_possible():
+        why_not.append(f"seccomp filters are not made for this machine ({os.uname().machine})")
+        return Backend(kind="none", why_not=tuple(why_not))
+    abi = landlock.abi()
+    if wanted in ("", "bubblewrap"):
+        for as_root in (True, False) if os.geteuid() == 0 else (False,):
+            why = _tried(as_root=as_root)
+            if not why:
+                return Backend(kind="bubblewrap", as_root=as_root, abi=abi)
+        why_not.append(why)
+    if wanted in ("", "landlock"):
+        if abi:
+            return Backend(kind="landlock", abi=abi, why_not=tuple(why_not))
+        why_not.append("this kernel has no Landlock, or it is switched off")
+    if wanted == "none":
+        why_not.append(f"{VARIABLE} says so")
+    return Backend(kind="none", why_not=tuple(why_not))
+
+
+def _tried(*, as_root: bool) -> str:
+    """Why bubblewrap does not work here; empty if it does."""
+    program = bubblewrap.found()
+    if program is None:
+        return "bubblewrap is not installed (Debian: apt install bubblewrap)"
+    with tempfile.TemporaryFile() as filter:
+        filter.write(seccomp.program((seccomp.AF_UNIX,)))
+        filter.seek(0)
+        policy = Policy(profile="read-only")
+        argv = [program, *bubblewrap.options(policy, filter=filter.fileno(), as_root=as_root), "--", "/bin/true"]
+        try:
+            tried = subprocess.run(
+                argv, pass_fds=[filter.fileno()], capture_output=True, timeout=TRIED_WITHIN, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"bubblewrap does not work here: {error}"
+    if tried.returncode == 0:
+        return ""
+    return f"bubblewrap does not work here: {tried.stderr.decode(errors='replace').strip()[-300:]}"

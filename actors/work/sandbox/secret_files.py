@@ -1,0 +1,115 @@
+"""What no process of an agent can read unless the user says so: keys, tokens, passwords, our own configuration.
+
+Names in the home directory are those that programs keep credentials under. `.env` files are looked for below the
+working directory, as far down as is cheap; examples of such files (`.env.example`) are none. Variables count as secrets
+by their names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ...io.directories import config_file, journal_dir, state_dir, user_folder
+from .policy import real
+
+OF_HOME = (
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".pgpass",
+    ".my.cnf",
+    ".git-credentials",
+    ".vault-token",
+    ".password-store",
+    ".terraform.d",
+    ".terraformrc",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".m2/settings.xml",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/hub",
+    ".config/git/credentials",
+    ".config/op",
+    ".config/rclone",
+    ".config/sops",
+    ".config/loki",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".mozilla",
+    ".local/share/keyrings",
+    ".bash_history",
+    ".zsh_history",
+    ".python_history",
+    ".psql_history",
+)
+"""In the home directory."""
+
+_OF_CONFIG = (".env", "vault.yaml", "vault.yml", "vault.age", "vault", "identity.txt", "tokens", "oauth")
+
+DEEP, WIDE, MANY = 3, 500, 100
+"""How far below a directory `.env` files are looked for, in how many directories, and how many of them count."""
+
+_SKIPPED = frozenset((".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build"))
+_ENV_FILE = re.compile(r"\.env(\..+)?|\.envrc")
+_EXAMPLE = re.compile(r"\.env\.(example|sample|template|dist|defaults?|schema)")
+
+_SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|COOKIE|SESSION|DATABASE_URL|_DSN|CONNECTION_STRING|WEBHOOK"
+)
+_NO_SECRETS = re.compile(
+    r"CALLBOARD_COOKIE|CALLBOARD_CALL_KEY|XDG_SESSION_.*|DESKTOP_SESSION|SESSION_MANAGER|COLORTERM"
+)
+_DOORS = frozenset(("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST"))
+"""Variables that lead to programs of the user's which act for whoever can reach them."""
+
+
+def secret_files(home: Path, config_dir: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Those that lie anywhere but in the working directory, as they are now."""
+    config = config_file(config_dir, environ)
+    ours = [config, *(config_dir / name for name in _OF_CONFIG)]
+    ours += [user_folder("functions", config_dir, environ) / name for name in ("mcp.json", ".env")]
+    ours += [journal_dir(environ), state_dir(environ)]
+    return real([*(home / name for name in OF_HOME), *ours])
+
+
+def env_files(directories: Sequence[str]) -> tuple[str, ...]:
+    """The `.env` files below these directories, as far as they are looked for."""
+    found: list[str] = []
+    looked = 0
+    todo = [(directory, 0) for directory in directories]
+    while todo and looked < WIDE and len(found) < MANY:
+        directory, depth = todo.pop(0)
+        looked += 1
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if _ENV_FILE.fullmatch(entry.name) and not _EXAMPLE.match(entry.name):
+                        found.append(entry.path)
+                    elif depth < DEEP and entry.name not in _SKIPPED and entry.is_dir(follow_symlinks=False):
+                        todo.append((entry.path, depth + 1))
+        except OSError:
+            continue  # it can't be listed, by us or by what we start
+    return real(found[:MANY])
+
+
+def withheld(environ: Mapping[str, str], granted: Sequence[str]) -> frozenset[str]:
+    """The variables that are not handed over: those whose names look like secrets, and that nobody has granted."""
+    return frozenset(
+        name
+        for name in environ
+        if (name in _DOORS or (_SECRET_NAME.search(name.upper()) and not _NO_SECRETS.fullmatch(name)))
+        and not any(fnmatchcase(name, pattern) for pattern in granted)
+    )

@@ -1,0 +1,62 @@
+"""What the processes that agents start may do, as files and flags say it.
+
+    sandbox: workspace                # read-only, workspace, open or off
+    sandbox:
+      profile: workspace
+      write: [~/.cache/uv, build]     # further directories that may be written
+      hide: [~/notes]                 # further paths that can't be read
+      network: on                     # on or off
+      env: [OPENWEATHER_API_KEY]      # variables handed over although they look like secrets
+
+The user's own `config.yaml` says it for all, and under `tools` and `servers` by name.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+Profile: TypeAlias = Literal["read-only", "workspace", "open", "off"]
+PROFILES: tuple[Profile, ...] = ("read-only", "workspace", "open", "off")
+"""The strictest first."""
+
+Network: TypeAlias = Literal["off", "on"]
+
+
+class SandboxRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is said in one place; None and empty say nothing."""
+
+    profile: Annotated[
+        Profile | None,
+        Meta(
+            description="`read-only`: nothing is written but a temporary directory. `workspace`: below the working "
+            "directory and `write`. `open`: everything; only the kernel's interfaces are closed. `off`: no sandbox."
+        ),
+    ] = None
+    write: Annotated[
+        tuple[str, ...],
+        Meta(description="Directories and files that may be written beside the working directory."),
+    ] = ()
+    hide: Annotated[tuple[str, ...], Meta(description="Paths that can't be read, beside those of secrets.")] = ()
+    show: Annotated[tuple[str, ...], Meta(description="Paths of secrets that may be read all the same.")] = ()
+    network: Annotated[
+        Network | None, Meta(description="Whether there is a network: off for tools and code, on for MCP servers.")
+    ] = None
+    env: Annotated[
+        tuple[str, ...],
+        Meta(description="Variables that are handed over although their names look like secrets; `*`: any text."),
+    ] = ()
+
+
+class UserSandbox(SandboxRules, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The block of `config.yaml`."""
+
+    tools: Annotated[
+        dict[str, SandboxRules],
+        Meta(
+            description="By name of a tool; names may be patterns. Its profile and network count; its paths are added."
+        ),
+    ] = {}
+    servers: Annotated[dict[str, SandboxRules], Meta(description="By name of an MCP server; the same.")] = {}

@@ -1,0 +1,288 @@
+"""Runs whose processes are in a sandbox: tools, scripts, code, MCP servers; and what settings and flags say of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from fake_models import FakeModels, Reply
+from sandbox_world import BACKENDS, need
+
+import callboard
+from callboard.actors.work.sandbox.of_run import is_off, rules_of
+from callboard.actors.work.sandbox.secret_files import env_files, withheld
+from callboard.protocol.errors import UsageError
+from callboard.protocol.requests import RunRequest
+from callboard.protocol.sandbox import PROFILES, SandboxRules, UserSandbox
+from callboard.protocol.settings.read import read_settings
+
+TRY = "echo made > {made}; cat {key}; echo inside > inside; cat inside; echo key=$MY_API_KEY plain=$MY_PLAIN"
+"""In bash: writes outside, reads a key, writes inside, shows two variables."""
+
+TOOL = """#!/usr/bin/env bash
+# @cmd Tries things.
+attempt() {{
+  {{ {code}; }} >> "$LLM_OUTPUT" 2>&1
+}}
+eval "$(argc --argc-eval "$0" "$@")"
+"""
+
+SERVER = """
+import json, sys
+def answer(method):
+    if method == "initialize":
+        info = {{"name": "s", "version": "1"}}
+        return {{"protocolVersion": "2025-06-18", "capabilities": {{"tools": {{}}}}, "serverInfo": info}}
+    if method == "tools/list":
+        return {{"tools": [{{"name": "attempt", "description": "Tries.", "inputSchema": {{"type": "object"}}}}]}}
+    import subprocess
+    done = subprocess.run(["bash", "-c", {code!r}], capture_output=True, text=True)
+    return {{"content": [{{"type": "text", "text": done.stdout + done.stderr}}]}}
+for line in sys.stdin:
+    told = json.loads(line)
+    if "id" in told:
+        print(json.dumps({{"jsonrpc": "2.0", "id": told["id"], "result": answer(told["method"])}}), flush=True)
+"""
+
+GRAPH = """
+name: tries
+start: attempt
+initial_state: {}
+nodes:
+  attempt: {type: script, script: attempt.sh, next: done}
+  done: {type: end, output: "{{out}}"}
+"""
+
+WORKFLOW = """
+graph:
+  id: tries
+  start: [attempt]
+  nodes:
+    - {id: attempt, type: python, config: {timeout_seconds: 50}}
+  edges: []
+"""
+
+
+class House:
+    """A configuration directory, a workspace, and what must stay as it is."""
+
+    def __init__(self, base: Path, models: FakeModels, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.home = base / "home"
+        self.workspace = base / "workspace"
+        (self.home / ".ssh").mkdir(parents=True)
+        self.workspace.mkdir()
+        self.key = self.home / ".ssh" / "id"
+        self.key.write_text("the-secret-key")
+        self.made = self.home / "made"
+        self.models = models
+        self.config = models.config_dir(base / "config")
+        self.code = TRY.format(made=self.made, key=self.key)
+        for name, value in {"HOME": str(self.home), "MY_API_KEY": "the-secret-key", "MY_PLAIN": "plain"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(self.workspace)
+
+    def settings(self, **more: object) -> None:
+        """More keys of config.yaml."""
+        file = self.config / "config.yaml"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **more}))
+
+    def agent(self, name: str, file: str, text: str) -> Path:
+        """Write a file of an agent; its directory."""
+        directory = self.config / "agents" / name
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / file).write_text(text)
+        return directory
+
+    async def calls(self, tool: str, arguments: dict[str, str], **options: object) -> str:
+        """What the agent `a` is told of a call."""
+        self.models.script(Reply(calls=[(tool, arguments)]), Reply(text="over"))
+        outcome = await callboard.run("a", "go", config_dir=self.config, yes=True, **options)  # type: ignore[arg-type]
+        assert outcome.status == "done", outcome.error
+        return str(self.models.requests[-1].json["messages"][-1]["content"])
+
+    def check(self, told: str) -> None:
+        """It was held to the workspace."""
+        assert not self.made.exists()
+        assert "the-secret-key" not in told
+        assert "inside" in told
+        assert (self.workspace / "inside").read_text() == "inside\n"
+        assert "plain=plain" in told
+
+
+@pytest.fixture
+def house(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> House:
+    return House(tmp_path, fake_model, monkeypatch)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_commands_of_a_model_are_held_to_the_workspace(
+    house: House, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    need(backend, monkeypatch)
+    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    house.check(await house.calls("execute_command", {"command": house.code}, sandbox="workspace"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_functions_of_a_tool_file_are_and_their_results_come_back(
+    house: House, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    need(backend, monkeypatch)
+    house.agent("a", "config.yaml", "name: a\n")
+    house.agent("a", "tools.sh", TOOL.format(code=house.code))
+    house.check(await house.calls("attempt", {}, sandbox="workspace"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_scripts_of_graphs_are(house: House, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    need(backend, monkeypatch)
+    house.settings(sandbox="workspace")
+    script = f"{{ {house.code}; }} > told 2>&1; jq -Rs '{{out: .}}' told\n"
+    house.agent("tries", "graph.yaml", GRAPH)
+    house.agent("tries", "attempt.sh", script)
+    outcome = await callboard.run("tries", config_dir=house.config)
+    assert outcome.status == "done", outcome.error
+    house.check(outcome.output)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_code_of_workflows_is(house: House, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    need(backend, monkeypatch)
+    file = house.workspace / "tries.yaml"
+    file.write_text(WORKFLOW)
+    code = f"import subprocess; subprocess.run(['bash', '-c', 'cd {house.workspace};' + {house.code!r}], stderr=1)"
+    outcome = await callboard.run(file, f"```python\n{code}\n```", config_dir=house.config, sandbox="workspace")
+    assert outcome.status == "done", outcome.error
+    house.check(outcome.output)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_mcp_servers_are_and_have_a_network_unless_the_user_says_no(
+    house: House, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    need(backend, monkeypatch)
+    server = house.home / "server.py"
+    network = "python3 -c 'import socket; socket.socket().connect((\"127.0.0.1\", 1))' 2>&1 | tail -1"
+    server.write_text(SERVER.format(code=f"{house.code}; {network}"))
+    functions = house.config / "functions"
+    functions.mkdir()
+    entry = {"command": sys.executable, "args": [str(server)]}
+    (functions / "mcp.json").write_text(json.dumps({"mcpServers": {"one": entry, "two": entry}}))
+    house.settings(sandbox={"profile": "workspace", "servers": {"two": {"network": "off"}}}, mcp_tools="direct")
+    house.agent("a", "config.yaml", "name: a\nmcp_servers: [one, two]\n")
+    told = await house.calls("one__attempt", {})
+    house.check(told)
+    assert "ConnectionRefused" in told
+    told = await house.calls("two__attempt", {})
+    house.check(told)
+    assert backend == "bubblewrap" or "PermissionError" in told  # which has a loopback of its own
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_the_limits_of_a_call_hold_in_it(house: House, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    need(backend, monkeypatch)
+    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    command = "for n in $(seq 100); do [ $(ulimit -f) = unlimited ] || break; sleep 0.02; done; ulimit -f; ulimit -c"
+    told = await house.calls("execute_command", {"command": command}, sandbox="workspace")
+    assert "unlimited" not in told
+    assert told.split()[-1] == "0"
+
+
+async def test_off_says_that_nothing_is_held(house: House) -> None:
+    house.settings(sandbox="workspace")
+    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    assert "the-secret-key" in await house.calls("execute_command", {"command": house.code}, sandbox="off")
+    assert house.made.exists()
+
+
+async def test_open_closes_the_kernel_alone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    need("landlock", monkeypatch)
+    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    told = await house.calls(
+        "execute_command",
+        {"command": f"{house.code}; unshare -Ur true; grep NoNewPrivs /proc/self/status"},
+        sandbox="open",
+    )
+    assert house.made.exists()
+    assert "the-secret-key" in told
+    assert "Operation not permitted" in told
+    assert "NoNewPrivs:\t1" in told
+
+
+async def test_read_only_writes_nothing_but_its_own_temporary_directory(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("bubblewrap", monkeypatch)
+    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    command = "echo x > here; echo kept > /tmp/x; cat /tmp/x"
+    told = await house.calls("execute_command", {"command": command}, sandbox="read-only")
+    assert "Read-only file system" in told
+    assert "kept" in told
+    assert not (house.workspace / "here").exists()
+
+
+async def test_what_one_call_leaves_in_tmp_the_next_finds_and_the_run_takes_along(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("bubblewrap", monkeypatch)
+    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    house.models.script(Reply(calls=[("execute_command", {"command": "echo left > /tmp/x"})]))
+    assert "left" in await house.calls("execute_command", {"command": "cat /tmp/x"}, sandbox="workspace")
+    import os
+
+    assert list((Path(os.environ["XDG_STATE_HOME"]) / "callboard" / "tmp").iterdir()) == []
+
+
+async def test_where_no_sandbox_can_be_had_nothing_is_started(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALLBOARD_SANDBOX_BACKEND", "none")
+    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    told = await house.calls("execute_command", {"command": house.code}, sandbox="workspace")
+    assert "there is no way to" in told
+    assert "`--sandbox off`" in told
+    assert not (house.workspace / "inside").exists()
+
+
+def test_the_settings_are_read_as_a_word_or_as_a_block() -> None:
+    text = "sandbox:\n  profile: workspace\n  write: [~/.cache/uv]\n  tools: {'web_*': {network: on}}\n"
+    settings, problems = read_settings(text.replace("on}", "'on'}"), "config.yaml", {})
+    assert problems == []
+    assert isinstance(settings.sandbox, UserSandbox)
+    assert settings.sandbox.tools["web_*"].network == "on"
+    settings, problems = read_settings("sandbox: read-only\n", "config.yaml", {})
+    assert (settings.sandbox, problems) == ("read-only", [])
+    _, problems = read_settings("sandbox: {profile: closed, wirte: [x]}\n", "config.yaml", {})
+    assert {problem.line for problem in problems} == {1}
+    assert len(problems) == 2
+
+
+def test_the_flag_says_the_profile_of_all_that_has_none_of_its_own() -> None:
+    rules = rules_of(UserSandbox(profile="workspace", tools={"t": SandboxRules(profile="open")}), "read-only")
+    assert (rules.profile, rules.tools["t"].profile) == ("read-only", "open")
+    assert is_off(rules_of("off", None))
+    assert not is_off(rules_of("off", "workspace"))
+    with pytest.raises(UsageError, match=", ".join(PROFILES)):
+        RunRequest(sandbox="closed")  # type: ignore[arg-type] - that is what is tested
+
+
+def test_variables_that_look_like_secrets_are_withheld_unless_they_are_granted() -> None:
+    environ = dict.fromkeys(("OPENAI_API_KEY", "GH_TOKEN", "PGPASSWORD", "SSH_AUTH_SOCK", "PATH", "HOME", "LANG"), "x")
+    assert withheld(environ, ()) == {"OPENAI_API_KEY", "GH_TOKEN", "PGPASSWORD", "SSH_AUTH_SOCK"}
+    assert withheld(environ, ("GH_*",)) == {"OPENAI_API_KEY", "PGPASSWORD", "SSH_AUTH_SOCK"}
+
+
+def test_env_files_are_found_and_examples_are_not(tmp_path: Path) -> None:
+    for name in (".env", "a/.env.local", "a/b/.envrc", ".env.example", "node_modules/.env", "environment"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = {str(Path(path).relative_to(tmp_path)) for path in env_files([str(tmp_path)])}
+    assert found == {".env", "a/.env.local", "a/b/.envrc"}
+
+
+def test_the_schema_of_the_settings_has_it() -> None:
+    from callboard.protocol.settings.read import json_schema
+
+    assert "sandbox" in json_schema()["properties"]
+    assert msgspec.convert({"profile": "workspace"}, UserSandbox) == UserSandbox(profile="workspace")
