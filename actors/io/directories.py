@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -98,6 +100,16 @@ def root_dir(config: Path, agent: Path | None) -> Path:
     if agents.name == "agents" and agents != config / "agents" and (agents / ".shared").is_dir():
         return agents.parent
     return config
+
+
+def sweep(directory: Path, seconds: float) -> None:
+    """Remove the directories in it that nothing has changed for so long: of runs that were killed. Errors are none."""
+    import shutil  # takes 5 ms, and most programs never need it
+
+    with suppress(OSError):  # there is no such directory; or what can't be removed is tried again
+        for path in directory.iterdir():
+            if path.stat().st_mtime < time.time() - seconds:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def private_directory(folder: Path) -> None:

@@ -26,7 +26,9 @@ SCOPED_FROM = 6
 """The ABI of Landlock that knows of signals and abstract sockets, and lets bubblewrap mount."""
 
 OF_LANDLOCK = (seccomp.AF_INET, seccomp.AF_INET6, seccomp.AF_NETLINK)
-"""With a network. Landlock can't tell the socket of a user's own program from that of D-Bus or docker: none is had."""
+"""With a network. Landlock can't tell the socket of a user's own program from that of D-Bus or docker: none is had.
+Without a network there are only such, and none can be connected; some programs (tsx) want to listen at one even so.
+"""
 
 
 @final
@@ -81,7 +83,7 @@ class SandboxedProcess:
         return Confined(
             argv=argv,
             env={**env, "TMPDIR": place, "TMP": place, "TEMP": place},
-            enter=partial(_enter, policy, OF_LANDLOCK if policy.network else ()),
+            enter=partial(_enter, policy, OF_LANDLOCK if policy.network else (seccomp.AF_UNIX,)),
         )
 
 
@@ -105,7 +107,8 @@ def _enter(policy: Policy | None, families: tuple[int, ...]) -> None:
     if policy is not None:
         with _RULESETS.of(policy) as ruleset:
             landlock.enter(ruleset)
-    seccomp.enter(seccomp.program(families))
+    reaches = policy is None or policy.network
+    seccomp.enter(seccomp.program(families, connects=reaches))
 
 
 def _present(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Sequence[str]:

@@ -19,11 +19,14 @@ import msgspec
 from ....protocol.errors import ProcessError
 from ....protocol.sandbox import Network, Profile, SandboxRules, UserSandbox
 from ....supervisors.confinement import Confined, Confinement
-from ...io.directories import private_directory
+from ...io.directories import private_directory, sweep
 from .backends import Backend, backend
 from .confined import SandboxedProcess
 from .policy import Policy, exists, real
 from .secret_files import env_files, secret_files, withheld
+
+LEFT_FOR = 7 * 24 * 3600.0
+"""Seconds after which the directory of a run that has not removed it is nobody's."""
 
 GUARDED = ("config", "config.worktree", "hooks")
 """What git reads commands from: in a directory that may be written these may not."""
@@ -116,15 +119,18 @@ class Sandbox:
 
 
 def rules_of(settings: Profile | UserSandbox, flag: Profile | None) -> UserSandbox:
-    """What the settings and a flag say together; the flag says the profile of everything that has none of its own."""
+    """What the settings and a flag say together; the flag says the profile of everything that has none of its own.
+
+    A block that names no profile means `workspace`.
+    """
     rules = UserSandbox(profile=settings) if isinstance(settings, str) else settings
-    return rules if flag is None else msgspec.structs.replace(rules, profile=flag)
+    return msgspec.structs.replace(rules, profile=flag or rules.profile or "workspace")
 
 
 def is_off(rules: UserSandbox) -> bool:
     """Whether nothing at all is held."""
     named = (*rules.tools.values(), *rules.servers.values())
-    return all((each.profile or "off") == "off" for each in (rules, *named))
+    return rules.profile == "off" and all(each.profile in (None, "off") for each in named)
 
 
 class _Process:
@@ -153,13 +159,14 @@ class _Process:
 
     def _policy(self, cwd: str, argv: Sequence[str]) -> Policy:
         place, rules = self._place, self._place.rules
-        profile = rules.profile or "workspace"
+        profile = rules.profile
+        assert profile is not None  # `rules_of` has seen to it
         if profile == "open":
             return Policy(profile="open", network=True)
         works_in = real([place.here, *(_seen_from(place, path) for path in rules.write)])
         writes = works_in if profile == "workspace" else ()
         if place.temporary:
-            private_directory(Path(place.temporary))
+            _made(Path(place.temporary))
         shown = real(_seen_from(place, path) for path in rules.show)
         hidden = (
             *secret_files(Path(place.home), Path(place.config_dir), os.environ),
@@ -177,6 +184,13 @@ class _Process:
             temporary=place.temporary or None,
             network=(rules.network or place.network) == "on",
         )
+
+
+def _made(directory: Path) -> None:
+    """Make it, if this is the first process that needs it; what runs have left that were killed goes."""
+    if not directory.is_dir():
+        sweep(directory.parent, LEFT_FOR)
+        private_directory(directory)
 
 
 def _of_git(directory: str) -> tuple[str, ...]:

@@ -89,7 +89,14 @@ _NUMBERS: dict[str, tuple[int, int | None]] = {
     "vhangup": (153, 58),
 }
 """Of each call that is refused, on x86_64 and on aarch64, which need not have it."""
-_CLONE, _CLONE3, _UNSHARE, _SOCKET, _IOCTL = (56, 220), (435, 435), (272, 97), (41, 198), (16, 29)
+_CLONE, _CLONE3, _UNSHARE, _SOCKET, _CONNECT, _IOCTL = (
+    (56, 220),
+    (435, 435),
+    (272, 97),
+    (41, 198),
+    (42, 203),
+    (16, 29),
+)
 
 
 def is_possible() -> bool:
@@ -98,11 +105,12 @@ def is_possible() -> bool:
 
 
 @cache
-def program(families: tuple[int, ...]) -> bytes:
+def program(families: tuple[int, ...], *, connects: bool = True) -> bytes:
     """The filter, as the kernel takes it: 8 bytes for each instruction.
 
     Args:
         families: of sockets that may be opened.
+        connects: they may be connected to others.
     """
     machine = platform.machine()
     at = (X86_64, AARCH64).index(machine)
@@ -119,6 +127,8 @@ def program(families: tuple[int, ...]) -> bytes:
     code += _of(_UNSHARE[at], FIRST, [(JUMP_ANY_BIT, 0, 1, NEW_NAMESPACES), _refuse(errno.EPERM)])
     code += _of(_IOCTL[at], SECOND, _any_of(TERMINAL_INPUT, _refuse(errno.EPERM)))
     code += _of(_SOCKET[at], FIRST, [*_any_of(families, (RETURN, 0, 0, ALLOW)), _refuse(errno.EPERM)])
+    if not connects:
+        code += [(JUMP_EQUAL, 0, 1, _CONNECT[at]), _refuse(errno.EACCES)]
     code.append((RETURN, 0, 0, ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 

@@ -12,12 +12,11 @@ import contextlib
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
-from ...io.directories import private_directory
+from ...io.directories import private_directory, sweep
 
 MOST_FILES = 200
 MOST_BYTES = 32 * 1024 * 1024
@@ -51,7 +50,7 @@ class KeptResults:
         """Write each (name of the tool, text) into a file; their paths, "" for one that the disk would not take."""
         try:
             if self._temporary and not self.kept:
-                _sweep(self.directory.parent)
+                sweep(self.directory.parent, LEFT_FOR)
             private_directory(self.directory)
             self.kept = True
             there = self._there()
@@ -90,14 +89,6 @@ class KeptResults:
 
 readable: ContextVar[Callable[[], KeptResults | None] | None] = ContextVar("callboard_kept_results", default=None)
 """Gives what the tools that are called now may read beside their own directories."""
-
-
-def _sweep(directory: Path) -> None:
-    """Remove what runs have left that were killed long ago."""
-    with contextlib.suppress(OSError):  # nothing was ever kept here; or what can't be removed is tried again
-        for path in directory.iterdir():
-            if path.stat().st_mtime < time.time() - LEFT_FOR:
-                shutil.rmtree(path, ignore_errors=True)
 
 
 def _written(path: Path, text: str) -> str:

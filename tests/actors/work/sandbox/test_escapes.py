@@ -150,18 +150,19 @@ async def test_without_a_sandbox_the_same_attempts_succeed(tmp_path: Path, name:
         assert there.harm(done)
 
 
+@pytest.mark.parametrize("times", [1_000, pytest.param(10_000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_link_that_is_swapped_all_the_time_leads_nowhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, times: int
 ) -> None:
     need(backend, monkeypatch)
     swap = (
-        "import os\nfor n in range(2_000):\n"
+        "import os, sys\nfor n in range(int(sys.argv[1])):\n"
         "    os.symlink(os.environ['OUTSIDE'] if n % 2 else '.', 'new'); os.rename('new', 'way')\n"
         "    try: open('way/made', 'w').write('x')\n    except OSError: pass\n"
     )
     with world(tmp_path) as there:
-        done = await there.run([sys.executable, "-c", swap], there.sandbox())
+        done = await there.run([sys.executable, "-c", swap, str(times)], there.sandbox())
         assert done.status == 0, done.stderr_tail
         assert there.harm(done) == []
         assert (there.workspace / "made").exists()
@@ -203,16 +204,17 @@ def _open() -> list[str]:
     return sorted(path.name for path in Path("/proc/self/fd").iterdir())
 
 
+@pytest.mark.parametrize("calls", [20, pytest.param(1_000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_what_is_left_of_a_thousandth_call_is_what_was_left_of_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, calls: int
 ) -> None:
     need(backend, monkeypatch)
     with world(tmp_path) as there:
         sandbox = there.sandbox()
         await there.run(["true"], sandbox)
         before = (Path("/proc/self/mountinfo").read_text(), _open())
-        for _ in range(20):
+        for _ in range(calls):
             await there.run(["sh", "-c", "echo x > $TMPDIR/x 2>/dev/null || echo x > /tmp/x"], sandbox)
         assert (Path("/proc/self/mountinfo").read_text(), _open()) == before
         sandbox.remove()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 from fake_models import FakeModels, Reply
 from sandbox_world import BACKENDS, need
@@ -112,6 +115,13 @@ class House:
         assert "plain=plain" in told
 
 
+def _argv(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 @pytest.fixture
 def house(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> House:
     return House(tmp_path, fake_model, monkeypatch)
@@ -146,6 +156,17 @@ async def test_scripts_of_graphs_are(house: House, monkeypatch: pytest.MonkeyPat
     outcome = await callboard.run("tries", config_dir=house.config)
     assert outcome.status == "done", outcome.error
     house.check(outcome.output)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.skipif(shutil.which("tsx") is None or shutil.which("npx") is None, reason="needs npx and tsx")
+async def test_scripts_in_typescript_run_in_it(house: House, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    need(backend, monkeypatch)
+    script = "const told: string = 'typed'\nconsole.log(JSON.stringify({out: told}))\n"
+    house.agent("tries", "graph.yaml", GRAPH.replace("attempt.sh", "attempt.ts"))
+    house.agent("tries", "attempt.ts", script)
+    outcome = await callboard.run("tries", config_dir=house.config, sandbox="workspace")
+    assert (outcome.status, outcome.output) == ("done", "typed"), outcome.error
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -191,6 +212,22 @@ async def test_the_limits_of_a_call_hold_in_it(house: House, monkeypatch: pytest
     assert told.split()[-1] == "0"
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_what_does_not_end_is_ended_with_all_it_has_started(
+    house: House, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    need(backend, monkeypatch)
+    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    seconds = f"4711.{os.getpid()}"  # others run this test at the same time
+    command = f"trap '' TERM; for n in 1 2 3; do setsid sleep {seconds} & done; sleep {seconds}"
+    house.models.script(Reply(calls=[("execute_command", {"command": command})]))
+    limits = callboard.Limits(timeout=1.0)
+    outcome = await callboard.run("a", "go", config_dir=house.config, yes=True, sandbox="workspace", limits=limits)
+    assert outcome.status == "failed"
+    left = [each for each in psutil.process_iter() if _argv(each) == ["sleep", seconds]]
+    assert left == []
+
+
 async def test_off_says_that_nothing_is_held(house: House) -> None:
     house.settings(sandbox="workspace")
     house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
@@ -231,8 +268,6 @@ async def test_what_one_call_leaves_in_tmp_the_next_finds_and_the_run_takes_alon
     house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
     house.models.script(Reply(calls=[("execute_command", {"command": "echo left > /tmp/x"})]))
     assert "left" in await house.calls("execute_command", {"command": "cat /tmp/x"}, sandbox="workspace")
-    import os
-
     assert list((Path(os.environ["XDG_STATE_HOME"]) / "callboard" / "tmp").iterdir()) == []
 
 
@@ -261,7 +296,10 @@ def test_the_settings_are_read_as_a_word_or_as_a_block() -> None:
 def test_the_flag_says_the_profile_of_all_that_has_none_of_its_own() -> None:
     rules = rules_of(UserSandbox(profile="workspace", tools={"t": SandboxRules(profile="open")}), "read-only")
     assert (rules.profile, rules.tools["t"].profile) == ("read-only", "open")
+    assert rules_of(UserSandbox(network="on"), None).profile == "workspace"
     assert is_off(rules_of("off", None))
+    assert is_off(rules_of(UserSandbox(profile="off", tools={"t": SandboxRules(network="on")}), None))
+    assert not is_off(rules_of(UserSandbox(profile="off", tools={"t": SandboxRules(profile="workspace")}), None))
     assert not is_off(rules_of("off", "workspace"))
     with pytest.raises(UsageError, match=", ".join(PROFILES)):
         RunRequest(sandbox="closed")  # type: ignore[arg-type] - that is what is tested
