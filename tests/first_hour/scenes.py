@@ -272,6 +272,7 @@ SCENES = {
             "callboard install remove team": Row(shows="removed team", answers=((r"Remove team\?", "y\r"),)),
         },
     ),
+    "docs/sandbox.md": Scene(files={"~/.config/callboard/agents/coder/config.yaml": "name: coder\n"}),
     "docs/telemetry.md": Scene(
         before=("callboard agents new my-agent",),
         rows={"pip install": Row(skip=UNRELEASED), "callboard run": Row(shows="piers")},
