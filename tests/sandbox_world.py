@@ -98,11 +98,11 @@ class World:
             "SOCKET": self.socket,
         }
 
-    def sandbox(self, **rules: object) -> Sandbox:
-        """One of a run here."""
+    def sandbox(self, *, here: Path | None = None, **rules: object) -> Sandbox:
+        """One of a run in the workspace, or in another directory."""
         return Sandbox(
             msgspec.convert({"profile": "workspace", **rules}, UserSandbox),
-            here=self.workspace,
+            here=here or self.workspace,
             config_dir=self.config,
             environ={"HOME": str(self.home)},
             temporary=self.workspace.parent / "temporary",

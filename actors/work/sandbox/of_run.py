@@ -28,6 +28,9 @@ from .secret_files import env_files, secret_files, withheld
 LEFT_FOR = 7 * 24 * 3600.0
 """Seconds after which the directory of a run that has not removed it is nobody's."""
 
+WHOLE = ("/", "/dev", "/proc", "/sys", "/run")
+"""No workspaces: who starts a server there has not meant that all of the machine may be written."""
+
 GUARDED = ("config", "config.worktree", "hooks")
 """What git reads commands from: in a directory that may be written these may not."""
 
@@ -163,7 +166,8 @@ class _Process:
         assert profile is not None  # `rules_of` has seen to it
         if profile == "open":
             return Policy(profile="open", network=True)
-        works_in = real([place.here, *(_seen_from(place, path) for path in rules.write)])
+        named = real([place.here, *(_seen_from(place, path) for path in rules.write)])
+        works_in = tuple(path for path in named if path not in WHOLE)
         writes = works_in if profile == "workspace" else ()
         if place.temporary:
             _made(Path(place.temporary))

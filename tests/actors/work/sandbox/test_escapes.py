@@ -168,6 +168,15 @@ async def test_a_link_that_is_swapped_all_the_time_leads_nowhere(
         assert (there.workspace / "made").exists()
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_the_whole_machine_is_no_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    need(backend, monkeypatch)
+    with world(tmp_path) as there:
+        (there.workspace / "kept").touch()
+        done = await there.run(["sh", "-c", "echo x > made; rm kept; ls"], there.sandbox(here=Path("/")))
+        assert (done.stdout, there.harm(done)) == (b"code.txt\nkept\n", [])
+
+
 async def test_git_reads_no_command_that_a_process_has_left_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
