@@ -262,7 +262,9 @@ async def _freed(own: Actor, confinement: Confinement | None) -> AsyncIterator[N
     finally:
         if confinement is not None:
             with own.root.shield(FREED_WITHIN):
-                await trio.to_thread.run_sync(confinement.end, limiter=own.root.processes.limiter)
+                await trio.to_thread.run_sync(
+                    confinement.end, limiter=own.root.processes.limiter, abandon_on_cancel=True
+                )
 
 
 async def _until_exit_or_stop(own: Actor, child: Child) -> None:

@@ -21,6 +21,7 @@ from callboard.supervisors import Actor, Root
 from callboard.supervisors.process import Completed, run_process
 
 SECRET = "the-secret-of-the-house"
+OURS = b"only a look"
 
 BACKENDS = ("bubblewrap", "landlock")
 
@@ -55,6 +56,7 @@ class World:
         (self.workspace / "code.txt").write_text("code\n")
         self.connections: list[str] = []
         self._open: list[socket.socket] = []
+        self._ours: dict[socket.socket, threading.Semaphore] = {}
         self.victim = subprocess.Popen(
             [sys.executable, "-c", "import sys; sys.stdin.read()"],
             stdin=subprocess.PIPE,
@@ -131,6 +133,7 @@ class World:
 
     def harm(self, done: Completed) -> list[str]:
         """What has come of an attempt that must not have."""
+        self._settle()
         found = []
         if SECRET.encode() in done.stdout or SECRET in done.stderr_tail:
             found.append("a secret was read")
@@ -141,6 +144,14 @@ class World:
         if self.victim.poll() is not None:
             found.append("another process was ended")
         return found
+
+    def _settle(self) -> None:
+        """Wait until what was sent before is noted: whatever we send now comes after it."""
+        for each in self._open:
+            with socket.socket(each.family, each.type) as ours:
+                ours.connect(each.getsockname())
+                ours.send(OURS)
+                assert self._ours[each].acquire(timeout=50)
 
     def _state(self) -> dict[str, tuple[int, bytes]]:
         """All files that are not the workspace's."""
@@ -155,17 +166,20 @@ class World:
         listening = socket.socket(family, kind)
         listening.bind(address)  # type: ignore[arg-type] - of that family
         self._open.append(listening)
+        ours = self._ours[listening] = threading.Semaphore(0)
 
         def note() -> None:
             with contextlib.suppress(OSError):
-                if kind == socket.SOCK_DGRAM:
-                    listening.recv(100)
-                    self.connections.append(f"datagram {address}")
-                else:
-                    listening.listen()
-                    while True:
-                        listening.accept()[0].close()
-                        self.connections.append(f"connection {address!r}")
+                while True:
+                    if kind == socket.SOCK_DGRAM:
+                        said = listening.recv(100)
+                    else:
+                        with listening.accept()[0] as accepted:
+                            said = accepted.recv(100)
+                    if said == OURS:
+                        ours.release()
+                    else:
+                        self.connections.append(f"{address!r}: {said!r}")
 
         if kind == socket.SOCK_STREAM:
             listening.listen()

@@ -169,7 +169,7 @@ class Execution:
                 await trio.to_thread.run_sync(results.remove)
         if self.context.sandbox is not None:
             with self.root.kernel.shield(REMOVE_WITHIN):
-                await trio.to_thread.run_sync(self.context.sandbox.remove)
+                await trio.to_thread.run_sync(self.context.sandbox.remove, abandon_on_cancel=True)
 
     @property
     def _has_directory(self) -> bool:

@@ -8,6 +8,7 @@ that and no other.
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -42,15 +43,6 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     abi: int = 0
     why_not: tuple[str, ...] = ()
 
-    @property
-    def told(self) -> str:
-        """In words."""
-        if self.kind == "landlock":
-            return f"Landlock (ABI {self.abi}) and seccomp"
-        if self.kind == "bubblewrap":
-            return "bubblewrap and seccomp"
-        return "none"
-
 
 def backend(environ: Mapping[str, str] = os.environ) -> Backend:
     """That of this machine. Blocks the first time."""
@@ -61,7 +53,7 @@ def backend(environ: Mapping[str, str] = os.environ) -> Backend:
 def _found(wanted: str) -> Backend:
     why_not: list[str] = []
     if not seccomp.is_possible():
-        why_not.append(f"seccomp filters are not made for this machine ({os.uname().machine})")
+        why_not.append(f"seccomp filters are made for Linux on x86_64 and aarch64, not for {platform.platform()}")
         return Backend(kind="none", why_not=tuple(why_not))
     abi = landlock.abi()
     if wanted in ("", "bubblewrap"):

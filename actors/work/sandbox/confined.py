@@ -92,7 +92,7 @@ def _nothing() -> None:
 
 
 def _enter_scopes() -> None:
-    """What the thread that starts bubblewrap gives up: it has a network, there are abstract sockets of others in it."""
+    """What the thread that starts bubblewrap gives up: a network that is on has abstract sockets of others in it."""
     privileges.gain_none()
     ruleset = landlock.scopes()
     try:

@@ -26,7 +26,7 @@ from .policy import Policy, exists, real
 from .secret_files import env_files, secret_files, withheld
 
 LEFT_FOR = 7 * 24 * 3600.0
-"""Seconds after which the directory of a run that has not removed it is nobody's."""
+"""Seconds after which the directory of a run is taken to be that of one that was killed."""
 
 WHOLE = ("/", "/dev", "/proc", "/sys", "/run")
 """No workspaces: who starts a server there has not meant that all of the machine may be written."""
@@ -54,14 +54,18 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     network: Network = "off"
 
     def process(
-        self, writes: Sequence[str | os.PathLike[str]] = (), shows: Sequence[str | os.PathLike[str]] = ()
+        self,
+        writes: Sequence[str | os.PathLike[str]] = (),
+        shows: Sequence[str | os.PathLike[str]] = (),
+        given: Iterable[str] = (),
     ) -> Confinement:
         """The confinement of one.
 
         Args:
             writes, shows: what it writes and reads by its nature.
+            given: variables that its file names with their values: they are meant for it, whatever they are called.
         """
-        return _Process(self, tuple(str(path) for path in writes), tuple(str(path) for path in shows))
+        return _Process(self, tuple(str(path) for path in writes), tuple(str(path) for path in shows), tuple(given))
 
 
 @final
@@ -139,10 +143,11 @@ def is_off(rules: UserSandbox) -> bool:
 class _Process:
     """See `Confinement`; what is to be hidden is looked for when it starts."""
 
-    def __init__(self, place: Place, writes: tuple[str, ...], shows: tuple[str, ...]) -> None:
+    def __init__(self, place: Place, writes: tuple[str, ...], shows: tuple[str, ...], given: tuple[str, ...]) -> None:
         self._place = place
         self._writes = writes
         self._shows = shows
+        self._given = given
         self._started: SandboxedProcess | None = None
 
     def begin(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Confined:
@@ -151,14 +156,19 @@ class _Process:
         if way.kind == "none":
             raise ProcessError(f"can't start {argv[0]!r}: {_no_way(place.rules, way)}")
         policy = self._policy(os.path.realpath(cwd or place.here), argv)
-        keep = {name: value for name, value in env.items() if name not in withheld(env, place.rules.env)}
         self._started = SandboxedProcess(policy, way)
-        return self._started.begin(argv, keep if policy.bounded else env, cwd)
+        return self._started.begin(argv, self._environment(env) if policy.bounded else env, cwd)
 
     def end(self) -> None:
         """See `Confinement`."""
         if self._started is not None:
             self._started.end()
+
+    def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Without what it has inherited of our secrets. What was made for it, an agent's variables say, it keeps."""
+        inherited = {name: value for name, value in env.items() if os.environ.get(name) == value}
+        ours = withheld(inherited, (*self._place.rules.env, *self._given))
+        return {name: value for name, value in env.items() if name not in ours}
 
     def _policy(self, cwd: str, argv: Sequence[str]) -> Policy:
         place, rules = self._place, self._place.rules

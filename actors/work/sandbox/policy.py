@@ -1,6 +1,6 @@
 """What one process may do, as plain facts: what it may write, what is hidden from it, whether it has a network.
 
-Paths are absolute and real (no links), so that whoever enforces them need not resolve any. Of two that lie in one
+Paths are absolute and real (no links), so that the backends need not resolve any. Of two that lie in one
 another the deeper one counts: a directory that may be written in one that is hidden is there, and the rest is not.
 """
 

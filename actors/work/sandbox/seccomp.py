@@ -15,6 +15,7 @@ import errno
 import os
 import platform
 import struct
+import sys
 from collections.abc import Iterable
 from functools import cache
 
@@ -101,7 +102,7 @@ _CLONE, _CLONE3, _UNSHARE, _SOCKET, _CONNECT, _IOCTL = (
 
 def is_possible() -> bool:
     """Whether filters can be made for this machine."""
-    return platform.machine() in _ARCHITECTURES
+    return sys.platform == "linux" and platform.machine() in _ARCHITECTURES
 
 
 @cache

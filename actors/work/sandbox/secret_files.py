@@ -73,7 +73,7 @@ _NO_SECRETS = re.compile(
     r"CALLBOARD_COOKIE|CALLBOARD_CALL_KEY|XDG_SESSION_.*|DESKTOP_SESSION|SESSION_MANAGER|COLORTERM"
 )
 _DOORS = frozenset(("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST"))
-"""Variables that lead to programs of the user's which act for whoever can reach them."""
+"""Variables that lead to programs of the user's which sign, connect or start what they are asked to."""
 
 
 def secret_files(home: Path, config_dir: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def env_files(directories: Sequence[str]) -> tuple[str, ...]:
 
 
 def withheld(environ: Mapping[str, str], granted: Sequence[str]) -> frozenset[str]:
-    """The variables that are not handed over: those whose names look like secrets, and that nobody has granted."""
+    """The variables that are not handed over: those whose names look like secrets, and that are not granted."""
     return frozenset(
         name
         for name in environ

@@ -94,7 +94,7 @@ async def open_stdio(
             env=server.environment(environ),
             cwd=None if server.cwd is None else _at_home(server.cwd),
             stdin="pipe",
-            confinement=None if place is None else place.process(),
+            confinement=None if place is None else place.process(given=server.env),
         )
     except ProcessError as error:
         raise McpUnsent(f"MCP server '{server.name}' could not be started: {error}") from error

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -134,7 +134,7 @@ async def test_a_network_leads_to_no_program_beside_it(
         done = await there.run([sys.executable, "-c", PYTHON[name]], sandbox)
         assert done.status == 1
         assert there.harm(done) == []
-        reached = "import os, socket; socket.create_connection(('127.0.0.1', int(os.environ['PORT'])), 20).recv(1)"
+        reached = "import os, socket; socket.create_connection(('127.0.0.1', int(os.environ['PORT'])), 20)"
         done = await there.run([sys.executable, "-c", reached], sandbox)
         assert done.status == 0, done.stderr_tail
 
@@ -143,10 +143,6 @@ async def test_a_network_leads_to_no_program_beside_it(
 async def test_without_a_sandbox_the_same_attempts_succeed(tmp_path: Path, name: str) -> None:
     with world(tmp_path) as there:
         done = await there.run(["bash", "-c", SHELL[name]], there.sandbox(profile="off"))
-        for _ in range(100):
-            if there.harm(done):
-                break
-            threading.Event().wait(0.05)  # the listener's thread notes a connection a moment later
         assert there.harm(done)
 
 
@@ -194,6 +190,19 @@ async def test_git_reads_no_command_that_a_process_has_left_for_it(
         assert "written" in done.stdout.decode()
         assert (git / "config").read_text() == "[core]\n"
         assert list((git / "hooks").iterdir()) == []
+
+
+async def test_git_itself_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need("bubblewrap", monkeypatch)
+    with world(tmp_path) as there:
+        git = "git -c user.name=a -c user.email=a@b.example"
+        subprocess.run(["git", "init", "-q", there.workspace], check=True)
+        work = f"{git} add code.txt && {git} commit -qm first && {git} checkout -qb other && git log -1"
+        done = await there.run(["bash", "-c", f"{work}; echo x >> code.txt; {git} diff --stat"], there.sandbox())
+        assert done.status == 0, done.stderr_tail
+        assert b"first" in done.stdout
+        assert b"1 insertion" in done.stdout
+        assert there.harm(done) == []
 
 
 async def test_an_env_file_of_the_workspace_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,8 @@ from callboard.protocol.requests import RunRequest
 from callboard.protocol.sandbox import PROFILES, SandboxRules, UserSandbox
 from callboard.protocol.settings.read import read_settings
 
-TRY = "echo made > {made}; cat {key}; echo inside > inside; cat inside; echo key=$MY_API_KEY plain=$MY_PLAIN"
+TRY = "echo made > {made}; cat {key}; echo inside > inside; cat inside; "
+TRY += "echo key=$MY_API_KEY plain=$MY_PLAIN $LLM_AGENT_VAR_SITE_TOKEN"
 """In bash: writes outside, reads a key, writes inside, shows two variables."""
 
 TOOL = """#!/usr/bin/env bash
@@ -141,9 +142,11 @@ async def test_functions_of_a_tool_file_are_and_their_results_come_back(
     house: House, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     need(backend, monkeypatch)
-    house.agent("a", "config.yaml", "name: a\n")
+    house.agent("a", "config.yaml", "name: a\nvariables: [{name: site_token, description: x, default: of-the-agent}]\n")
     house.agent("a", "tools.sh", TOOL.format(code=house.code))
-    house.check(await house.calls("attempt", {}, sandbox="workspace"))
+    told = await house.calls("attempt", {}, sandbox="workspace")
+    house.check(told)
+    assert "of-the-agent" in told
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -185,18 +188,20 @@ async def test_mcp_servers_are_and_have_a_network_unless_the_user_says_no(
     house: House, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     need(backend, monkeypatch)
+    monkeypatch.setenv("SERVER_TOKEN", "meant for it")  # in mcp.json as in ours: what the entry says is meant
     server = house.home / "server.py"
     network = "python3 -c 'import socket; socket.socket().connect((\"127.0.0.1\", 1))' 2>&1 | tail -1"
-    server.write_text(SERVER.format(code=f"{house.code}; {network}"))
+    server.write_text(SERVER.format(code=f"{house.code}; {network}; echo $SERVER_TOKEN"))
     functions = house.config / "functions"
     functions.mkdir()
-    entry = {"command": sys.executable, "args": [str(server)]}
+    entry = {"command": sys.executable, "args": [str(server)], "env": {"SERVER_TOKEN": "meant for it"}}
     (functions / "mcp.json").write_text(json.dumps({"mcpServers": {"one": entry, "two": entry}}))
     house.settings(sandbox={"profile": "workspace", "servers": {"two": {"network": "off"}}}, mcp_tools="direct")
     house.agent("a", "config.yaml", "name: a\nmcp_servers: [one, two]\n")
     told = await house.calls("one__attempt", {})
     house.check(told)
     assert "ConnectionRefused" in told
+    assert "meant for it" in told
     told = await house.calls("two__attempt", {})
     house.check(told)
     assert backend == "bubblewrap" or "PermissionError" in told  # which has a loopback of its own
