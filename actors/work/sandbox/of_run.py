@@ -155,7 +155,7 @@ class _Process:
         place, way = self._place, backend()
         if way.kind == "none":
             raise ProcessError(f"can't start {argv[0]!r}: {_no_way(place.rules, way)}")
-        policy = self._policy(os.path.realpath(cwd or place.here), argv)
+        policy = self._policy(os.path.realpath(cwd or place.here), argv, way)
         self._started = SandboxedProcess(policy, way)
         return self._started.begin(argv, self._environment(env) if policy.bounded else env, cwd)
 
@@ -170,7 +170,7 @@ class _Process:
         ours = withheld(inherited, (*self._place.rules.env, *self._given))
         return {name: value for name, value in env.items() if name not in ours}
 
-    def _policy(self, cwd: str, argv: Sequence[str]) -> Policy:
+    def _policy(self, cwd: str, argv: Sequence[str], way: Backend) -> Policy:
         place, rules = self._place, self._place.rules
         profile = rules.profile
         assert profile is not None  # `rules_of` has seen to it
@@ -186,6 +186,7 @@ class _Process:
             *secret_files(Path(place.home), Path(place.config_dir), os.environ),
             *real(_seen_from(place, path) for path in rules.hide),
         )
+        can_hide = way.kind != "landlock" or not writes  # looking for what it could not hide anyway takes milliseconds
         return Policy(
             profile=profile,
             writes=(*writes, *real(self._writes)),
@@ -194,7 +195,7 @@ class _Process:
                 [place.home, place.config_dir, cwd, *works_in, *_programs(), *self._shows, *shown, *_paths(argv)]
             ),
             hides=tuple(path for path in dict.fromkeys(hidden) if path not in shown and path not in works_in),
-            env_files=tuple(path for path in env_files(works_in) if path not in shown),
+            env_files=tuple(path for path in env_files(works_in) if path not in shown) if can_hide else (),
             temporary=place.temporary or None,
             network=(rules.network or place.network) == "on",
         )
