@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ....protocol.macro import Macro
     from ....protocol.role import Role
+    from ....protocol.settings import Settings
     from ...io.named_files import NamedFiles
     from ...runs.root import Root
     from .chat import Chat
@@ -122,15 +123,15 @@ def sessions(chat: Chat, caller: Caller) -> Names:
 
 def models(root: Root, type: str = "chat") -> Names:
     """The models that can be named, with window and price. Blocks: the first time, the table of prices is read."""
-    key = id(root.settings), type
-    if key not in _models:
-        _models.clear()  # of settings that are gone
-        names = model_names(root.settings, os.environ) if type == "chat" else _listed(root, type)
-        _models[key] = [(name, _about(root, name)) for name in names]
-    return _models[key]
+    settings = root.settings
+    kept = _models.get(type)
+    if kept is None or kept[0] is not settings:
+        names = model_names(settings, os.environ) if type == "chat" else _listed(root, type)
+        kept = _models[type] = settings, [(name, _about(root, name)) for name in names]
+    return kept[1]
 
 
-_models: dict[tuple[int, str], Names] = {}
+_models: dict[str, tuple[Settings, Names]] = {}
 
 
 def _listed(root: Root, type: str) -> Iterator[str]:

@@ -610,6 +610,15 @@ async def test_models_are_offered_with_window_and_price(
     assert [each for each in offered(chat, ".model ") if each.startswith("claude:")]
 
 
+async def test_models_are_those_of_the_settings_that_count_now(chat: Chat, root: callboard.Root) -> None:
+    for number in range(50):  # each may come to lie where one before it lay
+        model = ModelSettings(name=f"m{number}")
+        clients = (ClientSettings(type="openai", name="own", api_key="sk", models=(model,)),)
+        root.settings = msgspec.structs.replace(root.settings, clients=clients)
+        root.gateway.catalog = type(root.gateway.catalog)(root.settings, {})
+        assert [each for each in offered(chat, ".model ") if each.startswith("own:")] == [f"own:m{number}"]
+
+
 async def test_models_that_are_not_for_chats_are_not_offered(
     chat: Chat, root: callboard.Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
