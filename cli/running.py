@@ -76,6 +76,7 @@ class AdHoc:
             role=self.role,
             role_prompt=self.prompt,
             default_tools=not self.tools,
+            workspace=True,
         )
 
     def agent(self, root: Root) -> Agent:

@@ -13,10 +13,11 @@ from msgspec import Meta
 
 from .chat import ReasoningEffort, ThinkingBudget
 from .graph.model import (
+    INJECT_SKILLS,
     NO_JOBS,
-    NO_SKILLS,
     ON_UNKNOWN,
     OWN_LIMITS,
+    SKILL_INSTRUCTIONS,
     AtLeastOne,
     Count,
     Id,
@@ -103,10 +104,11 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     compression_keep_last: Count | None = None
     max_tool_result_chars: Count | None = None
     memory: Annotated[bool | None, no_effect("nothing is remembered from one conversation to the next")] = None
-    skills_enabled: Annotated[bool | None, NO_SKILLS] = None
-    enabled_skills: Annotated[Texts | None, NO_SKILLS] = None
-    inject_skill_instructions: Annotated[bool | None, NO_SKILLS] = None
-    skill_instructions: Annotated[str | None, NO_SKILLS] = None
+    workspace_instructions: Annotated[bool, Meta(description="Tell it the AGENTS.md of the directory.")] = True
+    skills_enabled: Annotated[bool | None, Meta(description="Whether it may read skills, where there are any.")] = None
+    enabled_skills: Annotated[Texts | None, Meta(description="The only skills it may read.")] = None
+    inject_skill_instructions: Annotated[bool | None, INJECT_SKILLS] = None
+    skill_instructions: Annotated[str | None, SKILL_INSTRUCTIONS] = None
     enabled_macros: Annotated[Texts | None, no_effect("agents can't play macros")] = None
 
 

@@ -272,6 +272,12 @@ class WindowReached(LimitReached):
     code = "window"
 
 
+class HookRefused(CallboardError):
+    """A hook has refused a prompt, or has ended the run; the text is its reason."""
+
+    code = "hook_refused"
+
+
 class ToolFailed(CallboardError):
     """A tool call failed. The model gets it and goes on; the run fails only where no model is there.
 
@@ -424,9 +430,6 @@ class ServerLost(CallboardError):
 
     code = "server_lost"
     exit_code = 6
-
-
-# --- codes --------------------------------------------------------------------------------------------------
 
 
 @functools.cache

@@ -124,6 +124,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
             session names counts in their place.
         on_unknown: what is to be done about calls that are under way when the process of a durable run is killed,
             whatever files say; see `repeats`.
+        workspace: whether the AGENTS.md, skills and `.mcp.json` of the directory count, as far as their user trusts it;
+            None: for agents that have a file.
         sandbox: the profile that the run's processes are held to, whatever the settings say of all; see `sandbox`.
 
     Raises:
@@ -160,6 +162,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
     default_tools: bool = False
     on_unknown: OnUnknown | None = None
     sandbox: Profile | None = None
+    workspace: bool | None = None
 
     def __post_init__(self) -> None:
         """Check the values; `state` and `answers` become what scripts, templates and questions can take."""

@@ -34,7 +34,8 @@ from msgspec import Meta
 
 from .chat import ReasoningEffort, ThinkingBudget
 from .errors import UsageError
-from .graph.model import NO_SKILLS, Count
+from .front_matter import Parted, parted
+from .graph.model import INJECT_SKILLS, SKILL_INSTRUCTIONS, Count
 from .model_names import Models
 from .no_effect import no_effect
 from .problems import Problem, errors_in
@@ -50,7 +51,6 @@ MOST_CHARACTERS = 1_000_000
 MOST_ARGUMENTS = 99
 
 _ARGUMENT = re.compile(r"__ARG([1-9][0-9]?)__")
-_FENCE = re.compile(r"-{3,}[ \t]*")
 _CASE = re.compile(r"^[ \t]*### (INPUT|OUTPUT):", re.MULTILINE)
 
 Names: TypeAlias = str | tuple[str, ...]
@@ -76,10 +76,10 @@ class RoleFile(msgspec.Struct, frozen=True, kw_only=True):
     inject_todo_instructions: bool | None = None
     continuation_prompt: str | None = None
     memory: Annotated[bool | None, no_effect("nothing is remembered from one conversation to the next")] = None
-    skills_enabled: Annotated[bool | None, NO_SKILLS] = None
-    enabled_skills: Annotated[Names | None, NO_SKILLS] = None
-    inject_skill_instructions: Annotated[bool | None, NO_SKILLS] = None
-    skill_instructions: Annotated[str | None, NO_SKILLS] = None
+    skills_enabled: Annotated[bool | None, Meta(description="Whether it may read skills, where there are any.")] = None
+    enabled_skills: Annotated[Names | None, Meta(description="The only skills it may read.")] = None
+    inject_skill_instructions: Annotated[bool | None, INJECT_SKILLS] = None
+    skill_instructions: Annotated[str | None, SKILL_INSTRUCTIONS] = None
     enabled_macros: Annotated[Names | None, no_effect("models can't play macros")] = None
 
 
@@ -197,17 +197,17 @@ def read_role(text: str, file: str, called: str, *, strict: bool = False) -> tup
         return None, [told]
     if "\0" in text:
         return None, [source.problem("error", "not_text", "the file is not text: it holds the character NUL")]
-    head, body, line, problems = _parted(text.removeprefix("\ufeff"), source)
+    halves, problems = _parted(text.removeprefix("\ufeff"), source)
     reading = Reading(file)
     root: Mapping | None = Mapping({}, 1, 1)
-    if head.strip():
-        root, found = parse_mapping("\n" * line + head, file)
+    if halves.head.strip():
+        root, found = parse_mapping("\n" * halves.line + halves.head, file)
         problems += [_of_front_matter(problem) for problem in found if problem.code != "empty_file"]
         if root is None and not errors_in(problems):
             root = Mapping({}, 1, 1)
     if root is None:
         return None, in_file_order(problems, strict=strict)
-    given = {"called": called, "text": body.strip(), "source": source}
+    given = {"called": called, "text": halves.body.strip(), "source": source}
     role = reading.fill(
         Role, root, what="a role", given=given, hidden=("called", "text", "source", "problems"), elsewhere=_ELSEWHERE
     )
@@ -271,19 +271,15 @@ def _marks_of(role: Role) -> tuple[object, ...]:
     return bool(role.prompt and role.prompt.strip()), role.template.count(INPUT), cases, whole.count("{{")
 
 
-def _parted(text: str, source: Source) -> tuple[str, str, int, list[Problem]]:
-    """The front matter, the text behind it, how many lines stand before the former, and what is odd about that."""
-    lines = text.splitlines(keepends=True)
-    first = next((number for number, line in enumerate(lines) if line.strip()), 0)
-    if not lines or not _FENCE.fullmatch(lines[first].rstrip("\r\n")):
-        return "", text, 0, []
-    for number in range(first + 1, len(lines)):
-        if _FENCE.fullmatch(lines[number].rstrip("\r\n")):
-            return "".join(lines[first + 1 : number]), "".join(lines[number + 1 :]), first + 1, []
-    message = f"the front matter that begins in line {first + 1} does not end, so all of the file is the prompt"
+def _parted(text: str, source: Source) -> tuple[Parted, list[Problem]]:
+    """The front matter and the text behind it, and what is odd about that."""
+    halves = parted(text)
+    if not halves.open:
+        return halves, []
+    message = f"the front matter that begins in line {halves.open} does not end, so all of the file is the prompt"
     hint = "write a line `---` behind the last key."
     told = source.problem("warning", "open_front_matter", message, hint=hint)
-    return "", text, 0, [msgspec.structs.replace(told, line=first + 1, column=1)]
+    return halves, [msgspec.structs.replace(told, line=halves.open, column=1)]
 
 
 def _of_front_matter(problem: Problem) -> Problem:

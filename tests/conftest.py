@@ -21,6 +21,7 @@ import starter
 import trio
 from fake_models import FakeModels, listening
 from hypothesis import HealthCheck, settings
+from repository import Repository
 
 from callboard.actors.io import handed_out
 from callboard.supervisors.processes import become_subreaper
@@ -162,3 +163,9 @@ def _still_alive() -> list[str]:
     for process in alive:
         process.kill()
     return [str(process) for process in alive]
+
+
+@pytest.fixture
+def repository(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """See tests/repository.py."""
+    return Repository(tmp_path, fake_model, monkeypatch)

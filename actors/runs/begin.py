@@ -36,15 +36,19 @@ from .execution import Answers, Execution
 from .file_checks import check_user
 from .files import Saved, attached
 from .loading import Hooks
+from .node_tools import wishes_of
 from .prepared import Input, Prepared
 from .root import Root
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
+    from ...protocol.mcp.config import Server
     from ...protocol.settings import Settings
+    from ..work.hooks.hooks import Hooks as RunHooks
     from ..work.knowledge.of_run import RunKnowledge
     from ..work.knowledge.recipe import Recipe
     from ..work.sandbox.of_run import Sandbox
+    from ..work.workspace import Workspace
 
 _KEEPING = (".actors.runs.kept", ".supervisors.journal.journal", ".supervisors.journal.store")
 _DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
@@ -83,7 +87,7 @@ def _in_memory(request: RunRequest, hooks: Hooks) -> bool:
     if isinstance(agent, Agent) and agent.variables:  # their secrets may have to be waited for
         return False
     made = isinstance(agent, Agent) and (hooks.loaded is None or hooks.loaded.directory is None)
-    if not made or request.save or request.attach or request.files or request.knowledge:
+    if not made or request.workspace or request.save or request.attach or request.files or request.knowledge:
         return False
     assert isinstance(agent, Agent)
     return not (agent.global_tools or agent.documents or agent.mcp_servers or agent.permissions or request.servers)
@@ -103,11 +107,11 @@ def begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
 
 
 def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
-    asked = request.prompt
-    if request.in_role:
-        from .in_role import in_role
+    asked, in_role = request.prompt, request.in_role
+    if in_role:
+        from .in_role import in_role as as_role
 
-        request, hooks = in_role(request, hooks, root)
+        request, hooks = as_role(request, hooks, root)
     agent = _as_settings_allow(root.loader.loaded(request, hooks), hooks.settings)
     allow = root.registry.spelled_out(request.allow) if request.allow else []
     context = _context(request, hooks, root, allow)
@@ -116,6 +120,10 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     id = _id_of(request, root)
     context.make_results = partial(_results, hooks.results, id)
     context.recorder = None if hooks.recorder is None else hooks.recorder(id)
+    workspace = context.workspace = _workspace(request, context, agent)
+    if workspace is not None and workspace.servers and isinstance(agent, LoopAgent) and not in_role:
+        context.servers = (*context.servers, *_new_servers(workspace.servers, context, root))
+    context.hooks = _hooks(id, request, hooks, context)
     model, why = _default_model(root, prepared, context, hooks.playback)
     if hooks.playback is None or hooks.playback.asks_the_world:
         for name in prepared.models | ({model} if model is not None else set()):
@@ -133,7 +141,7 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         answers=None if request.answers is None else Answers(request.answers),
         saved=saved,
         history=History(request.history, hooks.on_history, request.overrides, hooks.todos),
-        problems=_problems(agent, prepared, hooks, root, allow),
+        problems=_problems(agent, prepared, hooks, root, allow, workspace),
         playback=hooks.playback,
         directory=agent.directory,
         started=RunStarted(
@@ -205,6 +213,58 @@ def _sandbox(request: RunRequest, settings: Settings, root: Root, here: Path | N
         temporary=state_dir(os.environ) / "tmp" / (request.id or new_id()),
         roots=_absolute((*settings.tool_roots, *request.roots)),
     )
+
+
+def _workspace(request: RunRequest, context: RunContext, agent: Loaded) -> Workspace | None:
+    """What the run takes from its directory; None for nothing. Reads files."""
+    wanted = request.workspace
+    if wanted is None:
+        wanted = agent.directory is not None or request.default_tools
+    here = context.cwd
+    if not wanted or here is None or isinstance(agent, WorkflowAgent):
+        return None
+    if isinstance(agent, GraphAgent) and not wishes_of(agent.graph):
+        return None
+    from ..work.workspace import Workspace
+
+    settings = context.settings
+    return Workspace(
+        here,
+        context.config_dir,
+        context.environ,
+        instructions=settings.workspace_instructions,
+        skills=settings.skills_enabled and settings.calls_functions,
+    )
+
+
+def _hooks(id: str, request: RunRequest, hooks: Hooks, context: RunContext) -> RunHooks | None:
+    """Who has a say in what the run does; None for nobody."""
+    settings, workspace = context.settings, context.workspace
+    of_workspace = () if workspace is None else workspace.hooks
+    if not settings.hooks and not of_workspace and not hooks.hooks:
+        return None
+    from ...protocol.hooks import table_of
+    from ..work.hooks.hooks import Hooks as RunHooks
+
+    here = context.cwd or Path.cwd()
+    return RunHooks(
+        [table_of(settings.hooks, settings.file), *of_workspace],
+        hooks.hooks,
+        root=here if workspace is None else workspace.root,
+        here=here,
+        environ=context.environ,
+        run=id,
+        yes=request.yes,
+        goes_on=hooks.on_history is not None or hooks.session is not None,
+    )
+
+
+def _new_servers(servers: Sequence[Server], context: RunContext, root: Root) -> list[Server]:
+    """Those of a workspace that the user has none of that name for, where servers are used at all."""
+    if not context.settings.mcp_server_support or not context.settings.calls_functions:
+        return []
+    known = {*root.mcp.config.servers, *(server.name for server in context.servers)}
+    return [server for server in servers if server.name not in known]
 
 
 def _results(of_session: Path | None, id: str) -> KeptResults:
@@ -312,7 +372,14 @@ def _input(request: RunRequest, root: Root, settings: Settings | None) -> Input:
     )
 
 
-def _problems(agent: Loaded, prepared: Prepared, hooks: Hooks, root: Root, allow: Sequence[str]) -> tuple[Problem, ...]:
+def _problems(
+    agent: Loaded,
+    prepared: Prepared,
+    hooks: Hooks,
+    root: Root,
+    allow: Sequence[str],
+    workspace: Workspace | None,
+) -> tuple[Problem, ...]:
     # The tools of a workflow are known when it runs, so none of them can be missed now.
     checked = () if isinstance(agent, WorkflowAgent) else allow
     strange: Sequence[Problem] = ()
@@ -323,7 +390,8 @@ def _problems(agent: Loaded, prepared: Prepared, hooks: Hooks, root: Root, allow
     # The environment may name other servers than the file.
     known = {problem.message for problem in agent.problems}
     absent = [problem for problem in prepared.absent if problem.message not in known]
-    found = (*root.problems, *of_servers, *agent.problems, *absent, *strange)
+    of_workspace = () if workspace is None else workspace.all_problems()
+    found = (*root.problems, *of_servers, *agent.problems, *absent, *strange, *of_workspace)
     return found if hooks.told is None else _new(found, hooks.told)
 
 

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 import trio
 
 from ...protocol.errors import CallboardError, JournalError, ShuttingDown, TimedOut
-from ...protocol.events import Event, RunCancelled, RunDormant, RunFailed, RunFinished, RunResumed, RunStarted, Warned
+from ...protocol.events import (
+    Event,
+    QuestionAsked,
+    RunCancelled,
+    RunDormant,
+    RunFailed,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    Warned,
+)
 from ...protocol.kernel.questions import Answer, Question
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
 from ...protocol.problems import Problem
@@ -112,6 +122,7 @@ class Execution:
     def __post_init__(self) -> None:
         self._result = self.prepared.new_result()
         self._record = Record()
+        self._actor: Actor | None = None
         self._holds: Callable[[str, Callable[[], None]], None] = _now
 
     def keep(self, kept: OfRun, holds: Callable[[str, Callable[[], None]], None] | None) -> None:
@@ -127,9 +138,10 @@ class Execution:
         stream = bus.open(self.id, after=0 if resumed is None else max((resumed.life - 1) * NUMBERS, resumed.after))
         saves = None if self.saved is None else self.saved.on_event
         try:
-            with _heard_by(stream, on_event), _heard_by(stream, saves):
+            with _heard_by(stream, on_event), _heard_by(stream, saves), _heard_by(stream, self._notifies()):
                 actor = top.adopt(self._play, (), name=self.id, bond="watched", stream=stream)
                 actor.policy = self._policy()
+                self._actor = actor
                 actor.emit(self.started)
                 if self.resumed is not None:
                     actor.emit(self.resumed)
@@ -156,6 +168,18 @@ class Execution:
                 self.context.recorder.end()
             bus.close(stream)
             await self._remove()
+
+    def _notifies(self) -> Callable[[Event], None] | None:
+        """Tells hooks that a person is needed; None if none wants to know."""
+        hooks = self.context.hooks
+        if hooks is None or not hooks.has("Notification"):
+            return None
+
+        def hear(event: Event) -> None:
+            if isinstance(event.data, QuestionAsked) and self._actor is not None:
+                self._actor.spawn(hooks.notify, event.data.question, name="notification", link=False)
+
+        return hear
 
     async def _remove(self) -> None:
         """Remove what the run had for itself alone, unless it may go on in another process."""

@@ -34,6 +34,7 @@ from .target import Loaded, LoopAgent, WorkflowAgent, read
 if TYPE_CHECKING:
     from ...protocol.journal import InSession
     from ...protocol.settings import Settings
+    from ..work.hooks.hooks import Functions
     from ..work.models.recorder import Recorder
 
 MOST = 512
@@ -66,6 +67,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         holds: given the id of a durable run and what says that it is over, to be called when all that it has brought is
             on disk elsewhere; None to say it at its end.
         playback: what stands between the run and the world; None for nothing.
+        hooks: Python functions that have a say in what the run does, by event; see `work.hooks`.
         check_model: raises `Denied` if the caller may not have this model, which a role names; None: all are allowed.
     """
 
@@ -86,6 +88,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     session: InSession | None = None
     holds: Callable[[str, Callable[[], None]], None] | None = None
     playback: Playback | None = None
+    hooks: Functions = {}
 
 
 NO_HOOKS = Hooks()

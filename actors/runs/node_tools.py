@@ -12,6 +12,7 @@ from ..work.agent.family import renamed
 from ..work.agent.user import user_tools
 from ..work.tools.registry import tools_of_agent
 from ..work.tools.tool import Tool
+from ..work.workspace import Wish
 from .target import GraphAgent
 
 if TYPE_CHECKING:
@@ -22,6 +23,28 @@ if TYPE_CHECKING:
 def asks(node: AnyNode) -> bool:
     """Whether a node of this kind asks a model."""
     return isinstance(node, LlmNode) or (isinstance(node, AgentNode) and node.output_schema is not None)
+
+
+def wishes_of(graph: Graph) -> dict[str, Wish]:
+    """What the llm nodes of a graph want of the directory that the run works in; those that want nothing left out."""
+    found: dict[str, Wish] = {}
+    for node in graph.nodes.values():
+        if isinstance(node, LlmNode) and (node.workspace_instructions or _skills_of(graph, node) != ()):
+            found[node.id] = Wish(
+                instructions=node.workspace_instructions,
+                skills=_skills_of(graph, node),
+                tells=graph.inject_skill_instructions is not False,
+                words=graph.skill_instructions,
+            )
+    return found
+
+
+def _skills_of(graph: Graph, node: LlmNode) -> tuple[str, ...] | None:
+    """The skills that a node's model may read; None for all that there are."""
+    enabled = graph.skills_enabled if node.skills_enabled is None else node.skills_enabled
+    if node.skills or not enabled:
+        return node.skills
+    return graph.enabled_skills if node.enabled_skills is None else node.enabled_skills
 
 
 def refuse_spawning(graph: Graph) -> None:

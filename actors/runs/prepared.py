@@ -33,7 +33,7 @@ from ..work.spending.accounts import Account, Amount, as_failure
 from ..work.tools.registry import tools_of_agent
 from ..work.variables import Values, overridden, resolve_variables
 from .files import task_of
-from .node_tools import asks, files_of_nodes, refuse_spawning, tools_of_nodes
+from .node_tools import asks, files_of_nodes, refuse_spawning, tools_of_nodes, wishes_of
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ class Prepared:
             tools=tools,
             servers=servers,
             recipes=self.recipes,
+            wishes=wishes_of(graph),
             compiled=agent.compiled,
         )
         self.models = {node.model for node in graph.nodes.values() if isinstance(node, LlmNode) and node.model}

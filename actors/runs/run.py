@@ -30,6 +30,7 @@ from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
     from ...protocol.mcp.config import Server
+    from ..work.hooks.hooks import Functions
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 Target: TypeAlias = "PathLike | Loaded | Agent"
@@ -71,6 +72,8 @@ class Options(TypedDict, total=False):
     durable: bool
     on_unknown: OnUnknown | None
     sandbox: Profile | None
+    workspace: bool
+    hooks: Functions
     record: PathLike | None
     replay: PathLike | None
     loose: bool
@@ -89,8 +92,7 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         on_event: called with every event of the run, in order, in the run's tasks; must be quick.
         compat: `standard`, `loki` (agents) or `devall` (workflows), whatever the file says.
         limits: what the run may use at most.
-        allow_unpriced: with `max_cost` of the limits, models whose price is not known may be asked, and count for
-            nothing; else they are refused.
+        allow_unpriced: with `max_cost` of the limits, models without a known price may be asked, and count for nothing.
         no_wait: a model's provider that wants requests to wait fails them; else they wait, and are no failed tries.
         strict: warnings about the file are errors.
         config_dir: where agents and settings live, for a run with a root of its own.
@@ -115,8 +117,9 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         durable: what the run does is kept on disk as it goes, so that `callboard resume` goes on with it if this
             process is killed.
         on_unknown: what is to be done about calls that are under way then: `ask`, `tell`, `again` or `fail`.
-        sandbox: what processes of the run may do: `read-only`, `workspace`, `open` or `off`; by default what
-            config.yaml says (docs/sandbox.md).
+        sandbox: what processes of the run may do: a profile (docs/sandbox.md); by default what config.yaml says.
+        workspace: whether what a trusted directory has to say counts; by default for agents that have a file.
+        hooks: by event Python functions, or pairs of a matcher and a function (docs/hooks.md).
         record: a file into which the run is recorded: a cassette.
         replay: a cassette by which the run is played, without a network or processes.
         loose: what the run asks need not be what was asked when the cassette was recorded: it is found by its place.

@@ -35,6 +35,7 @@ from .tools.tool import Tool
 
 if TYPE_CHECKING:
     from ..io.vault.vault import Vault
+    from .hooks.hooks import Hooks
     from .knowledge.of_run import RunKnowledge
     from .letters import Seat
     from .mcp.pool.servers import McpServers
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from .spending.book import Book
     from .tools.kept_results import KeptResults
     from .tools.registry import ToolOptions, ToolRegistry
+    from .workspace import Workspace
 
 MAX_DEPTH = 3
 """How deep agents may call agents, by default (Loki's `max_agent_depth`)."""
@@ -118,6 +120,8 @@ class RunContext:
         servers: those that the run's own agent has beside the ones it names.
         recorder: keeps what the run's models see and say; None where nothing is kept.
         on_unknown: what is to be done about calls that were under way at a kill, before what files say.
+        hooks: who has a say in what the run does; None for nobody.
+        workspace: what the run takes from its directory; None for nothing.
         sandbox: what the run's processes are held to; None for nothing.
     """
 
@@ -151,6 +155,8 @@ class RunContext:
     recorder: Recorder | None = None
     on_unknown: OnUnknown | None = None
     sandbox: Sandbox | None = None
+    workspace: Workspace | None = None
+    hooks: Hooks | None = None
 
     def __post_init__(self, limits: Limits, owner: str, book: Book | None, day: Account | None) -> None:
         self.meter = Meter(limits, allow_unpriced=self.allow_unpriced, owner=owner, book=book, day=day)

@@ -34,7 +34,8 @@ AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
 Json = Any
 """A JSON value: str, int, float, bool, None, or lists and string-keyed dicts of them."""
 
-NO_SKILLS = no_effect("there are no skills here yet")
+INJECT_SKILLS = Meta(description="Tell what skills there are; false: only the tool `skill` is offered.")
+SKILL_INSTRUCTIONS = Meta(description="What stands above the list of skills, in place of our words.")
 NO_JOBS = no_effect("there are no background jobs here yet")
 NO_SPAWNING = no_effect("llm nodes can't spawn agents")
 NO_ENTITIES = no_effect("no graph of entities is made of documents")
@@ -183,8 +184,10 @@ class LlmNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     top_p: float | None = None
     reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="How much models think first.")] = None
     thinking_budget: Annotated[ThinkingBudget | None, Meta(description="The same in tokens.")] = None
-    skills_enabled: Annotated[bool | None, NO_SKILLS] = None
-    enabled_skills: Annotated[tuple[str, ...] | None, NO_SKILLS] = None
+    skills: Annotated[tuple[str, ...], Meta(description="Skills that its model may read, by name.")] = ()
+    skills_enabled: Annotated[bool | None, Meta(description="Offer `enabled_skills`, or all that there are.")] = None
+    enabled_skills: Annotated[tuple[str, ...] | None, Meta(description="With `skills_enabled`: only these.")] = None
+    workspace_instructions: Annotated[bool, Meta(description="Tell its model the AGENTS.md of the directory.")] = False
     max_attempts: Annotated[AtLeastOne, Meta(description="Tries on transient errors.")] = 1
     max_iterations: Annotated[AtLeastOne, Meta(description="Turns of the tool loop.")] = 10
     limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
@@ -311,10 +314,10 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     mcp_tools: McpTools = {}
     conversation_starters: tuple[str, ...] = ()
     variables: tuple[Variable, ...] = ()
-    skills_enabled: Annotated[bool | None, NO_SKILLS] = None
-    enabled_skills: Annotated[tuple[str, ...] | None, NO_SKILLS] = None
-    inject_skill_instructions: Annotated[bool | None, NO_SKILLS] = None
-    skill_instructions: Annotated[str | None, NO_SKILLS] = None
+    skills_enabled: Annotated[bool | None, Meta(description="For llm nodes that don't say it themselves.")] = None
+    enabled_skills: Annotated[tuple[str, ...] | None, Meta(description="Likewise.")] = None
+    inject_skill_instructions: Annotated[bool | None, INJECT_SKILLS] = None
+    skill_instructions: Annotated[str | None, SKILL_INSTRUCTIONS] = None
     can_spawn_agents: Annotated[bool | None, NO_SPAWNING] = None
     max_concurrent_jobs: Annotated[AtLeastOne | None, NO_JOBS] = None
     max_concurrent_agents: Annotated[AtLeastOne | None, NO_SPAWNING] = None

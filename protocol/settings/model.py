@@ -27,6 +27,7 @@ import msgspec
 from msgspec import Meta
 
 from ..chat import ReasoningEffort, ThinkingBudget
+from ..hooks import GroupsByEvent
 from ..languages import Language
 from ..mcp.config import PoolSettings, ToolMode
 from ..model_names import DefaultModels
@@ -251,6 +252,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         document_loaders: commands that make text of documents, by the ending or the name that they are for.
         durable: how runs are kept that go on after a kill; see `durable`.
         sandbox: what the processes of agents may do; see `protocol.sandbox`.
+        hooks: commands that are run when something happens in a run; see `protocol.hooks`.
+        workspace_instructions: whether agents are told the AGENTS.md of the directory that they work in.
+        skills_enabled: whether agents may read skills.
         api: what a server goes by; see `api`.
         vault: where `{{NAME}}` is looked up; see `vault`.
         patches: those of the environment, by client (as in names of variables) and kind of request.
@@ -296,6 +300,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     document_loaders: dict[str, str] = {}
     durable: DurableSettings = DurableSettings()
     sandbox: Profile | UserSandbox = "off"
+    hooks: GroupsByEvent = {}
+    workspace_instructions: bool = True
+    skills_enabled: bool = True
     api: ApiSettings = ApiSettings()
     vault: VaultSettings = VaultSettings()
     patches: dict[tuple[str, str], Patterns] = {}

@@ -53,6 +53,7 @@ _NESTED = (
     "document_loaders",
     "durable",
     "sandbox",
+    "hooks",
     "api",
     "vault",
 )

@@ -273,6 +273,13 @@ SCENES = {
         },
     ),
     "docs/sandbox.md": Scene(files={"~/.config/callboard/agents/coder/config.yaml": "name: coder\n"}),
+    "docs/skills.md": Scene(
+        rows={"callboard skills validate": Row(shows="valid"), "callboard trust": Row(shows="is trusted")}
+    ),
+    "docs/workspace.md": Scene(
+        files={"AGENTS.md": "Use tabs.\n"},
+        rows={"callboard trust --show": Row(shows="new to you"), "callboard trust": Row(shows="is trusted")},
+    ),
     "docs/telemetry.md": Scene(
         before=("callboard agents new my-agent",),
         rows={"pip install": Row(skip=UNRELEASED), "callboard run": Row(shows="piers")},

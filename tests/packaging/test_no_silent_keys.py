@@ -146,9 +146,7 @@ def test_a_new_key_that_nothing_reads_is_found() -> None:
     assert no_effect("why").extra == {"no_effect": "why"}
 
 
-@pytest.mark.parametrize(
-    "line", ["skills_enabled: true", "enabled_skills: [a]", "memory: true", "inject_skill_instructions: true"]
-)
+@pytest.mark.parametrize("line", ["memory: true", "enabled_macros: [a]", "max_concurrent_jobs: 2"])
 def test_a_key_without_effect_is_told_with_its_line(line: str) -> None:
     _, (problem,) = read_agent(f"name: a\n{line}\n", "config.yaml")
     key = line.partition(":")[0]
@@ -157,7 +155,7 @@ def test_a_key_without_effect_is_told_with_its_line(line: str) -> None:
 
 
 def test_a_key_without_effect_that_is_off_is_not_told() -> None:
-    assert read_agent("name: a\nmemory: false\nskills_enabled: false\nenabled_skills: []\n", "config.yaml")[1] == []
+    assert read_agent("name: a\nmemory: false\nenabled_macros: []\n", "config.yaml")[1] == []
 
 
 def test_settings_without_effect_are_told_with_their_lines() -> None:

@@ -95,6 +95,7 @@ requests = st.builds(
     default_tools=st.booleans(),
     on_unknown=st.sampled_from([None, *ON_UNKNOWN]),
     sandbox=st.sampled_from([None, *PROFILES]),
+    workspace=st.none() | st.booleans(),
 )
 
 

@@ -145,9 +145,7 @@ def test_an_error_has_its_line(text: str, line: int, words: str) -> None:
 
 
 def test_unknown_and_old_keys_are_warnings() -> None:
-    role, problems = read(
-        "---\ntemperatur: 1\ninstructions: x\nuse_tools: [fs_cat]\nskills_enabled: true\nx-mine: 1\n---\n"
-    )
+    role, problems = read("---\ntemperatur: 1\ninstructions: x\nuse_tools: [fs_cat]\nmemory: true\nx-mine: 1\n---\n")
     assert [(each.line, each.code) for each in problems] == [
         (2, "unknown_key"),
         (3, "unknown_key"),

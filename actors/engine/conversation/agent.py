@@ -34,18 +34,22 @@ from ...work.agent.history import History
 from ...work.agent.prompt import blocks, filled_in, system_prompt
 from ...work.agent.todo import TodoList, refusing_todo_tools, todo_tools
 from ...work.agent.user import user_tools
-from ...work.playback.playback import Effect, done
+from ...work.around import AroundCalls
+from ...work.playback.playback import Effect, done, playback, value
 from ...work.record import Record
+from ...work.skills.tool import skill_tool
 from ...work.tools.calls import RESULT_LIMIT, Player
 from ...work.tools.checking import AS_CHILD, AT_ROOT
 from ...work.tools.registry import AgentTools
 from ...work.tools.tool import Tool
+from ...work.workspace import Told, Wish
 from .decider import CONTINUE
 from .play import Conversation, Renewed, Talk
 
 if TYPE_CHECKING:
     from ...work.agent.children import Children
     from ...work.context import RunContext
+    from ...work.hooks.hooks import Hooks
     from ...work.knowledge.recipe import Recipe
     from ...work.letters import Seat
     from ...work.mcp.tools.chosen import Wanted
@@ -141,6 +145,7 @@ class _Agent:
     history: History
 
     def __post_init__(self) -> None:
+        self._hooks = self.context.hooks
         self._agent = self.history.overrides.of(self.cast.agent)
         self._todos = self.history.todos or TodoList()
         self._children: Children | None = None
@@ -154,9 +159,11 @@ class _Agent:
         self._instructions = self._agent.instructions
         self._unlisted: Mapping[str, Tool] = {}
         self._said_about: list[str] = []
+        self._told = Told()
         own, registry = self._agent.permissions, self.context.registry
         self.permissions = registry.permissions(own) if own and registry is not None else own
         self._add_families(None if self.depth == 0 else waits)
+        self._add_workspace()
         self._add_synonyms()
 
     async def take_up(self, talk: ServersTalk, wanted: Wanted) -> None:
@@ -204,6 +211,17 @@ class _Agent:
             self._tools.append(lookup_tool(self.context.knowledge, self.cast.recipes))
             self._said_about.append(explained(self.cast.recipes))
 
+    def _add_workspace(self) -> None:
+        """What it is told of the directory that it works in."""
+        workspace = self.context.workspace
+        if workspace is None and playback.get() is None:
+            return
+        find = Told if workspace is None else partial(workspace.told, Wish.of(self._agent))
+        self._told = told = value(self.me, "workspace", Told, find)
+        self._said_about += told.blocks
+        if told.skills:
+            self._tools.append(skill_tool(None if workspace is None else workspace.skills, told.skills))
+
     def _add_synonyms(self) -> None:
         """Tools by the names that Loki's successor has for them; see `family`."""
         others = renamed(self._tools)
@@ -244,10 +262,14 @@ class _Agent:
         error, code = "interrupted", "cancelled"
         stop: Stop = "done"
         try:
+            goes_on = self.history.waits_for_the_model and not prompt
+            if self._hooks is not None and self.depth == 0 and not goes_on:
+                prompt = await self._hooked(self._hooks, prompt)
             talk = await self._conversation()
             try:
-                goes_on = self.history.waits_for_the_model and not prompt
                 stop = (await (talk.reply(me) if goes_on else talk.say(me, prompt))).stop
+                if self._hooks is not None and stop == "done":
+                    stop = await self._ended(self._hooks, talk)
             finally:
                 self.history.over(talk.messages, talk.unfinished)
             error = code = ""
@@ -270,6 +292,29 @@ class _Agent:
                     )
                 )
         return self.record.output
+
+    async def _hooked(self, hooks: Hooks, prompt: Content) -> Content:
+        """The prompt, with what hooks add to it."""
+        from ...work.hooks.session import at_beginning
+
+        model = self.context.model or self._agent.model or ""
+        return await at_beginning(hooks, self.me, prompt, is_new=not self.history.turns, model=model)
+
+    async def _ended(self, hooks: Hooks, talk: Conversation) -> Stop:
+        """Go on as long as hooks want it."""
+        from ...work.hooks.session import at_end, over
+
+        stop: Stop = "done"
+        again = 0
+        while stop == "done":
+            why = await at_end(hooks, self.me, agent=self._agent.name, depth=self.depth, again=again)
+            if why is None:
+                break
+            stop = (await talk.say(self.me, why)).stop
+            again += 1
+        if self.depth == 0 and not hooks.goes_on:
+            await over(hooks, self.me)
+        return stop
 
     async def _conversation(self) -> Conversation:
         agent, context, offered = self._agent, self.context, self._offered
@@ -306,6 +351,8 @@ class _Agent:
             result_limit=limit,
             meter=context.meter,
             on_unknown=context.settles(agent.on_unknown),
+            around=AroundCalls(context.workspace, self._told) if self._told != Told() else None,
+            hooks=self._hooks,
         )
         request = ChatRequest(
             model=model,

@@ -119,6 +119,7 @@ class Conversation:
         """Like `say`, to what the history ends with."""
         talk = self.talk
         decider = self.decider = ConversationDecider(talk, self.record)
+        self.player.said = lambda: decider.messages
         performers: dict[type[Work], Performer] = {
             CallModel: self._ask,
             CallTool: self.player.play,
@@ -196,6 +197,10 @@ class Conversation:
     async def _summarize(self, me: Actor, work: Summarize) -> messages.Summarized:
         model = self.summarizer or self.request.model
         window = self.context.window(model)
+        if self.context.hooks is not None:
+            from ...work.hooks.session import before_shortening
+
+            await before_shortening(self.context.hooks, me)
         request = summary_request(model, work.turns, RECORD if window is None else min(RECORD, 2 * window))
         reply = await self.context.chat(me, request, node=self.talk.node, need_text=True)
         return messages.Summarized(work.key, summary=reply.text.strip())

@@ -22,7 +22,7 @@ from ...work.tools.tool import Json, shortened, text_of
 ORDERED = "ordered"
 """The lane of calls that are played one after another."""
 
-_ENDS_ALL = {"BudgetReached", "TurnsReached", "ShuttingDown", "JournalError", "UnknownOutcome"}
+_ENDS_ALL = {"BudgetReached", "TurnsReached", "ShuttingDown", "JournalError", "UnknownOutcome", "HookRefused"}
 
 
 class Rounds:

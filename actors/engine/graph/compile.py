@@ -28,6 +28,7 @@ from .plan import ERRORS, Plan, Step
 if TYPE_CHECKING:
     from ...work.knowledge.recipe import Recipe
     from ...work.mcp.tools.chosen import Wanted
+    from ...work.workspace import Wish
 
 
 def compile_graph(
@@ -39,6 +40,7 @@ def compile_graph(
     tools: Mapping[str, tuple[Tool, ...]] | None = None,
     servers: Mapping[str, Wanted] | None = None,
     recipes: Mapping[str, Recipe] | None = None,
+    wishes: Mapping[str, Wish] | None = None,
     compiled: dict[str, dict[str, Step]],
 ) -> Plan:
     """A plan of a `graph.yaml`.
@@ -51,6 +53,7 @@ def compile_graph(
         tools: per llm node that lists some, its tools.
         servers: per llm node that lists tools of MCP servers, which.
         recipes: per rag node, what it looks things up in.
+        wishes: per llm node that wants something of the run's directory, what.
         compiled: per dialect, the nodes of this graph as they were compiled before; filled here.
     """
     mode = compat or graph.settings.compat
@@ -80,6 +83,7 @@ def compile_graph(
         permissions=graph.permissions,
         servers=servers or {},
         recipes=recipes or {},
+        wishes=wishes or {},
     )
 
 

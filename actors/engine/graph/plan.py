@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ...work.knowledge.recipe import Recipe
     from ...work.mcp.tools.chosen import Wanted
     from ...work.mcp.tools.view import Talk
+    from ...work.workspace import Wish
 
 ERRORS = "errors"
 """State key in which `on_error: collect` keeps what failed: a list of `{node, error, code}`."""
@@ -101,6 +102,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Per llm node that lists tools of MCP servers, which."""
     recipes: Mapping[str, Recipe] = {}
     """Per rag node, what it looks things up in."""
+    wishes: Mapping[str, Wish] = {}
+    """Per llm node that wants something of the run's directory, what."""
 
 
 def reachable(plan: Plan, start: str, kinds: Container[str] | None = None) -> frozenset[str]:

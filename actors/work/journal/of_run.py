@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from ....supervisors.journal.row import Row
 
 REPLY = "reply"
+OF_HOOK = "hook "
+HOOK = OF_HOOK + "{}"
+"""With the event: what hooks have said at an agent's beginning or end."""
 """What a reply of a model is noted as."""
 
 SERVER_TOOLS = "server tools: "

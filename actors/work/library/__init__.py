@@ -21,5 +21,8 @@ SENDING = frozenset({"send_mail", "send_twilio", "create_jira_issue", "comment_j
 ROLES = Path(__file__).parent / "roles"
 """A file per built-in role."""
 
+SKILLS = Path(__file__).parent / "skills"
+"""A directory per built-in skill."""
+
 MACROS = Path(__file__).parent / "macros"
 """A file per built-in macro."""

@@ -48,6 +48,7 @@ EffectKind: TypeAlias = Literal[
     "server tools now",
     "instructions",
     "files",
+    "hook",
 ]
 
 

@@ -15,7 +15,7 @@ import msgspec
 from ....protocol.agent import Agent
 from ....protocol.chat import AssistantTurn, Turn, UserTurn
 from ....protocol.errors import UsageError
-from ....protocol.role import INPUT, Role
+from ....protocol.role import INPUT, Role, names_of
 from ..agent.prompt import filled_in
 
 MOST_EMBEDDED = 10_000_000
@@ -24,6 +24,7 @@ neither of their own limits."""
 
 _SAMPLING = ("temperature", "top_p")
 _THINKING = ("reasoning_effort", "thinking_budget")
+_SKILLS = ("skills_enabled", "inject_skill_instructions", "skill_instructions")
 _GOING_ON = ("auto_continue", "max_auto_continues", "inject_todo_instructions", "continuation_prompt")
 
 
@@ -50,6 +51,14 @@ def cast(agent: Agent, role: Role, *, model: str | None, own_tools: bool, settin
         said = said if said is not None else settings.get(key)
         if said is not None and own == _DEFAULTS[key]:
             changes[key] = said
+    for key in _SKILLS:
+        if getattr(agent, key) is None:
+            changes[key] = getattr(role, key)
+    changes["workspace_instructions"] = False  # a role is all that is said
+    if changes.get("skills_enabled") is None:
+        changes["skills_enabled"] = role.enabled_skills is not None
+    if agent.enabled_skills is None and role.enabled_skills is not None:
+        changes["enabled_skills"] = names_of(role.enabled_skills)
     if not own_tools:
         if role.tools is not None:
             changes["global_tools"] = role.tools

@@ -6,18 +6,19 @@ What decides which calls are played, and in which order, is the conversation (`e
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from ....protocol.chat import Content, TextPart
+from ....protocol.chat import Content, TextPart, Turn
 from ....protocol.effects import CallTool
 from ....protocol.errors import NobodyToAsk, TimedOut, ToolFailed, code_of
 from ....protocol.events import ToolFinished, ToolStarted
 from ....protocol.messages import ToolDone
 from ....protocol.permissions import Permissions as Rules
+from ....protocol.permissions import Verdict
 from ....protocol.repeats import OnUnknown
 from ...io.handed_out import hide_in, without_secrets
 from ..journal.scope import here
@@ -45,6 +46,34 @@ EVENT_LIMIT = 2_000
 """Characters of arguments, results and errors in events."""
 
 
+class Around(Protocol):
+    """What the directory that a run works in has to say of the calls of a conversation."""
+
+    def narrowed(self, said: Sequence[Turn]) -> Rules:
+        """What is denied now, whatever else allows it."""
+        ...
+
+    async def entered(self, me: Actor, tool: Tool, arguments: Arguments, said: Sequence[Turn]) -> str:
+        """What the model is to read behind the result of a call; "" for nothing."""
+        ...
+
+
+class Asked(Protocol):
+    """Hooks, as calls see them."""
+
+    async def before(self, me: Actor, tool: Tool, arguments: Arguments, id: str) -> tuple[Arguments, Verdict | None]:
+        """The arguments that a call is made with, and what becomes of a question about it: `allow`, or `ask` anyway.
+
+        Raises:
+            CallboardError: it is not to be made.
+        """
+        ...
+
+    async def after(self, me: Actor, tool: Tool, arguments: Arguments, value: Json, id: str) -> str:
+        """What the model is to read behind the result; "" for nothing."""
+        ...
+
+
 class Player:
     """Plays the calls of one conversation.
 
@@ -56,6 +85,12 @@ class Player:
         result_limit: characters of one result.
         meter: counts the calls.
         on_unknown: what is to be done about one that was under way when the process of a durable run was killed.
+        around: what the directory of the run has to say of calls.
+        hooks: who else has a say in them.
+
+    Attributes:
+        tools: as given.
+        said: what was said in the conversation so far.
     """
 
     def __init__(
@@ -68,8 +103,13 @@ class Player:
         result_limit: int = RESULT_LIMIT,
         meter: Meter | None = None,
         on_unknown: OnUnknown | None = None,
+        around: Around | None = None,
+        hooks: Asked | None = None,
     ) -> None:
         self.tools = tools
+        self.said: Callable[[], Sequence[Turn]] = tuple
+        self._around = around
+        self._hooks = hooks
         self._permissions = permissions
         self._own = own
         self._timeout = timeout
@@ -81,10 +121,17 @@ class Player:
         """Body of a call's actor; what goes wrong is raised."""
         if self._meter is not None:
             self._meter.tool_calls += 1
-        value = await self._told(me, self.tools[work.tool], work)
-        return ToolDone(work.key, content=shown(value, self._limit))
+        tool = self.tools[work.tool]
+        value, tool, arguments = await self._told(me, tool, work)
+        more: list[str] = []
+        if self._around is not None:
+            more.append(await self._around.entered(me, tool, arguments, self.said()))
+        if self._hooks is not None:
+            more.append(await self._hooks.after(me, tool, arguments, value, work.call))
+        return ToolDone(work.key, content=_with(shown(value, self._limit), more))
 
-    async def _told(self, me: Actor, tool: Tool, work: CallTool) -> Json:
+    async def _told(self, me: Actor, tool: Tool, work: CallTool) -> tuple[Json, Tool, Arguments]:
+        """The result, and what was really run with which arguments."""
         arguments, id, began = work.arguments, work.call, 0.0
         heard = me.stream.heard
         if heard:
@@ -95,13 +142,10 @@ class Player:
         code = "cancelled"
         result = ""
         try:
-            access = await self._permissions.admit(me, tool, arguments, self._own)
-            if tool.means is not None:
-                tool, arguments = await tool.means(me, arguments)
-                access = await self._permissions.admit(me, tool, arguments, self._own)
+            tool, arguments, access = await self._admitted(me, tool, arguments, id)
             if changes(tool) and not await self._may_play(me, tool):
                 error, code = "it is not known whether it was done", "unknown_outcome"
-                return await _unknown(me)
+                return await _unknown(me), tool, arguments
             if heard:
                 began = trio.current_time()  # what a person took to allow it does not count
             run = self._run(me, tool, work.key, arguments, access)
@@ -110,7 +154,7 @@ class Player:
             code = "tool_error" if error is not None else ""
             if heard and error is None:
                 result = shortened(text_of(value), EVENT_LIMIT)
-            return value
+            return value, tool, arguments
         except Exception as failed:  # only to tell it; it goes on
             hide_in(failed)
             error, code = shortened(str(failed) or repr(failed), EVENT_LIMIT), code_of(failed)
@@ -119,6 +163,21 @@ class Player:
             if heard:
                 seconds = trio.current_time() - began
                 me.emit(ToolFinished(tool=tool.name, seconds=seconds, error=error, result=result, code=code), id=id)
+
+    async def _admitted(
+        self, me: Actor, tool: Tool, arguments: Arguments, id: str
+    ) -> tuple[Tool, Arguments, FileAccess]:
+        """What is really to be run, with which arguments, and what it may show and touch. Raises if it may not be."""
+        permissions = self._permissions
+        if self._around is not None and (narrowed := self._around.narrowed(self.said())):
+            permissions = permissions.below(narrowed)
+        if tool.means is not None:
+            await permissions.admit(me, tool, arguments, self._own)
+            tool, arguments = await tool.means(me, arguments)
+        hooked: Verdict | None = None
+        if self._hooks is not None:
+            arguments, hooked = await self._hooks.before(me, tool, arguments, id)
+        return tool, arguments, await permissions.admit(me, tool, arguments, self._own, hooked=hooked)
 
     async def _may_play(self, me: Actor, tool: Tool) -> bool:
         repeatable, server = may_be_repeated(tool), tool.remembers
@@ -177,6 +236,14 @@ async def _unknown(me: Actor) -> Json:
 def may_be_repeated(tool: Tool) -> bool:
     """Whether the author of a tool that changes the world says that a call of it may be made twice."""
     return tool.repeats in ("idempotent", "keyed")
+
+
+def _with(content: Content, more: Sequence[str]) -> Content:
+    """A result with what else the model is to read behind it."""
+    texts = [text for text in more if text]
+    if not texts:
+        return content
+    return "\n\n".join([content, *texts]) if isinstance(content, str) else (*content, *map(TextPart, texts))
 
 
 def shown(value: Json, limit: int) -> Content:

@@ -175,13 +175,28 @@ class Permissions:
     def _allows(self, tool: Tool) -> bool:
         return tool.name in self._allowed or (tool.alias != "" and tool.alias in self._allowed)
 
-    async def admit(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None = None) -> FileAccess:
+    async def admit(
+        self,
+        me: Actor,
+        tool: Tool,
+        arguments: Arguments,
+        own: Rules | None = None,
+        *,
+        hooked: Verdict | None = None,
+    ) -> FileAccess:
         """Return what the call may show and touch, if it may go ahead; asks a person on behalf of `me` if need be.
+
+        Args:
+            hooked: what hooks say of it: `allow` it where a person would be asked, or `ask` one where none would be.
 
         Raises:
             ToolFailed: it may not; the text says why, for the model and for people reading along.
         """
         verdict, access = self._judged(tool, arguments, own)
+        if hooked == "ask" and verdict == "allow" and not self.yes:
+            verdict = "ask"
+        elif hooked == "allow" and verdict == "ask":
+            return _asked_about(access)
         if verdict == "allow":
             return access
         if verdict == "deny":

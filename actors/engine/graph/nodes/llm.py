@@ -26,10 +26,15 @@ from .....protocol.json_values import NotJson, decode, decode_mended
 from .....supervisors import Actor
 from ....io.imports import imported
 from ....io.json_schema import LIBRARY, schema_errors
+from ....work.agent.prompt import system_prompt
+from ....work.around import AroundCalls
 from ....work.journal.of_run import REPLY
 from ....work.journal.scope import noted
+from ....work.playback.playback import playback, value
+from ....work.skills.tool import skill_tool
 from ....work.tools.calls import Player
 from ....work.tools.tool import Tool
+from ....work.workspace import Told
 from ...conversation.play import Conversation, OutOfTurns, Renewal, Renewed, Talk
 from ..failures import ExtractionFailed
 from ..plan import Job, Result
@@ -88,13 +93,16 @@ async def extract(me: Actor, job: Job, text: str, schema: dict[str, Any]) -> Any
 async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[str, Any] | None = None) -> str:
     node = job.node
     assert isinstance(node, LlmNode)
+    told, own = _told(me, job), job.plan.tools.get(node.id, ())
+    system = system_prompt(system, told.blocks) if told.blocks else system
+    if told.skills:
+        own = (*own, skill_tool(None if job.context.workspace is None else job.context.workspace.skills, told.skills))
     wanted = job.plan.servers.get(node.id)
     if wanted is None:
-        return await _talk(me, job, system, prompt, job.plan.tools.get(node.id, ()), {}, schema)
+        return await _talk(me, job, system, prompt, own, {}, schema, told)
     from ....work.mcp.tools.offer import Offering
 
     assert job.servers is not None
-    own = job.plan.tools[node.id]
     with job.servers.conversation(me) as talk:
         offering = Offering(talk, wanted, taken={tool.name for tool in own}, node=node.id)
 
@@ -103,7 +111,15 @@ async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[st
             return None if now is None else Renewed(tools=(*own, *now.tools), unlisted=now.unlisted)
 
         offered = await offering.first(me)
-        return await _talk(me, job, system, prompt, (*own, *offered.tools), offered.unlisted, schema, renewed)
+        return await _talk(me, job, system, prompt, (*own, *offered.tools), offered.unlisted, schema, told, renewed)
+
+
+def _told(me: Actor, job: Job) -> Told:
+    """What the node is told of the directory that the run works in."""
+    wish, workspace = job.plan.wishes.get(job.node.id), job.context.workspace
+    if wish is None or (workspace is None and playback.get() is None):
+        return Told()
+    return value(me, "workspace", Told, Told if workspace is None else partial(workspace.told, wish))
 
 
 async def _talk(
@@ -114,6 +130,7 @@ async def _talk(
     tools: tuple[Tool, ...],
     unlisted: Mapping[str, Tool],
     schema: dict[str, Any] | None,
+    told: Told,
     renewal: Renewal | None = None,
 ) -> str:
     node = job.node
@@ -143,6 +160,8 @@ async def _talk(
         own=job.plan.permissions,
         meter=context.meter,
         on_unknown=context.settles(node.on_unknown),
+        around=AroundCalls(context.workspace, told) if told != Told() else None,
+        hooks=context.hooks,
     )
     talk = Conversation(
         context, settled, player, request, job.record, attempts=node.max_attempts, need_text=True, renewal=renewal

@@ -116,7 +116,8 @@ class _Agent:
             node=self._job.node.id,
         )
         context = self._shared.context
-        player = Player(tools, context.permissions, meter=context.meter, on_unknown=context.settles(None))
+        settles = context.settles(None)
+        player = Player(tools, context.permissions, meter=context.meter, on_unknown=settles, hooks=context.hooks)
         attempts = policy_of(self.config.retry)
         talk = Conversation(context, settled, player, request, self._shared.record, attempts=attempts)
         try:

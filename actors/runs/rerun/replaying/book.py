@@ -28,6 +28,7 @@ from .....protocol.messages import (
     WorkFailed,
 )
 from .....protocol.workflow_messages import Gate
+from ....work.journal.of_run import OF_HOOK
 from ....work.journal.prefix import Placed
 
 _SHORTER = re.compile("[/:][^/:]*$")
@@ -98,7 +99,7 @@ class Book:
                 self._told[place] = self._given[place] = True
                 if isinstance(row, Asked):  # whether what was under way at a kill may be done again
                     self._leave_out_answer(row.question.id, place)
-            elif isinstance(row, Noted) and not path:
+            elif isinstance(row, Noted) and not path and not row.name.startswith(OF_HOOK):
                 self._told[place] = True
 
     def _leave_out_answer(self, id: str, asked: int) -> None:

@@ -18,7 +18,7 @@ from .....protocol.knowledge import Hit, Retrieved
 from .....protocol.messages import NodeLeft, Replied, ResultsKept, Summarized, ToolDone, WorkDone, WorkFailed
 from .....protocol.workflow_messages import CALL, CODE, NODE, NodeSaid
 from .....supervisors.escalation import HOLD, Verdict
-from ....work.journal.of_run import REPLY, SERVER_TOOLS
+from ....work.journal.of_run import HOOK, REPLY, SERVER_TOOLS
 from ....work.journal.scope import here
 from ....work.playback.playback import PLAYED, Asking, Beginning, Effect
 from ....work.playback.replies import Played
@@ -120,6 +120,8 @@ class RowEffects:
                 value = await self._said(me, CALL, kind)
             case "memory":
                 value = await self._found(me, effect.name)
+            case "hook":
+                value = await self._hook(me, effect.name, kind)
             case "server tools" | "server tools now":
                 value = self._tools(me, effect)
             case _:  # the prompt that came of it is in the rows
@@ -259,6 +261,17 @@ class RowEffects:
         noted = self._book.row(place)
         assert isinstance(noted, Noted)
         return decode_value(noted.value, list[str])
+
+    async def _hook(self, me: Actor, event: str, kind: type[Any]) -> Any:
+        """What hooks have said, where it was noted; of calls, what came of it is in their results."""
+        name = HOOK.format(event)
+        place = self._book.give(_path(me), lambda row: isinstance(row, Noted) and row.name == name)
+        if place is None:
+            return kind()
+        await self._turnstile.take(place)
+        noted = self._book.row(place)
+        assert isinstance(noted, Noted)
+        return decode_value(noted.value, kind)
 
     async def _files(self, me: Actor) -> Any:
         place = self._book.give(_path(me), lambda row: isinstance(row, Told) and isinstance(row.message, ResultsKept))

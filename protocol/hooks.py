@@ -1,0 +1,238 @@
+"""Hooks: commands that are run when something happens in a run, in the JSON that Claude Code has for them.
+
+    {"hooks": {
+      "PreToolUse": [
+        {"matcher": "Bash", "hooks": [{"type": "command", "command": "./check.sh", "timeout": 10, "on_error": "deny"}]}
+      ],
+      "Stop": [{"hooks": [{"type": "command", "command": "notify-send done"}]}]
+    }}
+
+A command gets JSON on its standard input and may answer with JSON on its standard output; exit status 2 refuses, and
+its standard error says why (`work/hooks`). In config.yaml the same stands under the key `hooks`. `on_error` is ours:
+what becomes of a call whose hook could not be asked (it hung, crashed, answered nonsense); `allow` if it says nothing.
+What of a file is not known here is warned of, and costs itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from .cursor import Cursor
+from .mcp import jsonc
+from .problems import Problem, did_you_mean, errors_in
+from .reading import Reading, in_file_order
+from .tree import Mapping, describe, plain
+
+Event = Literal[
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "Stop",
+    "SubagentStop",
+    "PreCompact",
+    "Notification",
+    "SessionEnd",
+]
+EVENTS: tuple[Event, ...] = (
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "Stop",
+    "SubagentStop",
+    "PreCompact",
+    "Notification",
+    "SessionEnd",
+)
+
+TIMEOUT = 60.0
+"""Seconds of one command that names no other number."""
+
+_KNOWN = ("type", "command", "args", "timeout", "on_error", "statusMessage", "if", "async", "once", "shell")
+"""Keys of a hook; those of Claude Code that have no effect here are named in docs/hooks.md."""
+
+_PLAIN = re.compile(r"[\w, |-]*", re.ASCII)
+"""A matcher that is no regular expression: names, with `|` or commas between them."""
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """One command.
+
+    Attributes:
+        matcher: which tools (or sources, triggers) it is for: names, a regular expression, or "" for all.
+        command: a line of shell; with `args` a program.
+        args: what it is started with, without a shell; None for a line of shell.
+        timeout: seconds.
+        condition: a pattern of a call that it is for as well, `Bash(git *)`; "" for none.
+        on_error: what becomes of a call if the hook can't be asked.
+        file: where it stands.
+    """
+
+    command: str
+    args: tuple[str, ...] | None = None
+    matcher: str = ""
+    timeout: float = TIMEOUT
+    condition: str = ""
+    on_error: Literal["allow", "deny"] = "allow"
+    file: str = ""
+
+
+class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"condition": "if"}):
+    """One command, as config.yaml has it."""
+
+    type: Literal["command"]
+    command: str
+    timeout: Annotated[float, Meta(gt=0, description="Seconds; 60 if it says nothing.")] = TIMEOUT
+    condition: Annotated[str, Meta(description="Only for calls that fit, such as Bash(git *).")] = ""
+    on_error: Annotated[
+        Literal["allow", "deny"], Meta(description="What becomes of a call if the hook can't be asked.")
+    ] = "allow"
+
+
+class HookGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Commands for the same tools, as config.yaml has them."""
+
+    matcher: Annotated[str, Meta(description="Names of tools, with | between them, or a regular expression.")] = ""
+    hooks: tuple[HookEntry, ...]
+
+
+HookTable = dict[Event, tuple[Hook, ...]]
+GroupsByEvent = dict[Event, tuple[HookGroup, ...]]
+
+
+def matches(matcher: str, name: str) -> bool:
+    """Whether a matcher means a name: one of a list of names, or a regular expression that the whole name fits."""
+    if matcher in ("", "*"):
+        return True
+    if _PLAIN.fullmatch(matcher):
+        return name in re.split(r"[|,]\s*", matcher)
+    try:
+        return re.fullmatch(matcher, name) is not None
+    except re.error:
+        return False
+
+
+def read_hooks(text: str, file: str) -> tuple[HookTable, list[Problem]]:
+    """The hooks of a JSON file, whose other keys are somebody else's, and what is wrong with them."""
+    root, problems = jsonc.parse(text.removeprefix("\ufeff"), file)
+    if root is None:
+        return {}, problems
+    reading = Reading(file)
+    top = Cursor(reading, root)
+    found: HookTable = {}
+    if not isinstance(root, Mapping):
+        top.misfit('{"hooks": {"PreToolUse": [...]}}')
+    elif "hooks" in top.entries and not _all_off(top):
+        found = _table(top["hooks"], file)
+    return found, in_file_order([*problems, *reading.problems])
+
+
+def table_of(groups: GroupsByEvent, file: str) -> HookTable:
+    """The hooks of config.yaml."""
+    return {
+        event: tuple(
+            Hook(
+                command=each.command,
+                matcher=group.matcher,
+                timeout=each.timeout,
+                condition=each.condition,
+                on_error=each.on_error,
+                file=file,
+            )
+            for group in listed
+            for each in group.hooks
+        )
+        for event, listed in groups.items()
+    }
+
+
+def _all_off(top: Cursor) -> bool:
+    given = top.get("disableAllHooks")
+    return given is not None and plain(given.node) is True
+
+
+def _table(hooks: Cursor, file: str) -> HookTable:
+    found: HookTable = {}
+    if not isinstance(hooks.node, Mapping):
+        hooks.misfit('{"PreToolUse": [...]}')
+        return found
+    for name in hooks.entries:
+        event = next((each for each in EVENTS if each == name), None)
+        if event is None:
+            hint = did_you_mean(name, EVENTS) or f"those that happen here are {', '.join(EVENTS)}"
+            hooks.key(name).warn("unknown_event", f"hooks for `{name}` are never run here", hint)
+        elif not hooks[name].is_list:
+            hooks[name].misfit('[{"matcher": "...", "hooks": [...]}]')
+        else:
+            found[event] = tuple(hook for group in hooks[name].items for hook in _group(group, file))
+    return found
+
+
+def _group(group: Cursor, file: str) -> list[Hook]:
+    matcher = group.get("matcher")
+    pattern = "" if matcher is None else matcher.text
+    if pattern is None:
+        assert matcher is not None
+        matcher.misfit("a name of a tool, several with `|` between them, or a regular expression")
+        return []
+    if not _PLAIN.fullmatch(pattern) and pattern != "*":
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            assert matcher is not None
+            matcher.error("bad_matcher", f"`matcher` is no regular expression: {error}")
+            return []
+    listed = group.get("hooks")
+    if listed is None or not listed.is_list:
+        (listed or group).error("wrong_type", "there are no `hooks`", expected='"hooks": [{"type": "command", ...}]')
+        return []
+    return [hook for each in listed.items if (hook := _hook(each, pattern, file)) is not None]
+
+
+def _hook(given: Cursor, matcher: str, file: str) -> Hook | None:
+    before = len(given.reading.problems)
+    kind = "command" if given.get("type") is None else given["type"].text
+    command, args = given["command"].text, given.get("args")
+    if kind != "command":
+        what = f"a hook of type `{plain(given['type'].node) if kind is None else kind}` is not run here"
+        given.warn("unknown_hook", what, "write a command: {type: command, command: ...}")
+        return None
+    if not command:
+        given.key("command").error("missing_key", "the hook has no `command`", expected="a line of shell")
+    timeout = _number(given)
+    on_error = given.get("on_error")
+    if on_error is not None and on_error.text not in ("allow", "deny"):
+        on_error.error("wrong_value", f"`on_error` is {describe(on_error.node)}", expected="allow or deny")
+    for key in given.entries:
+        if key not in _KNOWN:
+            given.key(key).warn("unknown_key", f"unknown key `{key}`; it has no effect")
+    listed = None if args is None else [item.text for item in args.items]
+    if args is not None and (not args.is_list or any(text is None for text in listed or ())):
+        args.misfit("a list of texts")
+    if errors_in(given.reading.problems[before:]):
+        return None
+    condition = given.get("if")
+    return Hook(
+        command=command or "",
+        args=None if listed is None else tuple(text or "" for text in listed),
+        matcher=matcher,
+        timeout=timeout,
+        condition="" if condition is None else condition.text or "",
+        on_error="deny" if on_error is not None and on_error.text == "deny" else "allow",
+        file=file,
+    )
+
+
+def _number(given: Cursor) -> float:
+    timeout = given.get("timeout")
+    value = TIMEOUT if timeout is None else plain(timeout.node)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
+        assert timeout is not None
+        timeout.error("wrong_value", f"`timeout` is {describe(timeout.node)}", expected="seconds, more than 0")
+        return TIMEOUT
+    return float(value)

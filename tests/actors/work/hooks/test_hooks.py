@@ -1,0 +1,385 @@
+"""Hooks: commands and functions that have a say in what a run does, in the JSON that Claude Code has for them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from fake_models import Reply
+from person import Person
+from repository import Repository
+
+import callboard
+from callboard.actors.work.hooks.answers import of_command, of_json, together
+from callboard.protocol.hooks import HookTable, matches, read_hooks
+from callboard.protocol.settings.read import read_settings
+
+JQ = pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+
+
+def hooks(event: str, command: str, matcher: str = "", **more: object) -> dict[str, Any]:
+    """The value of `hooks` with one command."""
+    return {event: [{"matcher": matcher, "hooks": [{"type": "command", "command": command, **more}]}]}
+
+
+def write(path: str) -> Reply:
+    return Reply(calls=[("fs_write", {"path": path, "contents": "x"})])
+
+
+def run(command: str) -> Reply:
+    return Reply(calls=[("execute_command", {"command": command})])
+
+
+@pytest.fixture
+def house(repository: Repository) -> Repository:
+    repository.agent("global_tools: [fs_write, fs_cat, execute_command]")
+    return repository
+
+
+# --- before a call ----------------------------------------------------------------------------------------
+
+
+async def test_a_hook_sees_a_call_as_claude_code_tells_it(house: Repository) -> None:
+    house.settings(hooks=hooks("PreToolUse", "cat > seen.json"))
+    await house.run(write("a/b.txt"), "over", yes=True)
+    seen = json.loads((house.root / "seen.json").read_text())
+    assert seen["hook_event_name"] == "PreToolUse"
+    assert seen["tool_name"] == "Write"
+    assert seen["tool_input"] == {"file_path": str(house.root / "a/b.txt"), "contents": "x"}
+    assert seen["cwd"] == str(house.root)
+    assert seen["permission_mode"] == "bypassPermissions"
+    assert seen["session_id"].startswith("run-")
+    assert seen["tool_use_id"]
+    assert (house.root / "a/b.txt").exists()
+
+
+async def test_exit_status_2_refuses_and_the_model_reads_why(house: Repository) -> None:
+    house.settings(hooks=hooks("PreToolUse", "echo 'not in here' >&2; exit 2", "Write|Edit"))
+    await house.run(write("made"), "over", yes=True)
+    assert "not in here" in house.told
+    assert not (house.root / "made").exists()
+    await house.run(run("echo fine"), "over", yes=True)
+    assert "fine" in house.told
+
+
+@JQ
+async def test_json_refuses(house: Repository) -> None:
+    script = """jq 'if (.tool_input.command | test("rm -rf")) then {hookSpecificOutput: {hookEventName: "PreToolUse",
+    permissionDecision: "deny", permissionDecisionReason: "Destructive."}} else empty end'"""
+    house.settings(hooks=hooks("PreToolUse", script, "Bash"))
+    (house.root / "kept").touch()
+    await house.run(run("rm -rf kept"), "over", yes=True)
+    assert "Destructive." in house.told
+    assert (house.root / "kept").exists()
+
+
+async def test_json_changes_the_arguments(house: Repository) -> None:
+    answer = {"hookSpecificOutput": {"updatedInput": {"file_path": str(house.root / "other"), "contents": "y"}}}
+    house.settings(hooks=hooks("PreToolUse", f"echo '{json.dumps(answer)}'"))
+    await house.run(write("made"), "over", yes=True)
+    assert not (house.root / "made").exists()
+    assert (house.root / "other").read_text() == "y"
+    answer["hookSpecificOutput"]["updatedInput"] = {"contents": 3}  # type: ignore[dict-item]
+    house.settings(hooks=hooks("PreToolUse", f"echo '{json.dumps(answer)}'"))
+    await house.run(write("made"), "over", yes=True)
+    assert "don't fit" in house.told
+
+
+async def test_a_hook_allows_what_would_be_asked_and_never_what_is_denied(house: Repository) -> None:
+    allow = "echo '" + json.dumps({"hookSpecificOutput": {"permissionDecision": "allow"}}) + "'"
+    house.settings(hooks=hooks("PreToolUse", allow), permissions={"execute_command": {"deny": "rm*"}})
+    await house.run(write("made"), run("rm made"), "over")
+    assert (house.root / "made").exists()
+    assert "permissions deny" in house.told
+
+
+async def test_a_hook_has_a_person_asked_where_nobody_would_be(house: Repository) -> None:
+    ask = "echo '" + json.dumps({"hookSpecificOutput": {"permissionDecision": "ask"}}) + "'"
+    house.settings(hooks=hooks("PreToolUse", ask))
+    house.write("file", "contents")
+    await house.run(Reply(calls=[("fs_cat", {"path": "file"})]), "over")
+    assert "nobody is there" in house.told
+
+
+async def test_a_refusal_wins_over_an_allowance_whatever_the_order(house: Repository) -> None:
+    allow = {"type": "command", "command": "echo '" + json.dumps({"decision": "approve"}) + "'"}
+    deny = {"type": "command", "command": "exit 2"}
+    for order in ([allow, deny], [deny, allow]):
+        house.settings(hooks={"PreToolUse": [{"hooks": order}]})
+        await house.run(write("made"), "over", yes=True)
+        assert not (house.root / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "timeout", "told"),
+    [
+        ("exit 1", 10, "exit status 1"),
+        ("sleep 60", 0.2, "did not end within"),
+        ("kill -9 $$", 10, "exit status"),
+        ("echo '{'", 10, "no JSON"),
+        ('echo \'{"decision": "maybe"}\'', 10, "maybe"),
+        ("yes | head -c 3000000", 10, ""),
+    ],
+)
+async def test_a_hook_that_fails_costs_itself(house: Repository, command: str, timeout: float, told: str) -> None:
+    house.settings(hooks=hooks("PreToolUse", command, timeout=timeout))
+    await house.run(write("made"), "over", yes=True)
+    assert (house.root / "made").exists()
+    assert any(told in warning for warning in house.warnings) or not told
+    (house.root / "made").unlink()
+    house.settings(hooks=hooks("PreToolUse", command, timeout=timeout, on_error="deny"))
+    await house.run(write("made"), "over", yes=True)
+    assert (house.root / "made").exists() == (not told)
+
+
+async def test_hooks_of_one_event_are_asked_at_the_same_time(house: Repository) -> None:
+    meet = "touch {0}; for i in $(seq 500); do [ -e {1} ] && exit 0; sleep 0.02; done; exit 2"
+    both = [
+        {"type": "command", "command": meet.format("one", "two")},
+        {"type": "command", "command": meet.format("two", "one")},
+    ]
+    house.settings(hooks={"PreToolUse": [{"hooks": both}]})
+    await house.run(write("made"), "over", yes=True)
+    assert (house.root / "made").exists()
+
+
+async def test_an_if_is_compared_with_the_call(house: Repository) -> None:
+    house.settings(hooks=hooks("PreToolUse", "exit 2", "Bash", **{"if": "Bash(git *)"}))
+    await house.run(run("git status"), "over", yes=True)
+    assert "was not run" in house.told
+    await house.run(run("echo fine"), "over", yes=True)
+    assert "fine" in house.told
+
+
+# --- after a call -----------------------------------------------------------------------------------------
+
+
+@JQ
+async def test_a_hook_works_on_the_file_that_was_written(house: Repository) -> None:
+    script = "jq -r .tool_input.file_path | xargs -I F sh -c 'echo more >> F'"
+    house.settings(hooks=hooks("PostToolUse", script, "Write"))
+    await house.run(write("made"), "over", yes=True)
+    assert (house.root / "made").read_text() == "xmore\n"
+
+
+async def test_what_it_says_stands_behind_the_result(house: Repository) -> None:
+    house.settings(hooks=hooks("PostToolUse", "echo 'line 3 is too long' >&2; exit 2"))
+    await house.run(write("made"), "over", yes=True)
+    assert house.told.endswith("[A hook says:]\nline 3 is too long")
+    added = {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "Also read b."}}
+    house.settings(hooks=hooks("PostToolUse", f"echo '{json.dumps(added)}'"))
+    await house.run(write("made"), "over", yes=True)
+    assert house.told.endswith("[A hook says:]\nAlso read b.")
+
+
+# --- around a run -----------------------------------------------------------------------------------------
+
+
+async def test_what_is_printed_at_a_prompt_is_told_to_the_model(house: Repository) -> None:
+    both = {**hooks("SessionStart", "echo 'Today is a holiday.'"), **hooks("UserPromptSubmit", "date +%Y; cat >seen")}
+    house.settings(hooks=both)
+    await house.run("over")
+    prompt = house.models.requests[-1].prompt
+    assert prompt.startswith("go\n\n[Added by a hook:]\nToday is a holiday.\n\n[Added by a hook:]\n2")
+    assert json.loads((house.root / "seen").read_text())["prompt"] == "go"
+
+
+async def test_a_refused_prompt_reaches_no_model(house: Repository) -> None:
+    house.settings(hooks=hooks("UserPromptSubmit", "echo 'no secrets in prompts' >&2; exit 2"))
+    outcome = await house.run()
+    assert outcome.status == "failed"
+    assert outcome.error is not None
+    assert (outcome.error.code, outcome.exit_code) == ("hook_refused", 1)
+    assert "no secrets in prompts" in outcome.error.message
+    assert house.models.requests == []
+
+
+async def test_a_stop_hook_has_the_agent_go_on_until_it_is_content(house: Repository) -> None:
+    script = 'cat > last.json; [ -e done ] || { touch done; echo "Run the tests first." >&2; exit 2; }'
+    house.settings(hooks=hooks("Stop", script))
+    outcome = await house.run("I am done.", "Now they pass.")
+    assert outcome.output == "I am done.\nNow they pass." or outcome.output.endswith("Now they pass.")
+    assert house.models.requests[-1].prompt == "Run the tests first."
+    assert json.loads((house.root / "last.json").read_text())["stop_hook_active"] is True
+
+
+async def test_a_stop_hook_that_is_never_content_does_not_keep_a_run_for_ever(house: Repository) -> None:
+    house.settings(hooks=hooks("Stop", "exit 2"))
+    outcome = await house.run(*["again"] * 11)
+    assert outcome.status == "done"
+    assert len(house.models.requests) == 11
+
+
+async def test_a_hook_ends_the_run(house: Repository) -> None:
+    answer = json.dumps({"continue": False, "stopReason": "Out of hours."})
+    house.settings(hooks=hooks("PreToolUse", f"echo '{answer}'"))
+    outcome = await house.run(write("made"), yes=True)
+    assert outcome.status == "failed"
+    assert outcome.error is not None
+    assert "Out of hours." in outcome.error.message
+    assert not (house.root / "made").exists()
+
+
+async def test_the_end_of_a_conversation_is_told_once(house: Repository) -> None:
+    house.settings(hooks=hooks("SessionEnd", "echo . >> ends"))
+    await house.run("over")
+    assert (house.root / "ends").read_text() == ".\n"
+    await house.run("over", on_history=lambda turns: None)  # it goes on elsewhere
+    assert (house.root / "ends").read_text() == ".\n"
+
+
+async def test_hooks_hear_that_a_person_is_needed(house: Repository) -> None:
+    house.settings(hooks=hooks("Notification", "cat > note.json", "permission_prompt"))
+    note = house.root / "note.json"
+    async with callboard.Root(config_dir=house.config) as root:
+        person = Person(root, lambda question: None)
+        with root.questions.attach(person):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(house.run, write("made"), "over", root=root))
+                with trio.fail_after(30):
+                    while not note.exists() or not note.read_text():
+                        await trio.sleep(0.01)
+                root.questions.answer(person.asked_for[0].id, "yes", by="person")
+    assert (house.root / "made").exists()
+    assert json.loads((house.root / "note.json").read_text())["notification_type"] == "permission_prompt"
+
+
+# --- functions --------------------------------------------------------------------------------------------
+
+
+async def test_functions_of_a_program_have_the_same_say(house: Repository) -> None:
+    seen: list[str] = []
+
+    def before(told: dict[str, Any]) -> dict[str, Any] | None:
+        seen.append(told["tool_name"])
+        return {"decision": "block", "reason": "No."} if "secret" in told["tool_input"]["file_path"] else None
+
+    async def at_prompt(told: dict[str, Any]) -> dict[str, Any]:
+        await trio.sleep(0)
+        return {"hookSpecificOutput": {"additionalContext": f"{told['prompt']} on"}}
+
+    def broken(told: dict[str, Any]) -> dict[str, Any]:
+        raise KeyError("x")
+
+    given = {"PreToolUse": [("Write", before), ("Bash", broken)], "UserPromptSubmit": [at_prompt]}
+    await house.run(write("secret"), write("made"), run("echo fine"), "over", yes=True, hooks=given)
+    assert seen == ["Write", "Write"]
+    assert not (house.root / "secret").exists()
+    assert (house.root / "made").exists()
+    assert "fine" in house.told
+    assert any("'x'" in warning for warning in house.warnings)
+    assert "go on" in house.models.requests[0].prompt
+
+
+# --- files ------------------------------------------------------------------------------------------------
+
+
+async def test_hooks_of_a_workspace_are_run_after_trust_and_as_they_were(house: Repository) -> None:
+    script = house.write(".claude/hooks/check.sh", "#!/bin/sh\ntouch $CLAUDE_PROJECT_DIR/ran\n", executable=True)
+    line = '"$CLAUDE_PROJECT_DIR"/.claude/hooks/check.sh'
+    house.write(".claude/settings.json", json.dumps({"model": "opus", "hooks": hooks("PreToolUse", line)}))
+    await house.run(write("made"), "over", yes=True)
+    assert not (house.root / "ran").exists()
+    house.trust()
+    await house.run(write("made"), "over", yes=True)
+    assert (house.root / "ran").exists()
+    (house.root / "ran").unlink()
+    script.write_text("#!/bin/sh\ntouch $CLAUDE_PROJECT_DIR/ran\n# more\n")
+    await house.run(write("made"), "over", yes=True)
+    assert not (house.root / "ran").exists()
+    assert "check.sh" in house.warnings[-1]
+
+
+async def test_a_hook_is_in_the_sandbox_of_the_run(house: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sandbox_world import need
+
+    need("landlock", monkeypatch)
+    house.settings(hooks=hooks("PreToolUse", f"touch {house.home}/made; touch inside"))
+    await house.run(write("made"), "over", yes=True, sandbox="workspace")
+    assert not (house.home / "made").exists()
+    assert (house.root / "inside").exists()
+
+
+def read(text: str) -> tuple[HookTable, list[str]]:
+    table, problems = read_hooks(text, "settings.json")
+    return table, [str(problem) for problem in problems]
+
+
+def test_a_file_of_somebody_elses_is_read_as_far_as_it_is_known() -> None:
+    table, problems = read(
+        """{
+  // a comment
+  "permissions": {"allow": ["Bash(ls)"]},
+  "hooks": {
+    "PreToolUse": [{"matcher": "Bash", "hooks": [
+      {"type": "command", "command": "a", "timeout": 5, "statusMessage": "checking"},
+      {"type": "prompt", "prompt": "Is it safe?"},
+      {"command": "${CLAUDE_PROJECT_DIR}/x", "args": ["--y"]}
+    ]}],
+    "PermissionRequest": [{"hooks": [{"type": "command", "command": "b"}]}],
+    "Stop": [{"hooks": [{"type": "command", "command": ""}, {"type": "command", "command": "c", "timeout": "x"}]}],
+    "SessionEnd": {"hooks": []},
+    "SessionStart": [{"matcher": "(", "hooks": []}]
+  }
+}"""
+    )
+    assert [(hook.command, hook.args) for hook in table["PreToolUse"]] == [
+        ("a", None),
+        ("${CLAUDE_PROJECT_DIR}/x", ("--y",)),
+    ]
+    assert table["Stop"] == ()
+    assert len(problems) == 6
+    assert any("settings.json:7:" in each and "type `prompt`" in each for each in problems)
+    assert any("`PermissionRequest` are never run here" in each for each in problems)
+    assert any("`matcher` is no regular expression" in each for each in problems)
+
+
+def test_one_key_turns_all_of_a_file_off() -> None:
+    assert read('{"disableAllHooks": true, "hooks": {"Stop": [{"hooks": [{"command": "a"}]}]}}') == ({}, [])
+    assert read("[]")[1]
+    assert read("{")[1]
+
+
+def test_settings_name_what_is_wrong_with_their_line() -> None:
+    _, problems = read_settings(
+        "hooks:\n  PreToolUse:\n    - hooks:\n        - {type: prompt, prompt: x}\n  Never:\n    - hooks: []\n", "c", {}
+    )
+    assert {problem.line for problem in problems} >= {4}
+    assert problems
+
+
+@pytest.mark.parametrize(
+    ("matcher", "name", "fits"),
+    [
+        ("", "Bash", True),
+        ("*", "Bash", True),
+        ("Bash", "Bash", True),
+        ("Bash", "BashOutput", False),
+        ("Edit|Write", "Write", True),
+        ("Edit, Write", "Write", True),
+        ("mcp__memory__.*", "mcp__memory__create", True),
+        ("mcp__.*__write.*", "mcp__fs__write_file", True),
+        ("Notebook.*", "Bash", False),
+        ("bash", "Bash", False),
+        ("[", "Bash", False),
+    ],
+)
+def test_a_matcher_is_a_list_of_names_or_a_regular_expression(matcher: str, name: str, fits: bool) -> None:
+    assert matches(matcher, name) == fits
+
+
+def test_answers_are_put_together_in_their_order() -> None:
+    one = of_json("PreToolUse", {"hookSpecificOutput": {"updatedInput": {"a": 1}, "additionalContext": "one"}})
+    two = of_json("PreToolUse", {"hookSpecificOutput": {"updatedInput": {"a": 2}, "permissionDecision": "ask"}})
+    three = of_command("PreToolUse", 2, "", "three", "x")
+    said = together([one, two, three])
+    assert (said.refused, said.verdict, said.input, said.context) == ("three", "ask", {"a": 2}, ("one",))
+    assert of_command("PreToolUse", 0, "plain words", "", "x") == together([])
+    assert of_command("SessionStart", 0, "plain words", "", "x").context == ("plain words",)
+    for wrong in ([], {"hookSpecificOutput": 3}, {"hookSpecificOutput": {"updatedInput": 3}}):
+        with pytest.raises(ValueError, match="object"):
+            of_json("PreToolUse", wrong)
