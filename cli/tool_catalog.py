@@ -12,13 +12,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from .. import GraphAgent, LoopAgent
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.directories import user_folder
 from ..actors.io.settings import load_settings
 from ..actors.runs.file_checks import KnownServers
 from ..actors.runs.target import load_agent
-from ..actors.work.tools.permissions import Permissions
+from ..actors.work.tools.permissions import Explained, Permissions
 from ..actors.work.tools.registry import ENDINGS, ToolOptions, ToolRegistry, agent_file
 from ..actors.work.tools.tool import Tool
 from ..protocol.errors import InvalidFile, UsageError
@@ -148,6 +150,14 @@ class Toolbox:
             raise InvalidFile("\n".join(map(str, problems)), problems)
         return tools[0]
 
+    def explained(
+        self, tool: Tool, arguments: dict[str, Any], agent: GraphAgent | LoopAgent | None, allowed: tuple[str, ...]
+    ) -> Explained:
+        """What becomes of a call, and why."""
+        rules = self._registry.permissions(self._registry.settings.permissions)
+        permissions = Permissions(rules, allowed=self._registry.spelled_out(allowed))
+        return permissions.explained(tool, arguments, self._registry.permissions(rules_of(agent)))
+
     def _named(
         self, names: Iterable[str], agent: GraphAgent | LoopAgent | None, values: Mapping[str, str]
     ) -> tuple[list[ToolInfo], list[Problem]]:
@@ -178,6 +188,40 @@ class Toolbox:
         folder = user_folder("functions", self.base) / "tools"
         paths = (folder / f"{tool.name}{ending}" for ending in ENDINGS)
         return str(next((path for path in paths if path.is_file()), folder))
+
+
+def explain_call(
+    call: str, name: str, agent_name: str | None, allowed: tuple[str, ...], config_dir: str | None, *, as_json: bool
+) -> str:
+    """What becomes of a call, and why.
+
+    Raises:
+        UsageError: there is no such tool, or it needs all of its arguments.
+    """
+    agent = None if agent_name is None else load_agent(agent_name, config_dir=config_dir)
+    box = Toolbox(config_dir)
+    tool = box.one(name, agent).tool
+    try:
+        given = msgspec.json.decode(call) if call.lstrip().startswith("{") else None
+    except msgspec.DecodeError:
+        given = None
+    if not isinstance(given, dict):
+        if not tool.subject:
+            raise UsageError(f"'{name}' has no argument of its own that patterns mean: give all of them as JSON")
+        given = {tool.subject: call}
+    found = box.explained(tool, given, agent, allowed)
+    if as_json:
+        return json_object(tool=tool.name, **msgspec.to_builtins(found))
+    rows = [
+        [
+            safe(reason.command or tool.name),
+            reason.verdict or "-",
+            f"{reason.who}{f', `{safe(reason.rule)}`' if reason.rule else ''}",
+            safe("; ".join(part for part in (reason.pattern and f"by {reason.pattern!r}", reason.why) if part)),
+        ]
+        for reason in found.reasons
+    ]
+    return "\n".join([f"{found.verdict}: {_PERMISSIONS[found.verdict]}", *columns(rows)]) + "\n"
 
 
 def rules_of(agent: GraphAgent | LoopAgent | None) -> Rules:

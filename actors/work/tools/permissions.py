@@ -21,9 +21,9 @@ a pattern denies to `fs_cat`, `fs_read` or `fs_grep` is denied to every tool tha
 would be the same file. Of a tool without a subject a `deny` or an `ask` is also matched with every text among its
 arguments, as it is and as a path.
 
-A shell command is matched by an `allow` pattern only if it is a single command: `git status*` does not allow
-`git status; rm -rf .`. A `deny` or `ask` pattern matches it if it matches any of its parts. That keeps an honest model
-from mishaps; it is no sandbox.
+Of a shell command each simple command in it is judged (`shell_rules`): `git status*` does not allow
+`git status; rm -rf .`, and `deny: "rm *"` means `X=1 sudo rm -rf .` as well. That keeps an honest model from mishaps;
+it is no sandbox: what a program does that is run, a script, an interpreter, nobody reads.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from ....protocol.kernel.questions import Question
 from ....protocol.permissions import PermissionRule, Verdict, denies
 from ....protocol.permissions import Permissions as Rules
 from .path_rules import STRICTNESS, Bar, FileAccess, Here, PathRule, folds, forms_of, weighed
+from .shell_rules import judged, said
 from .tool import Arguments, Json, Tool, shortened, text_of
 
 if TYPE_CHECKING:
@@ -60,13 +61,7 @@ _LONGEST_PATH = 4_096
 
 _DENY: frozenset[Verdict] = frozenset(("deny",))
 _NOT_ALLOW: frozenset[Verdict] = frozenset(("deny", "ask"))
-_NOT_A_SINGLE_COMMAND = re.compile(r"[;&|<>$`\n\r(){}]")
-_BETWEEN_COMMANDS = re.compile(r"[;&|\n\r(){}`]+|\$\(")
-_BEFORE_A_COMMAND = frozenset(
-    {"!", "then", "do", "else", "elif", "if", "while", "until", "exec", "command", "sudo", "time"}
-)
 _FILE_URI = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 _SHOWN = 4_000
 """Characters of an argument of a tool that runs nothing; its middle is left out, and said to be."""
@@ -123,11 +118,7 @@ class Permissions:
 
     def _judged(self, tool: Tool, arguments: Arguments, own: Rules | None) -> tuple[Verdict, FileAccess]:
         """The verdict, and what the call may show and touch if it goes ahead without a question."""
-        harmless = (
-            tool.effect in ("none", "read")
-            or tool.origin == "function"
-            or (tool.origin == "file" and tool.effect != "send")
-        )
+        harmless = _is_harmless(tool)
         if not self._rules and not own and not self._ceilings and harmless:
             return "allow", FileAccess()
         call = _Call(tool, arguments, Here.of(self._here))
@@ -174,6 +165,21 @@ class Permissions:
 
     def _allows(self, tool: Tool) -> bool:
         return tool.name in self._allowed or (tool.alias != "" and tool.alias in self._allowed)
+
+    def explained(self, tool: Tool, arguments: Arguments, own: Rules | None = None) -> Explained:
+        """The verdict, and who says what of the call, in the order in which they are heard."""
+        call = _Call(tool, arguments, Here.of(self._here))
+        if self._allows(tool):
+            reasons = [Reason(who="--allow", verdict="allow", rule=tool.name)]
+        else:
+            reasons = _reasons("config.yaml", self._rules, call)
+        if all(reason.verdict is None for reason in reasons):
+            does = f"our own tools that {tool.effect} ask" if tool.effect in ("write", "execute", "send") else ""
+            verdict: Verdict = "allow" if _is_harmless(tool) or tool.origin == "family" else "ask"
+            reasons.append(Reason(who="what the tool does", verdict=verdict, why=does if verdict == "ask" else ""))
+        if own:
+            reasons += _reasons("the agent's file", own, call)
+        return Explained(verdict=self.verdict(tool, arguments, own), reasons=tuple(reasons))
 
     async def admit(
         self,
@@ -243,6 +249,33 @@ class Permissions:
         return str(answer.value).strip()
 
 
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """What one voice says of a call.
+
+    Attributes:
+        who: `--allow`, `config.yaml`, `what the tool does`, `the agent's file`.
+        verdict: None for nothing.
+        rule: the name under which its rule stands.
+        pattern: that decided; "" if none did.
+        command: of a shell command, the part that is meant.
+        why: what else did, in words.
+    """
+
+    who: str
+    verdict: Verdict | None
+    rule: str = ""
+    pattern: str = ""
+    command: str = ""
+    why: str = ""
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of a call, and why."""
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+
+
 class _Call:
     """A call that is judged.
 
@@ -275,6 +308,26 @@ class _Call:
         return [(text, _as_path(text, self.here)) for text in _texts_in(others)]
 
 
+def _is_harmless(tool: Tool) -> bool:
+    """Whether a call needs nobody's leave, as far as nobody says otherwise."""
+    if tool.effect in ("none", "read") or tool.origin == "function":
+        return True
+    return tool.origin == "file" and tool.effect != "send"
+
+
+def _reasons(who: str, rules: Rules, call: _Call) -> list[Reason]:
+    rule = _rule_for(rules, call.names)
+    name = next((name for name, each in rules.items() if each is rule), "")
+    if rule is None or isinstance(rule, str):
+        return [Reason(who=who, verdict=rule, rule=name, why="" if rule else "no rule for this tool")]
+    if call.tool.shell:
+        return [
+            Reason(who=who, verdict=s.verdict, rule=name, pattern=s.pattern, command=s.command, why=s.why)
+            for s in said(weighed(rule), call.text)
+        ]
+    return [Reason(who=who, verdict=_by_subject(rule, call), rule=name)]
+
+
 def _ruled(rules: Rules, call: _Call) -> Verdict | None:
     rule = _rule_for(rules, call.names)
     return _by_subject(rule, call) if isinstance(rule, PermissionRule) else rule
@@ -305,16 +358,12 @@ def _by_subject(rule: PermissionRule, call: _Call) -> Verdict | None:
         others = [paths.verdict(forms, fold=call.fold) for _, forms in call.values if forms]
         counting = (said, *(other for other in others if other != "allow"))
         return max(counting, key=lambda each: -1 if each is None else STRICTNESS[each])
+    if call.tool.shell:
+        return judged(weighed(rule), call.text)
     return next((verdict for verdict, pattern in weighed(rule) if _matches(pattern, verdict, call)), None)
 
 
 def _matches(pattern: str, verdict: Verdict, call: _Call) -> bool:
-    if call.tool.shell and pattern != "*":
-        command = " ".join(call.text.split())
-        if verdict == "allow":
-            return not _NOT_A_SINGLE_COMMAND.search(call.text) and _like(command, pattern)
-        parts = (_bare_command(part) for part in _BETWEEN_COMMANDS.split(call.text))
-        return _like(command, pattern) or any(_like(part, pattern) for part in parts)
     if _like(call.text, pattern):
         return True
     if verdict == "allow" or not call.values:
@@ -326,14 +375,6 @@ def _matches(pattern: str, verdict: Verdict, call: _Call) -> bool:
 def _like(text: str, pattern: str) -> bool:
     """Whether a text matches, `*` and `?` being all that is special."""
     return fnmatchcase(text, pattern.replace("[", "[[]"))
-
-
-def _bare_command(part: str) -> str:
-    """A command without what may stand before it: assignments, `!`, `then`, `do`, `else`, `exec`, `command`, `sudo`."""
-    words = part.split()
-    while words and (words[0] in _BEFORE_A_COMMAND or _ASSIGNMENT.match(words[0])):
-        del words[0]
-    return " ".join(words)
 
 
 def _texts_in(arguments: Json) -> list[str]:
