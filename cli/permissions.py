@@ -37,3 +37,21 @@ def explain(
     from .tool_catalog import explain_call
 
     return explain_call(call, tool, agent, allowed, config_dir, as_json=as_json)
+
+
+@command.command("list", short_help="List what you have allowed for good here.")
+@options.text_or_json
+def list_all(as_json: bool) -> str:
+    """Lists what you have allowed for good in this directory, by answering `always`."""
+    from .tool_catalog import list_kept
+
+    return list_kept(as_json=as_json)
+
+
+@command.command("forget", short_help="Take back what you have allowed for good here.")
+@click.argument("tool", required=False)
+def forget(tool: str | None) -> str:
+    """Takes back what you have allowed for good in this directory: of one tool, or all of it."""
+    from .tool_catalog import forget_kept
+
+    return forget_kept(tool)

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,13 +21,14 @@ from ..actors.io.directories import user_folder
 from ..actors.io.settings import load_settings
 from ..actors.runs.file_checks import KnownServers
 from ..actors.runs.target import load_agent
+from ..actors.work.tools.kept_answers import KeptAnswers
 from ..actors.work.tools.permissions import Explained, Permissions
 from ..actors.work.tools.registry import ENDINGS, ToolOptions, ToolRegistry, agent_file
 from ..actors.work.tools.tool import Tool
 from ..protocol.errors import InvalidFile, UsageError
 from ..protocol.permissions import Permissions as Rules
 from ..protocol.problems import Problem, did_you_mean
-from .render.text import ASKS, columns, json_object, one_line, safe
+from .render.text import ASKS, columns, counted, json_object, one_line, safe
 from .variables import definition
 
 BUILT_IN = "built in"
@@ -222,6 +224,22 @@ def explain_call(
         for reason in found.reasons
     ]
     return "\n".join([f"{found.verdict}: {_PERMISSIONS[found.verdict]}", *columns(rows)]) + "\n"
+
+
+def list_kept(*, as_json: bool) -> str:
+    """What the user has allowed for good in this directory."""
+    kept = KeptAnswers(Path.cwd(), os.environ)
+    if as_json:
+        return json_object(directory=kept.directory, allowed=msgspec.to_builtins(kept.all()))
+    rows = [[safe(each.tool), one_line(each.subject) or "with any arguments"] for each in kept.all()]
+    where = safe(kept.directory)
+    return "\n".join([f"allowed for good in {where}", *columns(rows)] if rows else [f"nothing in {where}"]) + "\n"
+
+
+def forget_kept(tool: str | None) -> str:
+    """Take it back."""
+    number = KeptAnswers(Path.cwd(), os.environ).forget(tool)
+    return f"{counted(number, 'answer')} forgotten\n"
 
 
 def rules_of(agent: GraphAgent | LoopAgent | None) -> Rules:

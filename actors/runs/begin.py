@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...protocol.agent import Agent
+from ...protocol.control.caller import LOCAL
 from ...protocol.errors import ConfigError, UsageError
 from ...protocol.events import RunStarted
 from ...protocol.outcome import Outcome
@@ -28,6 +29,7 @@ from ..work.agent.history import History
 from ..work.context import RunContext
 from ..work.playback.playback import Playback, playback
 from ..work.spending.meter import Meter
+from ..work.tools.kept_answers import KeptAnswers
 from ..work.tools.kept_results import KeptResults
 from ..work.tools.permissions import Permissions
 from ..work.tools.registry import ToolOptions
@@ -185,7 +187,7 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         may_wait=not request.no_wait,
         registry=root.registry,
         tool_options=ToolOptions(yes=request.yes, roots=_absolute(request.roots), cwd=here),
-        permissions=Permissions(rules, allowed=allow, yes=request.yes, here=here),
+        permissions=Permissions(rules, allowed=allow, yes=request.yes, here=here, kept=_kept(hooks, here)),
         functions=hooks.tools,
         settings=settings,
         mcp=root.mcp_servers,
@@ -194,6 +196,13 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         on_unknown=request.on_unknown,
         sandbox=_sandbox(request, settings, root, here),
     )
+
+
+def _kept(hooks: Hooks, here: Path | None) -> KeptAnswers | None:
+    """What the user has allowed for good in the run's directory; callers of a server have none of that."""
+    if here is None or hooks.owner != LOCAL.subject or hooks.playback is not None:
+        return None
+    return KeptAnswers(here, os.environ)
 
 
 def _sandbox(request: RunRequest, settings: Settings, root: Root, here: Path | None) -> Sandbox | None:

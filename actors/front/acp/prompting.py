@@ -41,8 +41,8 @@ _REASONS: dict[str, StopReason] = {
     "daily_budget": "max_tokens",
     "refused": "refusal",
 }
-_KINDS = {"yes": "allow_once", "always": "allow_always", "no": "reject_once"}
-_NAMES = {"yes": "Allow", "always": "Always allow", "no": "Refuse"}
+_KINDS = {"yes": "allow_once", "run": "allow_always", "always": "allow_always", "no": "reject_once"}
+_NAMES = {"yes": "Allow", "run": "Allow for this run", "always": "Always allow", "no": "Refuse"}
 
 
 class Shows(msgspec.Struct, frozen=True, kw_only=True):

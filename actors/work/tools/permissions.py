@@ -9,9 +9,10 @@ Three voices, in this order:
 3. The agent's own file, which can only be stricter: a file from a stranger can't give itself leave. What it denies, it
    denies to all that works below it as well (`below`), at any depth.
 
-`--yes` answers every `ask` with yes, and so does, for one tool and one run, a person who says `always`; neither changes
-a `deny`. `ask` is a question to a person (see `supervisors.escalation`) that no model can answer; without a
-person, the call is refused and the model learns why. What is to be run is shown whole, or not run.
+`--yes` answers every `ask` with yes, and so does, for one tool and one run, a person who says `run`, and for good one
+who says `always` (`kept_answers`; where nothing can be kept, for the run); none of these changes a `deny`. `ask` is a
+question to a person (see `supervisors.escalation`) that no model can answer; without a person, the call is refused and
+the model learns why. What is to be run is shown whole, or not run.
 
 Patterns are matched with the call's subject: the command, the path, the URL, or else the JSON text of all arguments.
 `*` stands for any text, `?` for one character.
@@ -44,6 +45,7 @@ from ....protocol.errors import NobodyToAsk, ToolFailed
 from ....protocol.kernel.questions import Question
 from ....protocol.permissions import PermissionRule, Verdict, denies
 from ....protocol.permissions import Permissions as Rules
+from .kept_answers import KeptAnswers
 from .path_rules import STRICTNESS, Bar, FileAccess, Here, PathRule, folds, forms_of, weighed
 from .shell_rules import judged, said
 from .tool import Arguments, Json, Tool, shortened, text_of
@@ -71,6 +73,14 @@ _READABLE = 16_000
 
 _SHORT = 200
 
+_OPTIONS = ("yes", "always", "no")
+_RULE = "`always` allows the tool for the rest of the run; any other answer is a no, and the model reads it"
+_OPTIONS_KEPT = ("yes", "run", "always", "no")
+_RULE_KEPT = (
+    "`run` allows the tool for the rest of the run, `always` this command, or else the tool, in this directory for "
+    "good; any other answer is a no, and the model reads it"
+)
+
 
 class Permissions:
     """What a run's user allows.
@@ -81,6 +91,7 @@ class Permissions:
         yes: whether every question is answered with yes.
         once: there is but one call, made by a person: there is no offer to allow further ones.
         here: the run's directory; None for the process's own.
+        kept: what a person has allowed for good; None where nothing can be.
     """
 
     def __init__(
@@ -91,6 +102,7 @@ class Permissions:
         yes: bool = False,
         once: bool = False,
         here: Path | None = None,
+        kept: KeptAnswers | None = None,
     ) -> None:
         self._rules = rules or {}
         self._allowed = frozenset(allowed)
@@ -98,6 +110,7 @@ class Permissions:
         self._asking: dict[str, tuple[Permissions, Tool, Arguments, Rules | None]] = {}
         self._once = once
         self._here = here
+        self._kept = kept
         self._ceilings: tuple[Rules, ...] = ()
         self.yes = yes
 
@@ -138,7 +151,7 @@ class Permissions:
         readers = tuple(self._readers(call, own)) if changes else ()
         judged = frozenset(call.forms)
         access = FileAccess(judged=judged, bars=bars, fold=call.fold, leads=leads, readers=readers)
-        if self.yes or tool.name in self._always:
+        if self.yes or tool.name in self._always or (said == "ask" and self._keeps(tool, arguments)):
             return ("allow" if said == "ask" else said), _asked_about(access)
         return said, access
 
@@ -162,6 +175,9 @@ class Permissions:
                 yield Bar(_DENY, PathRule.of(PermissionRule(deny=("/*",)), call.here))
             for rule in dict.fromkeys(each for each in found if isinstance(each, PermissionRule)):
                 yield Bar(_DENY, PathRule.of(rule, call.here))
+
+    def _keeps(self, tool: Tool, arguments: Arguments) -> bool:
+        return self._kept is not None and self._kept.allows(tool, arguments)
 
     def _allows(self, tool: Tool) -> bool:
         return tool.name in self._allowed or (tool.alias != "" and tool.alias in self._allowed)
@@ -211,8 +227,11 @@ class Permissions:
         if tool.name in self._always:  # said while the diff was made
             return _asked_about(access)
         said = await self._ask(me, tool, arguments, own, access.leads, diff)
-        if said.lower() == "always":
-            self._always.add(tool.name)
+        if said.lower() in ("run", "always"):
+            if said.lower() == "always" and self._kept is not None:
+                self._kept.keep(tool, arguments)
+            else:
+                self._always.add(tool.name)
             for id, (whose, asked, given, rules) in list(self._asking.items()):
                 if whose.verdict(asked, given, rules) == "allow":  # it need not be asked any more
                     me.root.questions.answer(id, "yes", by="always")
@@ -230,10 +249,8 @@ class Permissions:
             kind="choice",
             text=f"Allow {tool.name}?\n{shown}".rstrip() + (f"\n{diff}" if diff else ""),
             diff=diff,
-            options=("yes", "no") if self._once else ("yes", "always", "no"),
-            rule=None
-            if self._once
-            else "`always` allows the tool for the rest of the run; any other answer is a no, and the model reads it",
+            options=("yes", "no") if self._once else _OPTIONS if self._kept is None else _OPTIONS_KEPT,
+            rule=None if self._once else _RULE if self._kept is None else _RULE_KEPT,
             permission=tool.name,
         )
         self._asking[question.id] = self, tool, arguments, own

@@ -50,6 +50,7 @@ def direct_tool(view: View, tool: ServerTool, name: str = "") -> Tool:
         repeats=repeats_of(view.server, tool),
         alias=f"{view.server.name}__{tool.name}",
         remembers=_remembers(view.server, tool),
+        definition=_definition(view.server, tool),
         timeout=None,  # the call has a clock of its own, which stands still while people think
     )
 
@@ -81,6 +82,12 @@ def repeats_of(server: Server, tool: ServerTool) -> Repeats | None:
 def _remembers(server: Server, tool: ServerTool) -> str:
     """The server's name, if its process may be another one after a call: one of ours that does not only read."""
     return server.name if server.type == "stdio" and repeats_of(server, tool) != "read" else ""
+
+
+def _definition(server: Server, tool: ServerTool) -> str:
+    """How the server is started or reached, and what it says of the tool."""
+    how = [server.type, server.command, *server.args, server.url, server.cwd or "", *sorted(server.env)]
+    return "\n".join([*how, tool.name, tool.description or ""])
 
 
 def _parameters(tool: ServerTool) -> dict[str, Json]:

@@ -1,0 +1,184 @@
+"""Answers `always`: kept by directory, bound to what was allowed, and the user's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from fake_models import Reply
+from repository import Repository
+
+import callboard
+from callboard.actors.work.tools.kept_answers import KeptAnswers
+from callboard.protocol.kernel.questions import Question
+
+TOOL = """#!/usr/bin/env bash
+# @cmd Sends something.
+send_it() {{
+  echo {said} >> "$LLM_OUTPUT"
+}}
+"""
+
+SERVER = """
+import json, sys
+def answer(method):
+    if method == "initialize":
+        info = {"name": "s", "version": "1"}
+        return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+    if method == "tools/list":
+        return {"tools": [{"name": "do", "description": "Does.", "inputSchema": {"type": "object"}}]}
+    return {"content": [{"type": "text", "text": "done"}]}
+for line in sys.stdin:
+    told = json.loads(line)
+    if "id" in told:
+        print(json.dumps({"jsonrpc": "2.0", "id": told["id"], "result": answer(told["method"])}), flush=True)
+"""
+
+
+class Asked:
+    """A person who answers everything alike."""
+
+    name = "person"
+
+    def __init__(self, root: callboard.Root, answer: str) -> None:
+        self.questions: list[Question] = []
+        self._root = root
+        self._answer = answer
+
+    def asked(self, question: Question) -> None:
+        self.questions.append(question)
+        self._root.questions.answer(question.id, self._answer, by=self.name)
+
+    def closed(self, question_id: str, by: str) -> None:
+        """Nothing is shown."""
+
+
+async def asked(house: Repository, answer: str, *replies: Reply) -> int:
+    """How often a person was asked in a run with these calls."""
+    async with callboard.Root(config_dir=house.config) as root:
+        person = Asked(root, answer)
+        with root.questions.attach(person):
+            outcome = await house.run(*replies, "over", root=root)
+    assert outcome.status == "done", outcome.error
+    return len(person.questions)
+
+
+def command(text: str) -> Reply:
+    return Reply(calls=[("execute_command", {"command": text})])
+
+
+def write(path: str) -> Reply:
+    return Reply(calls=[("fs_write", {"path": path, "contents": "x"})])
+
+
+@pytest.fixture
+def house(repository: Repository) -> Repository:
+    repository.agent("global_tools: [fs_write, execute_command]")
+    return repository
+
+
+async def test_a_command_is_allowed_as_it_is_in_this_directory(
+    house: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await asked(house, "always", command("echo a")) == 1
+    assert await asked(house, "no", command("echo a")) == 0
+    assert await asked(house, "no", command("echo b")) == 1
+    elsewhere = house.home / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert await asked(house, "no", command("echo a")) == 1
+
+
+async def test_another_tool_is_allowed_with_whatever_arguments(house: Repository) -> None:
+    assert await asked(house, "always", write("a"), write("b")) == 1
+    assert await asked(house, "no", write("c")) == 0
+    assert (house.root / "c").exists()
+
+
+async def test_run_is_for_the_run_alone(house: Repository) -> None:
+    assert await asked(house, "run", command("echo a"), command("echo b")) == 1
+    assert await asked(house, "no", command("echo a")) == 1
+
+
+async def test_no_answer_changes_what_is_denied(house: Repository) -> None:
+    assert await asked(house, "always", command("echo a")) == 1
+    house.settings(permissions={"execute_command": {"deny": "echo *"}})
+    assert await asked(house, "yes", command("echo a")) == 0
+    assert "permissions deny" in house.told
+
+
+async def test_a_tool_file_that_has_changed_is_asked_about_again(house: Repository) -> None:
+    house.agent("permissions: {send_it: ask}")
+    tools = house.config / "agents/a/tools.sh"
+    tools.write_text(TOOL.format(said="one"))
+    call = Reply(calls=[("send_it", {})])
+    assert await asked(house, "always", call) == 1
+    assert await asked(house, "no", call) == 0
+    tools.write_text(TOOL.format(said="two"))
+    assert await asked(house, "no", call) == 1
+
+
+async def test_26_a_server_whose_command_has_changed_is_asked_about_again(house: Repository) -> None:
+    house.agent("mcp_servers: [s]")
+    house.settings(mcp_tools="direct")
+    script = house.home / "server.py"
+    script.write_text(SERVER)
+    functions = house.config / "functions"
+    functions.mkdir()
+
+    def configured(*more: str) -> None:
+        entry = {"command": sys.executable, "args": [str(script), *more], "trust": "none"}
+        (functions / "mcp.json").write_text(json.dumps({"mcpServers": {"s": entry}}))
+
+    call = Reply(calls=[("s__do", {})])
+    configured()
+    assert await asked(house, "always", call) == 1
+    assert await asked(house, "no", call) == 0
+    configured("--evil")
+    assert await asked(house, "no", call) == 1
+
+
+async def test_callers_of_a_server_have_none_of_it_and_add_nothing(house: Repository) -> None:
+    from callboard.actors.runs.begin import perform
+    from callboard.actors.runs.loading import Hooks
+    from callboard.protocol.requests import RunRequest
+
+    assert await asked(house, "always", command("echo a")) == 1
+    async with callboard.Root(config_dir=house.config) as root:
+        person = Asked(root, "always")
+        with root.questions.attach(person):
+            house.models.script(command("echo a"), command("echo b"), Reply(text="over"))
+            await perform(RunRequest(target="a", prompt="go"), Hooks(owner="alice"), root)
+    assert [question.options for question in person.questions] == [("yes", "always", "no")]
+    assert [each.subject for each in KeptAnswers(house.root, os.environ).all()] == ["echo a"]
+
+
+async def test_they_are_listed_and_taken_back(house: Repository) -> None:
+    kept = KeptAnswers(house.root, os.environ)
+    assert await asked(house, "always", command("echo a"), command("echo b"), write("c")) == 3
+    assert [(each.tool, each.subject) for each in kept.all()] == [
+        ("execute_command", "echo a"),
+        ("execute_command", "echo b"),
+        ("fs_write", ""),
+    ]
+    assert kept.forget("execute_command") == 2
+    assert await asked(house, "no", command("echo a"), write("d")) == 1
+    assert kept.forget() == 1
+    assert kept.all() == ()
+
+
+def test_what_is_kept_is_the_users_alone_and_a_broken_file_allows_nothing(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path)}
+    kept = KeptAnswers(tmp_path, environ)
+    assert kept.all() == ()
+    kept._write(())
+    (file,) = (tmp_path / ".local/state/callboard/allowed").iterdir()
+    assert file.stat().st_mode & 0o077 == 0
+    file.write_bytes(msgspec.json.encode({"directory": "/", "allowed": [{"tool": "x", "sum": "y"}]}))
+    assert kept.all() == ()
+    file.write_text("{")
+    assert kept.all() == ()
