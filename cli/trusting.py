@@ -52,8 +52,6 @@ def trusted(directory: Path, *, as_json: bool) -> str:
     root = _root(directory)
     before = record_of(root, os.environ)
     record = as_it_is(root)
-    if not record.files:
-        raise UsageError(f"there is nothing for agents in {root}: no AGENTS.md, skills, hooks or .mcp.json")
     keep(record, os.environ)
     if as_json:
         return _json(root, record, look(root, os.environ))

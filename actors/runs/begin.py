@@ -27,6 +27,8 @@ from ..io.directories import state_dir
 from ..io.imports import imported
 from ..work.agent.history import History
 from ..work.context import RunContext
+from ..work.labels.flow import Flow
+from ..work.labels.sources import Setting
 from ..work.playback.playback import Playback, playback
 from ..work.spending.meter import Meter
 from ..work.tools.kept_answers import KeptAnswers
@@ -126,6 +128,7 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     if workspace is not None and workspace.servers and isinstance(agent, LoopAgent) and not in_role:
         context.servers = (*context.servers, *_new_servers(workspace.servers, context, root))
     context.hooks = _hooks(id, request, hooks, context)
+    context.flow = _flow(context)
     model, why = _default_model(root, prepared, context, hooks.playback)
     if hooks.playback is None or hooks.playback.asks_the_world:
         for name in prepared.models | ({model} if model is not None else set()):
@@ -266,6 +269,14 @@ def _hooks(id: str, request: RunRequest, hooks: Hooks, context: RunContext) -> R
         yes=request.yes,
         goes_on=hooks.on_history is not None or hooks.session is not None,
     )
+
+
+def _flow(context: RunContext) -> Flow | None:
+    """What all who work in the run carry; None where nothing is to be made of that."""
+    settings = context.settings
+    if settings.labels == "off" or context.cwd is None:
+        return None
+    return Flow(settings.labels, Setting(context.cwd, context.environ))
 
 
 def _new_servers(servers: Sequence[Server], context: RunContext, root: Root) -> list[Server]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..io.vault.vault import Vault
     from .hooks.hooks import Hooks
     from .knowledge.of_run import RunKnowledge
+    from .labels.flow import Flow
     from .letters import Seat
     from .mcp.pool.servers import McpServers
     from .models.gateway import Gateway
@@ -121,6 +122,7 @@ class RunContext:
         recorder: keeps what the run's models see and say; None where nothing is kept.
         on_unknown: what is to be done about calls that were under way at a kill, before what files say.
         hooks: who has a say in what the run does; None for nobody.
+        flow: what all who work in the run carry; None where nothing is made of that.
         workspace: what the run takes from its directory; None for nothing.
         sandbox: what the run's processes are held to; None for nothing.
     """
@@ -157,6 +159,7 @@ class RunContext:
     sandbox: Sandbox | None = None
     workspace: Workspace | None = None
     hooks: Hooks | None = None
+    flow: Flow | None = None
 
     def __post_init__(self, limits: Limits, owner: str, book: Book | None, day: Account | None) -> None:
         self.meter = Meter(limits, allow_unpriced=self.allow_unpriced, owner=owner, book=book, day=day)
@@ -195,6 +198,12 @@ class RunContext:
         """The run as those see it who work for this agent."""
         lower = copy.copy(self)
         lower.agent = agent
+        return lower
+
+    def carrying(self, flow: Flow) -> RunContext:
+        """The run as those see it who work for a conversation that carries this."""
+        lower = copy.copy(self)
+        lower.flow = flow
         return lower
 
     def limited(self, name: str, limits: OwnLimits | None) -> RunContext:

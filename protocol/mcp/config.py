@@ -119,6 +119,10 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     trust: Annotated[
         Trust, Meta(description="Its tools go ahead unasked: full: all; hints: unless marked destructive; none: none.")
     ] = "hints"
+    labels: Annotated[
+        tuple[Literal["private", "trusted", "inside"], ...],
+        Meta(description="What it returns is private, or need not be distrusted; what it is given stays inside."),
+    ] = ()
     disabled: Annotated[bool, Meta(description="No agent may use it.")] = False
     warm: Annotated[bool, Meta(description="Start it with the program and keep it.")] = False
     idle_timeout_seconds: Annotated[

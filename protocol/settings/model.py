@@ -252,6 +252,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         document_loaders: commands that make text of documents, by the ending or the name that they are for.
         durable: how runs are kept that go on after a kill; see `durable`.
         sandbox: what the processes of agents may do; see `protocol.sandbox`.
+        labels: what is done about calls that send away what may be private, after something came in from outside.
         hooks: commands that are run when something happens in a run; see `protocol.hooks`.
         workspace_instructions: whether agents are told the AGENTS.md of the directory that they work in.
         skills_enabled: whether agents may read skills.
@@ -300,6 +301,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     document_loaders: dict[str, str] = {}
     durable: DurableSettings = DurableSettings()
     sandbox: Profile | UserSandbox = "off"
+    labels: Literal["off", "warn", "enforce"] = "warn"
     hooks: GroupsByEvent = {}
     workspace_instructions: bool = True
     skills_enabled: bool = True

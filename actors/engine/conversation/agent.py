@@ -35,6 +35,7 @@ from ...work.agent.prompt import blocks, filled_in, system_prompt
 from ...work.agent.todo import TodoList, refusing_todo_tools, todo_tools
 from ...work.agent.user import user_tools
 from ...work.around import AroundCalls
+from ...work.labels.labels import NOTHING, Labels
 from ...work.playback.playback import Effect, done, playback, value
 from ...work.record import Record
 from ...work.skills.tool import skill_tool
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from ...work.context import RunContext
     from ...work.hooks.hooks import Hooks
     from ...work.knowledge.recipe import Recipe
+    from ...work.labels.flow import Flow
     from ...work.letters import Seat
     from ...work.mcp.tools.chosen import Wanted
     from ...work.mcp.tools.offer import Offered, Offering
@@ -146,6 +148,11 @@ class _Agent:
 
     def __post_init__(self) -> None:
         self._hooks = self.context.hooks
+        self._flow: Flow | None = None
+        if self.context.flow is not None:
+            carried = Labels(untrusted=("documents",)) if self.cast.recipes else NOTHING
+            self._flow = self.context.flow.below(carried, is_users=self.depth == 0)
+            self.context = self.context.carrying(self._flow)
         self._agent = self.history.overrides.of(self.cast.agent)
         self._todos = self.history.todos or TodoList()
         self._children: Children | None = None
@@ -174,6 +181,9 @@ class _Agent:
 
     def _take(self, offered: Offered) -> None:
         self._of_servers, self._unlisted_of_servers = offered.tools, offered.unlisted
+        strange = [tool.name for tool in offered.tools if "outside" in tool.labels]
+        if strange and self._flow is not None:  # the model reads what their servers say of them
+            self._flow.add(Labels(untrusted=(f"what MCP servers say of {strange[0]} and the like",)))
 
     @property
     def _offered(self) -> Renewed:
@@ -272,6 +282,8 @@ class _Agent:
                     stop = await self._ended(self._hooks, talk)
             finally:
                 self.history.over(talk.messages, talk.unfinished)
+                if self._flow is not None:
+                    self._flow.over(talk.messages, talk.player.tools)
             error = code = ""
         except Exception as failed:  # only to tell it; it goes on
             error, code = str(failed) or repr(failed), code_of(failed)
@@ -353,6 +365,7 @@ class _Agent:
             on_unknown=context.settles(agent.on_unknown),
             around=AroundCalls(context.workspace, self._told) if self._told != Told() else None,
             hooks=self._hooks,
+            flow=self._flow,
         )
         request = ChatRequest(
             model=model,

@@ -104,6 +104,11 @@ class Sandbox:
         rules = msgspec.structs.replace(rules, write=(*rules.write, *self._roots))
         return self._place(rules, "off", str(self.temporary))
 
+    def has_network(self, tool: str) -> bool:
+        """Whether the processes of a tool reach a network."""
+        place = self.of_tool(tool)
+        return place is None or place.rules.profile == "open" or (place.rules.network or place.network) == "on"
+
     def of_server(self, name: str) -> Place | None:
         """How an MCP server's process is held; None for not at all."""
         return self._place(_put_together(self._rules, _named(self._rules.servers, name)), "on", "")

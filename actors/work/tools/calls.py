@@ -58,6 +58,16 @@ class Around(Protocol):
         ...
 
 
+class Flow(Protocol):
+    """What a conversation carries, as calls see it; see `work.labels`."""
+
+    async def check(
+        self, me: Actor, tool: Tool, arguments: Arguments, said: Sequence[Turn], tools: Mapping[str, Tool]
+    ) -> None:
+        """Raises `ToolFailed` for a call that must not be made."""
+        ...
+
+
 class Asked(Protocol):
     """Hooks, as calls see them."""
 
@@ -87,6 +97,7 @@ class Player:
         on_unknown: what is to be done about one that was under way when the process of a durable run was killed.
         around: what the directory of the run has to say of calls.
         hooks: who else has a say in them.
+        flow: what the conversation carries.
 
     Attributes:
         tools: as given.
@@ -105,11 +116,13 @@ class Player:
         on_unknown: OnUnknown | None = None,
         around: Around | None = None,
         hooks: Asked | None = None,
+        flow: Flow | None = None,
     ) -> None:
         self.tools = tools
         self.said: Callable[[], Sequence[Turn]] = tuple
         self._around = around
         self._hooks = hooks
+        self._flow = flow
         self._permissions = permissions
         self._own = own
         self._timeout = timeout
@@ -177,7 +190,10 @@ class Player:
         hooked: Verdict | None = None
         if self._hooks is not None:
             arguments, hooked = await self._hooks.before(me, tool, arguments, id)
-        return tool, arguments, await permissions.admit(me, tool, arguments, self._own, hooked=hooked)
+        access = await permissions.admit(me, tool, arguments, self._own, hooked=hooked)
+        if self._flow is not None:
+            await self._flow.check(me, tool, arguments, self.said(), self.tools)
+        return tool, arguments, access
 
     async def _may_play(self, me: Actor, tool: Tool) -> bool:
         repeatable, server = may_be_repeated(tool), tool.remembers

@@ -86,6 +86,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         decided: in place of `run`, for a tool over what a conversation itself remembers: asks its decider (the actor
             above `me`) what the result is, by the number that the decider gave to the call.
         remembers: the MCP server that may remember a call as long as its process lives; "" if none does.
+        labels: what is said of it where labels are followed: what it returns comes from `outside`, or is `private`; it
+            `sends` away what it is given. See `work.labels`.
         definition: what it is besides, as a text: of a server's tool how the server is started or reached.
         file: the tool file that it is a function of; None for one that is no file's.
     """
@@ -109,6 +111,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     decided: Decided | None = None
     remembers: str = ""
     file: Path | None = None
+    labels: frozenset[Literal["outside", "private", "sends"]] = frozenset()
     definition: str = ""
 
     @property

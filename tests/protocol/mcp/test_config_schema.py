@@ -25,6 +25,7 @@ FULL: dict[str, Any] = {
     "share": "per-run",
     "tools": {"allow": ["a"], "deny": []},
     "trust": "none",
+    "labels": ["private", "trusted"],
     "disabled": True,
     "warm": False,
     "idle_timeout_seconds": 0,

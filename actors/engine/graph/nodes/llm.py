@@ -13,7 +13,7 @@ any JSON (`Compat.schema_is_a_hint`).
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,7 @@ from ....work.agent.prompt import system_prompt
 from ....work.around import AroundCalls
 from ....work.journal.of_run import REPLY
 from ....work.journal.scope import noted
+from ....work.labels.labels import NOTHING, Labels
 from ....work.playback.playback import playback, value
 from ....work.skills.tool import skill_tool
 from ....work.tools.calls import Player
@@ -154,6 +155,7 @@ async def _talk(
         node=node.id,
         looks_around=renewal is not None,
     )
+    flow = None if context.flow is None else context.flow.below(_carried(tools))
     player = Player(
         {**unlisted, **listed},
         context.permissions,
@@ -162,16 +164,27 @@ async def _talk(
         on_unknown=context.settles(node.on_unknown),
         around=AroundCalls(context.workspace, told) if told != Told() else None,
         hooks=context.hooks,
+        flow=flow,
     )
     talk = Conversation(
         context, settled, player, request, job.record, attempts=node.max_attempts, need_text=True, renewal=renewal
     )
     try:
-        return (await talk.say(me, prompt)).text
+        try:
+            return (await talk.say(me, prompt)).text
+        finally:
+            if flow is not None:
+                flow.over(talk.messages, player.tools)
     except OutOfTurns as error:
         failed = NodeFailed(str(error))
         failed.exit_code = error.exit_code
         raise failed from error
+
+
+def _carried(tools: Iterable[Tool]) -> Labels:
+    """What a conversation with these carries from the beginning: its model reads what servers say of their tools."""
+    strange = [tool.name for tool in tools if "outside" in tool.labels]
+    return Labels(untrusted=(f"what MCP servers say of {strange[0]} and the like",)) if strange else NOTHING
 
 
 def _request(job: Job, system: str, prompt: str, schema: dict[str, Any] | None) -> ChatRequest:

@@ -117,7 +117,10 @@ class _Agent:
         )
         context = self._shared.context
         settles = context.settles(None)
-        player = Player(tools, context.permissions, meter=context.meter, on_unknown=settles, hooks=context.hooks)
+        flow = None if context.flow is None else context.flow.below()
+        player = Player(
+            tools, context.permissions, meter=context.meter, on_unknown=settles, hooks=context.hooks, flow=flow
+        )
         attempts = policy_of(self.config.retry)
         talk = Conversation(context, settled, player, request, self._shared.record, attempts=attempts)
         try:
@@ -131,6 +134,8 @@ class _Agent:
         except OutOfTurns as error:
             text = f"{error}; what the model said last is the answer"
             self._me.emit(Warned(code="tool_loop_limit", message=text, node=self._job.node.id))
+        if flow is not None:
+            flow.over(talk.messages, tools)
         said = talk.messages[len(turns) :]
         texts = [turn.text for turn in said if isinstance(turn, AssistantTurn)]
         return texts[-1] if texts else "", said

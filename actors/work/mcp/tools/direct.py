@@ -10,7 +10,7 @@ A server's hints on a tool's effects are untrusted input, so they decide only as
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from .....protocol.errors import ToolFailed
 from .....protocol.mcp.config import Server
@@ -51,6 +51,7 @@ def direct_tool(view: View, tool: ServerTool, name: str = "") -> Tool:
         alias=f"{view.server.name}__{tool.name}",
         remembers=_remembers(view.server, tool),
         definition=_definition(view.server, tool),
+        labels=labels_of(view.server, tool),
         timeout=None,  # the call has a clock of its own, which stands still while people think
     )
 
@@ -82,6 +83,18 @@ def repeats_of(server: Server, tool: ServerTool) -> Repeats | None:
 def _remembers(server: Server, tool: ServerTool) -> str:
     """The server's name, if its process may be another one after a call: one of ours that does not only read."""
     return server.name if server.type == "stdio" and repeats_of(server, tool) != "read" else ""
+
+
+def labels_of(server: Server, tool: ServerTool | None) -> frozenset[Literal["outside", "private", "sends"]]:
+    """What labels are to take a tool for, by what the user says of its server; None for one that stands for all."""
+    found: set[Literal["outside", "private", "sends"]] = set()
+    if "trusted" not in server.labels:
+        found.add("outside")
+    if "private" in server.labels:
+        found.add("private")
+    if tool is not None and "inside" not in server.labels and repeats_of(server, tool) != "read":
+        found.add("sends")
+    return frozenset(found)
 
 
 def _definition(server: Server, tool: ServerTool) -> str:

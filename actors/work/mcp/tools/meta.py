@@ -28,7 +28,7 @@ from .....protocol.problems import did_you_mean
 from .....protocol.repeats import Repeats
 from .....supervisors import Actor
 from ...tools.tool import Arguments, Json, Run, Tool, ToolSpec, shortened
-from .direct import direct_tool, without_bytes
+from .direct import direct_tool, labels_of, without_bytes
 from .names import marked, meta_name, offered_name, other_name
 from .view import UNREACHABLE, View
 
@@ -94,7 +94,14 @@ def meta_tools(view: View, taken: Container[str] = ()) -> list[Tool]:
         own = marked(f"mcp_{verb}_{name}") if own in taken else own
         spec = ToolSpec(name=own, description=description, parameters=parameters)
         repeats: Repeats | None = None if verb == "invoke" else "read"
-        return Tool(spec=spec, run=run, alias=other_name(verb, name), origin="mcp", repeats=repeats)
+        return Tool(
+            spec=spec,
+            run=run,
+            alias=other_name(verb, name),
+            origin="mcp",
+            repeats=repeats,
+            labels=labels_of(view.server, None),
+        )
 
     invoke = one("invoke", run_invoke, f"Call a tool of the MCP server '{name}'.", tool=_TOOL, arguments=_GIVEN)
     return [
