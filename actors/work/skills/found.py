@@ -1,13 +1,16 @@
-"""Which skills there are. Of two with one name the one that is found first counts:
+"""Which skills there are.
 
-the workspace's   .callboard/skills, .agents/skills, .claude/skills, where they are trusted (`trust`)
-the user's        <config>/skills, ~/.agents/skills, ~/.claude/skills
-ours              those that come with Callboard; an agent gets them only by name
+    near ones         .agents/skills beside a workflow that is run, and beside its directory
+    the workspace's   .callboard/skills, .agents/skills, .claude/skills, where they are trusted (`trust`)
+    the user's        <config>/skills, ~/.agents/skills, ~/.claude/skills
+    ours              those that come with Callboard; an agent gets them only by name
+
+Of two with one name the one that is found first counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,6 +23,7 @@ from ..trust.offered import LARGEST, skill_directories
 from ..trust.trusted import Trusted
 
 BUILT_IN = "built in"
+NEAR = "near"
 MOST = 500
 """Skills in one place; the first by name count."""
 
@@ -31,7 +35,7 @@ class FoundSkill(msgspec.Struct, frozen=True, kw_only=True):
     """A skill, and whose it is.
 
     Attributes:
-        origin: `workspace`, `user` or `built in`.
+        origin: `near`, `workspace`, `user` or `built in`.
         problems: warnings about its file.
     """
 
@@ -45,14 +49,18 @@ class Skills:
 
     Args:
         trusted: the workspace; None for none.
+        near: directories that are the user's choice, such as a workflow's own.
 
     Attributes:
         by_name: see the module.
         broken: errors of those that can't be used.
     """
 
-    def __init__(self, trusted: Trusted | None, config_dir: Path, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, trusted: Trusted | None, config_dir: Path, environ: Mapping[str, str], near: Sequence[Path] = ()
+    ) -> None:
         self._trusted = trusted
+        self._near = near
         self.by_name: dict[str, FoundSkill] = {}
         self.broken: list[Problem] = []
         for directory, origin in self._places(config_dir, environ):
@@ -60,6 +68,7 @@ class Skills:
 
     def _places(self, config_dir: Path, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
         home = Path(environ.get("HOME") or Path.home())
+        yield from ((path, NEAR) for directory in self._near for path in _in(directory / ".agents" / "skills"))
         if self._trusted is not None and self._trusted.is_trusted:
             yield from ((directory, "workspace") for directory in skill_directories(self._trusted.root))
         yield from ((directory, "user") for directory in _in(config_dir / "skills"))

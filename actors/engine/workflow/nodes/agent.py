@@ -23,12 +23,14 @@ from .....protocol.errors import CallboardError, GraphMistake, NodeFailed, Timed
 from .....protocol.events import Warned
 from .....protocol.workflow.agents import Stage
 from .....protocol.workflow.model import AgentConfig
+from ....work.around import AroundCalls
 from ....work.context import AgentCall
 from ....work.record import Record
 from ....work.tools.calls import Player
+from ....work.workspace import Told
 from ...conversation.play import Conversation, OutOfTurns, Talk
 from ..agents.request import CALLBOARD, Params, model_of, policy_of, read_params
-from ..agents.skills import skill_tool, skills_of, told
+from ..agents.skills import skills_of
 from ..agents.tooling import tools_of_node, wants_servers
 from ..machine.dynamic import role_of
 from ..machine.perform import Said
@@ -80,19 +82,20 @@ class _Agent:
         self._me = me
         self._job = job
         self._shared = job.shared
+        self._told = Told()
 
     async def by_model(self, role: str | None, beside: Recalled, early: Recalled) -> tuple[str, tuple[Message, ...]]:
         """The answer, and the turns of its tool loop if it called any."""
         config, job, inputs = self.config, self._job, self._job.inputs
         params = read_params(config.params)
         model = model_of(config, job.shared.context)
-        skills = skills_of(config.skills, job.shared.plan.file.parent)
-        system = "\n\n".join(part for part in (role, told(skills)) if part)
+        self._told, skills = skills_of(config.skills, job.shared.plan.file.parent, job.shared.context)
+        system = "\n\n".join(part for part in (role, *self._told.blocks) if part)
         messages = remembering(conversation(system, inputs, config.input_mode), beside)
         with self._talk(model) as talk:
             tools = await tools_of_node(self._me, job, config.tooling, talk)
-            if skills:
-                tools.append(skill_tool(skills))
+            if skills is not None:
+                tools.append(skills)
             listed = {tool.name: tool for tool in tools}
             said, turns = await self._answer(params, model, messages, listed)
             if config.thinking is not None:
@@ -119,7 +122,13 @@ class _Agent:
         settles = context.settles(None)
         flow = None if context.flow is None else context.flow.below()
         player = Player(
-            tools, context.permissions, meter=context.meter, on_unknown=settles, hooks=context.hooks, flow=flow
+            tools,
+            context.permissions,
+            meter=context.meter,
+            on_unknown=settles,
+            hooks=context.hooks,
+            flow=flow,
+            around=AroundCalls(None, self._told) if self._told.skills else None,
         )
         attempts = policy_of(self.config.retry)
         talk = Conversation(context, settled, player, request, self._shared.record, attempts=attempts)

@@ -29,21 +29,21 @@ def skills(agents: Agents) -> Path:
 
 async def test_an_agent_is_told_of_its_skills_and_reads_them(agents: Agents, skills: Path) -> None:
     calls = [
-        ("skill__read", {"name": "baking"}),
-        ("skill__read", {"name": "baking", "file": "oven.txt"}),
-        ("skill__read", {"name": "baking", "file": "../secret.txt"}),
-        ("skill__read", {"name": "baking", "file": "nothing"}),
-        ("skill__read", {"name": "flying"}),
+        ("skill", {"name": "baking"}),
+        ("skill", {"name": "baking", "file": "oven.txt"}),
+        ("skill", {"name": "baking", "file": "../secret.txt"}),
+        ("skill", {"name": "baking", "file": "nothing"}),
+        ("skill", {"name": "flying"}),
     ]
     agents.models.script(Reply(calls=calls), "baked")
     result = await agents.run(ONE % "")
     assert (result.error, result.output) == (None, "baked")
     first, second = agents.models.requests
-    assert first.system.startswith("R\n\nSkills.")
+    assert first.system.startswith("R\n\n## Skills\n")
     assert first.system.endswith("\n- baking: Makes cakes.\n- sailing: Sails far.")
-    assert first.offered == ["skill__read"]
+    assert first.offered == ["skill"]
     told = second.results
-    assert told[0].endswith("---\nHow to do baking.\n")
+    assert told[0].endswith("\n\nHow to do baking.")
     assert told[1] == "hot"
     assert "'../secret.txt' is not in the directory of the skill 'baking'" in told[2]
     assert "has no file 'nothing'" in told[3]
@@ -66,7 +66,7 @@ async def test_a_skill_that_is_not_there_or_has_no_head_is_a_mistake(agents: Age
     assert "`skills` allows 'bakeing': did you mean 'baking'?" in str(result.error)
     (skills / "baking" / "SKILL.md").write_text("How to bake.")
     result = await agents.run(ONE % "")
-    assert "SKILL.md has no head" in str(result.error)
+    assert "has no front matter" in str(result.error)
     (skills / "baking" / "SKILL.md").write_text("---\nname: cooking\ndescription: x\n---\n")
     result = await agents.run(ONE % "")
-    assert "its head needs `name: baking`" in str(result.error)
+    assert "`name` is 'cooking', and its directory is 'baking'" in str(result.error)
