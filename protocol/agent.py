@@ -32,6 +32,7 @@ from .permissions import Permissions
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
 from .repeats import OnUnknown
+from .sandbox import OWN, Own
 from .schema import schema_of
 from .source import Source, parse_mapping
 from .tree import Path
@@ -70,6 +71,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     max_turns: Annotated[AtLeastOne, Meta(description="Model replies after which the agent is ended.")] = 200
     tool_timeout: Annotated[Seconds | None, Meta(description="Seconds of one tool call.")] = None
     on_unknown: Annotated[OnUnknown | None, ON_UNKNOWN] = None
+    sandbox: Annotated[Own | None, OWN] = None
     mcp_servers: Annotated[Texts, Meta(description="MCP servers of mcp.json.")] = ()
     mcp_tools: McpTools = {}
     documents: Annotated[Texts, Meta(description="Files, directories, globs or URLs to look things up in.")] = ()

@@ -8,7 +8,8 @@
       network: on                     # on or off
       env: [OPENWEATHER_API_KEY]      # variables handed over although they look like secrets
 
-The user's own `config.yaml` says it for all, and under `tools` and `servers` by name.
+The user's own `config.yaml` says it for all, and under `tools` and `servers` by name. A file of an agent, and a node of
+a graph, can narrow that (`sandbox: read-only`), and never widen it.
 """
 
 from __future__ import annotations
@@ -48,6 +49,21 @@ class SandboxRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         tuple[str, ...],
         Meta(description="Variables that are handed over although their names look like secrets; `*`: any text."),
     ] = ()
+
+
+class OwnSandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a file of an agent, or a node of a graph, says of its own processes: it can only take away."""
+
+    profile: Annotated[
+        Literal["read-only", "workspace", "open"] | None,
+        Meta(description="As the user's; of the two the stricter one counts."),
+    ] = None
+    hide: Annotated[tuple[str, ...], Meta(description="Paths that can't be read, beside the user's.")] = ()
+    network: Annotated[Literal["off"] | None, Meta(description="`off`: none, not for MCP servers either.")] = None
+
+
+Own: TypeAlias = Literal["read-only", "workspace", "open"] | OwnSandbox
+OWN = Meta(description="What its processes may do: a profile, or a block. It narrows what the user allows.")
 
 
 class UserSandbox(SandboxRules, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextvars import copy_context
 from functools import lru_cache, partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...protocol.agent import Agent
-from ...protocol.control.caller import LOCAL
 from ...protocol.errors import ConfigError, UsageError
 from ...protocol.events import RunStarted
 from ...protocol.outcome import Outcome
@@ -27,31 +26,25 @@ from ..io.directories import state_dir
 from ..io.imports import imported
 from ..work.agent.history import History
 from ..work.context import RunContext
-from ..work.labels.flow import Flow
-from ..work.labels.sources import Setting
 from ..work.playback.playback import Playback, playback
 from ..work.spending.meter import Meter
-from ..work.tools.kept_answers import KeptAnswers
 from ..work.tools.kept_results import KeptResults
 from ..work.tools.permissions import Permissions
 from ..work.tools.registry import ToolOptions
+from . import surroundings
 from .children import Children
 from .execution import Answers, Execution
 from .file_checks import check_user
 from .files import Saved, attached
 from .loading import Hooks
-from .node_tools import wishes_of
 from .prepared import Input, Prepared
 from .root import Root
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
-    from ...protocol.mcp.config import Server
     from ...protocol.settings import Settings
-    from ..work.hooks.hooks import Hooks as RunHooks
     from ..work.knowledge.of_run import RunKnowledge
     from ..work.knowledge.recipe import Recipe
-    from ..work.sandbox.of_run import Sandbox
     from ..work.workspace import Workspace
 
 _KEEPING = (".actors.runs.kept", ".supervisors.journal.journal", ".supervisors.journal.store")
@@ -124,11 +117,11 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
     id = _id_of(request, root)
     context.make_results = partial(_results, hooks.results, id)
     context.recorder = None if hooks.recorder is None else hooks.recorder(id)
-    workspace = context.workspace = _workspace(request, context, agent)
+    workspace = context.workspace = surroundings.workspace(request, context, agent)
     if workspace is not None and workspace.servers and isinstance(agent, LoopAgent) and not in_role:
-        context.servers = (*context.servers, *_new_servers(workspace.servers, context, root))
-    context.hooks = _hooks(id, request, hooks, context)
-    context.flow = _flow(context)
+        context.servers = (*context.servers, *surroundings.new_servers(workspace.servers, context, root))
+    context.hooks = surroundings.hooks(id, request, hooks, context)
+    context.flow = surroundings.flow(context)
     model, why = _default_model(root, prepared, context, hooks.playback)
     if hooks.playback is None or hooks.playback.asks_the_world:
         for name in prepared.models | ({model} if model is not None else set()):
@@ -156,6 +149,7 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
             model=model,
             why=why,
             prompt=asked,
+            sandbox=surroundings.told_of_sandbox(request, context),
         ),
     )
 
@@ -189,102 +183,16 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         streams=settings.stream,
         may_wait=not request.no_wait,
         registry=root.registry,
-        tool_options=ToolOptions(yes=request.yes, roots=_absolute(request.roots), cwd=here),
-        permissions=Permissions(rules, allowed=allow, yes=request.yes, here=here, kept=_kept(hooks, here)),
+        tool_options=ToolOptions(yes=request.yes, roots=surroundings.absolute(request.roots), cwd=here),
+        permissions=Permissions(rules, allowed=allow, yes=request.yes, here=here, kept=surroundings.kept(hooks, here)),
         functions=hooks.tools,
         settings=settings,
         mcp=root.mcp_servers,
         make_knowledge=partial(_knowledge_of_run, root, request),
         servers=request.servers,
         on_unknown=request.on_unknown,
-        sandbox=_sandbox(request, settings, root, here),
+        sandbox=surroundings.sandbox(request, settings, root, here),
     )
-
-
-def _kept(hooks: Hooks, here: Path | None) -> KeptAnswers | None:
-    """What the user has allowed for good in the run's directory; callers of a server have none of that."""
-    if here is None or hooks.owner != LOCAL.subject or hooks.playback is not None:
-        return None
-    return KeptAnswers(here, os.environ)
-
-
-def _sandbox(request: RunRequest, settings: Settings, root: Root, here: Path | None) -> Sandbox | None:
-    """What the run's processes are held to; None where the user wants nothing of the kind."""
-    if (settings.sandbox == "off" and request.sandbox is None) or request.sandbox == "off":
-        return None
-    from ..work.sandbox.of_run import Sandbox, is_off, rules_of
-
-    rules = rules_of(settings.sandbox, request.sandbox)
-    if is_off(rules):
-        return None
-    return Sandbox(
-        rules,
-        here=here or Path.cwd(),
-        config_dir=root.config_dir.absolute(),
-        environ=os.environ,
-        temporary=state_dir(os.environ) / "tmp" / (request.id or new_id()),
-        roots=_absolute((*settings.tool_roots, *request.roots)),
-    )
-
-
-def _workspace(request: RunRequest, context: RunContext, agent: Loaded) -> Workspace | None:
-    """What the run takes from its directory; None for nothing. Reads files."""
-    wanted = request.workspace
-    if wanted is None:
-        wanted = agent.directory is not None or request.default_tools
-    here = context.cwd
-    if not wanted or here is None or isinstance(agent, WorkflowAgent):
-        return None
-    if isinstance(agent, GraphAgent) and not wishes_of(agent.graph):
-        return None
-    from ..work.workspace import Workspace
-
-    settings = context.settings
-    return Workspace(
-        here,
-        context.config_dir,
-        context.environ,
-        instructions=settings.workspace_instructions,
-        skills=settings.skills_enabled and settings.calls_functions,
-    )
-
-
-def _hooks(id: str, request: RunRequest, hooks: Hooks, context: RunContext) -> RunHooks | None:
-    """Who has a say in what the run does; None for nobody."""
-    settings, workspace = context.settings, context.workspace
-    of_workspace = () if workspace is None else workspace.hooks
-    if not settings.hooks and not of_workspace and not hooks.hooks:
-        return None
-    from ...protocol.hooks import table_of
-    from ..work.hooks.hooks import Hooks as RunHooks
-
-    here = context.cwd or Path.cwd()
-    return RunHooks(
-        [table_of(settings.hooks, settings.file), *of_workspace],
-        hooks.hooks,
-        root=here if workspace is None else workspace.root,
-        here=here,
-        environ=context.environ,
-        run=id,
-        yes=request.yes,
-        goes_on=hooks.on_history is not None or hooks.session is not None,
-    )
-
-
-def _flow(context: RunContext) -> Flow | None:
-    """What all who work in the run carry; None where nothing is to be made of that."""
-    settings = context.settings
-    if settings.labels == "off" or context.cwd is None:
-        return None
-    return Flow(settings.labels, Setting(context.cwd, context.environ))
-
-
-def _new_servers(servers: Sequence[Server], context: RunContext, root: Root) -> list[Server]:
-    """Those of a workspace that the user has none of that name for, where servers are used at all."""
-    if not context.settings.mcp_server_support or not context.settings.calls_functions:
-        return []
-    known = {*root.mcp.config.servers, *(server.name for server in context.servers)}
-    return [server for server in servers if server.name not in known]
 
 
 def _results(of_session: Path | None, id: str) -> KeptResults:
@@ -309,11 +217,6 @@ def _directory(cwd: str | None) -> Path | None:
 @lru_cache(maxsize=16)
 def _path(text: str) -> Path:
     return Path(text)
-
-
-def _absolute(roots: Iterable[str]) -> tuple[Path, ...]:
-    """Directories as they are seen from the process's own, which need not be the run's."""
-    return tuple(Path(path).expanduser().absolute() for path in roots)
 
 
 def _check_input(request: RunRequest, agent: Loaded, settings: Settings) -> None:

@@ -191,9 +191,10 @@ class Execution:
         for results in self.context.kept:
             with self.root.kernel.shield(REMOVE_WITHIN):
                 await trio.to_thread.run_sync(results.remove)
-        if self.context.sandbox is not None:
+        own = () if self.context.sandbox is None else (self.context.sandbox,)
+        for each in (*own, *self.context.sandboxes):
             with self.root.kernel.shield(REMOVE_WITHIN):
-                await trio.to_thread.run_sync(self.context.sandbox.remove, abandon_on_cancel=True)
+                await trio.to_thread.run_sync(each.remove, abandon_on_cancel=True)
 
     @property
     def _has_directory(self) -> bool:

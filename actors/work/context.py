@@ -9,6 +9,7 @@ see it.
 from __future__ import annotations
 
 import copy
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import InitVar, dataclass, field
 from functools import partial
@@ -24,8 +25,10 @@ from ...protocol.mcp.config import Server
 from ...protocol.permissions import Permissions as Rules
 from ...protocol.repeats import OnUnknown
 from ...protocol.requests import Limits
+from ...protocol.sandbox import Own, OwnSandbox, UserSandbox
 from ...protocol.settings import Settings
 from ...supervisors import Actor, Retry
+from ..io.directories import state_dir
 from .playback.playback import Asking, playback
 from .record import Record
 from .spending.accounts import Account
@@ -103,6 +106,7 @@ class RunContext:
         meter: what the run has used.
         account: what those who work here are charged to; None where nothing is limited.
         kept: what `results` has made, if anything.
+        sandboxes: those that files of agents have asked for, where the user wants none.
         config_dir: where agents, tools and settings live.
         environ: the environment that scripts inherit.
         vault: has the secrets that variables of agents name; None for the environment.
@@ -166,6 +170,7 @@ class RunContext:
         self.account = self.meter.account
         self._known: list[RunKnowledge] = []
         self.kept: list[KeptResults] = []
+        self.sandboxes: list[Sandbox] = []
 
     def below(self, rules: Rules, max_depth: int | None) -> RunContext:
         """The run as those see it who work below an agent.
@@ -199,6 +204,23 @@ class RunContext:
         lower = copy.copy(self)
         lower.agent = agent
         return lower
+
+    def hold(self, own: Own | None) -> None:
+        """Hold the processes of this task, and of all that works below it, to what a file says of them as well."""
+        if own is None:
+            return
+        from .sandbox.current import current
+        from .sandbox.of_run import Sandbox
+
+        narrowing = OwnSandbox(profile=own) if isinstance(own, str) else own
+        sandbox = current.get()
+        if sandbox is None:
+            place = state_dir(self.environ) / "tmp" / f"own-{secrets.token_hex(4)}"
+            here, base = self.cwd or Path.cwd(), self.config_dir.absolute()
+            off = UserSandbox(profile="off")
+            sandbox = Sandbox(off, here=here, config_dir=base, environ=self.environ, temporary=place)
+            self.sandboxes.append(sandbox)
+        current.set(sandbox.narrower(narrowing))
 
     def carrying(self, flow: Flow) -> RunContext:
         """The run as those see it who work for a conversation that carries this."""

@@ -80,6 +80,8 @@ class Narrator(AgentTeller):
         if self._verbose:
             model = f", model {data.model}" if data.model else ""
             yield self._line(f"run {event.run} of {data.name} ({data.dialect}{model})")
+        if data.sandbox:
+            yield self._line(f"sandbox: {data.sandbox}")
 
     def _graph_started(self, data: ev.GraphStarted, event: Event) -> Iterator[Line]:
         child = paths.child(event.actor) if data.depth else ""

@@ -22,6 +22,7 @@ from ..model_names import Models
 from ..no_effect import no_effect
 from ..permissions import Permissions
 from ..repeats import OfScript, OnUnknown
+from ..sandbox import OWN, Own
 from ..schema import by_tag, by_type, schema_of
 from ..source import Source
 
@@ -158,6 +159,7 @@ class ScriptNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     """Runs a .sh, .py or .ts file; the JSON object it prints is merged into the state."""
 
     script: Annotated[Id, Meta(description="Path relative to the agent's directory.")]
+    sandbox: Annotated[Own | None, OWN] = None
     timeout: Seconds = 30
     fallback: Annotated[str | None, Meta(description="Where to go when the script fails.")] = None
     routes: Annotated[
@@ -176,6 +178,7 @@ class LlmNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     """Asks a model once, with as many tool turns as it needs up to `max_iterations`."""
 
     prompt: Annotated[str, Meta(description="The user message (template).")]
+    sandbox: Annotated[Own | None, OWN] = None
     instructions: Annotated[str | None, Meta(description="The system prompt (template).")] = None
     tools: Annotated[tuple[str, ...], Meta(description="Exactly these tools; `mcp:<server>` for a server's.")] = ()
     mcp_tools: McpTools = {}
@@ -204,6 +207,7 @@ class AgentNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
 
     agent: Annotated[Id, Meta(description="Name of an agent in the configuration directory.")]
     prompt: Annotated[str, Meta(description="The child's user message (template).")]
+    sandbox: Annotated[Own | None, OWN] = None
     timeout: Seconds = 300
     output_schema: dict[str, Json] | None = None
     inputs: Annotated[dict[str, str], Meta(description="The child's variables (templates).")] = {}
@@ -310,6 +314,7 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Meta(description="Tool to allow, ask or deny; stricter than what the user allows. Denied below it as well."),
     ] = {}
     limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
+    sandbox: Annotated[Own | None, OWN] = None
     mcp_servers: Annotated[tuple[str, ...], Meta(description="The servers that llm nodes may list.")] = ()
     mcp_tools: McpTools = {}
     conversation_starters: tuple[str, ...] = ()

@@ -113,6 +113,7 @@ async def run_agent(
         CallboardError: what ended it.
     """
     record = record if record is not None else Record()
+    context.hold(cast.agent.sandbox)
     if cast.agent.can_spawn_agents:
         await imported(*_SPAWNING)
     agent = _Agent(me, cast, context, depth, record, seat, escalation_timeout, history or History())

@@ -84,6 +84,7 @@ def compile_graph(
         servers=servers or {},
         recipes=recipes or {},
         wishes=wishes or {},
+        sandbox=graph.sandbox,
     )
 
 

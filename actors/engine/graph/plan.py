@@ -20,6 +20,7 @@ from ....protocol.chat import ReasoningEffort
 from ....protocol.errors import CallboardError
 from ....protocol.graph.model import AnyNode, OwnLimits, Raw, Settings
 from ....protocol.permissions import Permissions
+from ....protocol.sandbox import Own
 from ...work.record import Record
 from ...work.tools.tool import Tool
 from .compat import Compat
@@ -102,6 +103,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Per llm node that lists tools of MCP servers, which."""
     recipes: Mapping[str, Recipe] = {}
     """Per rag node, what it looks things up in."""
+    sandbox: Own | None = None
+    """What the file says of its processes."""
     wishes: Mapping[str, Wish] = {}
     """Per llm node that wants something of the run's directory, what."""
 

@@ -6,6 +6,7 @@ kind of process is held; what is hidden from one is looked for when it starts. W
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import final
 import msgspec
 
 from ....protocol.errors import ProcessError
-from ....protocol.sandbox import Network, Profile, SandboxRules, UserSandbox
+from ....protocol.sandbox import PROFILES, Network, OwnSandbox, Profile, SandboxRules, UserSandbox
 from ....supervisors.confinement import Confined, Confinement
 from ...io.directories import private_directory, sweep
 from .backends import Backend, backend
@@ -79,6 +80,7 @@ class Sandbox:
         environ: ours.
         temporary: a directory that the run's processes have as `/tmp`, made when it is needed.
         roots: further directories in which the run works.
+        narrowed: what files of agents and nodes say, which can only take away.
     """
 
     def __init__(
@@ -90,13 +92,27 @@ class Sandbox:
         environ: Mapping[str, str],
         temporary: Path,
         roots: Iterable[Path] = (),
+        narrowed: tuple[OwnSandbox, ...] = (),
     ) -> None:
+        self._narrowed = narrowed
         self._rules = rules
         self._here = str(here)
         self._config_dir = str(config_dir)
         self._home = environ.get("HOME") or str(Path.home())
         self._roots = tuple(map(str, roots))
         self.temporary = temporary
+
+    @property
+    def profile(self) -> Profile:
+        """What counts for all of which nothing else is said."""
+        assert self._rules.profile is not None  # `rules_of` has seen to it
+        return self._rules.profile
+
+    def narrower(self, own: OwnSandbox) -> Sandbox:
+        """The same with less, as a file of an agent says it."""
+        made = copy.copy(self)
+        made._narrowed = (*self._narrowed, own)  # noqa: SLF001 - a copy of our own
+        return made
 
     def of_tool(self, name: str) -> Place | None:
         """How the processes of a tool, or of a script that is called so, are held; None for not at all."""
@@ -118,6 +134,8 @@ class Sandbox:
         shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _place(self, rules: SandboxRules, network: Network, temporary: str) -> Place | None:
+        for own in self._narrowed:
+            rules = _narrowed(rules, own)
         if rules.profile == "off":
             return None
         return Place(
@@ -235,6 +253,17 @@ def _seen_from(place: Place, path: str) -> str:
     if path == "~" or path.startswith("~/"):
         path = place.home + path[1:]
     return os.path.join(place.here, path)
+
+
+def _narrowed(rules: SandboxRules, own: OwnSandbox) -> SandboxRules:
+    """The rules with what a file takes away: of two profiles the stricter one."""
+    assert rules.profile is not None  # `rules_of` has seen to it
+    stricter = min(rules.profile, own.profile or rules.profile, key=PROFILES.index)
+    if stricter == "off" and (own.hide or own.network):
+        stricter = "workspace"  # something is to be held, so something holds it
+    return msgspec.structs.replace(
+        rules, profile=stricter, hide=(*rules.hide, *own.hide), network=own.network or rules.network
+    )
 
 
 def _named(rules: Mapping[str, SandboxRules], name: str) -> SandboxRules | None:

@@ -285,6 +285,59 @@ async def test_where_no_sandbox_can_be_had_nothing_is_started(house: House, monk
     assert not (house.workspace / "inside").exists()
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_file_of_an_agent_narrows_what_the_user_allows(
+    house: House, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    need(backend, monkeypatch)
+    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\nsandbox: read-only\n")
+    code = {"command": "touch made-inside; echo $?"}
+    for options in ({}, {"sandbox": "workspace"}, {"sandbox": "off"}):
+        told = await house.calls("execute_command", code, **options)
+        assert told.split()[-1] == "1", told
+        assert not (house.workspace / "made-inside").exists()
+    assert not list((house.home / ".local/state/callboard/tmp").glob("*"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_it_never_widens_it(house: House, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    need(backend, monkeypatch)
+    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\nsandbox: open\n")
+    house.check(await house.calls("execute_command", {"command": house.code}, sandbox="workspace"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_node_narrows_its_own_processes_alone(
+    house: House, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    need(backend, monkeypatch)
+    nodes = """
+name: tries
+start: one
+initial_state: {}
+nodes:
+  one: {type: script, script: one.sh, sandbox: read-only, next: two, fallback: two}
+  two: {type: script, script: two.sh, next: done}
+  done: {type: end, output: "{{out}}"}
+"""
+    house.agent("tries", "graph.yaml", nodes)
+    house.agent("tries", "one.sh", f"touch {house.workspace}/one; echo '{{}}'\n")
+    house.agent("tries", "two.sh", f'touch {house.workspace}/two; echo \'{{"out": "over"}}\'\n')
+    outcome = await callboard.run("tries", config_dir=house.config, sandbox="workspace")
+    assert outcome.output == "over", outcome.error
+    assert not (house.workspace / "one").exists()
+    assert (house.workspace / "two").exists()
+
+
+async def test_a_run_says_which_sandbox_it_has(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.agent("a", "config.yaml", "name: a\n")
+    for given, told in (({}, ""), ({"sandbox": "workspace"}, "workspace"), ({"sandbox": "off"}, "off")):
+        events: list[callboard.Event] = []
+        house.models.script("over")
+        await callboard.run("a", "go", config_dir=house.config, on_event=events.append, **given)  # type: ignore[arg-type]
+        assert events[0].data.sandbox == told  # type: ignore[attr-defined]
+
+
 def test_the_settings_are_read_as_a_word_or_as_a_block() -> None:
     text = "sandbox:\n  profile: workspace\n  write: [~/.cache/uv]\n  tools: {'web_*': {network: on}}\n"
     settings, problems = read_settings(text.replace("on}", "'on'}"), "config.yaml", {})
