@@ -5,7 +5,8 @@
 Any number of tasks call at the same time; up to `MAX_PENDING` of their requests are under way, the others wait in line.
 A cancelled call is gone: the server learns it, its questions end, a late answer is dropped. In the modern era
 every request carries what we are and can, and a result may be a question back (`input_required`): then the same request
-is made again with the answers, and with the server's own note to itself just as it was. Callers see none of that.
+is made again with the answers, and with the server's own note to itself just as it was; or a handle to a task, which is
+followed to its end (`tasks`). Callers see none of that.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ..links.mirrored import Paths, header_paths, param_headers
 from .handshake import Abilities, Agreed, Handshake
 from .listening import ACKNOWLEDGED, CHANGES, Listening
 from .questions import Asked, Questions, pages
+from .tasks import EXTENSION, KIND, Following
 
 MAX_PENDING = 1024
 """Requests under way on one connection."""
@@ -91,13 +93,15 @@ class McpClient:
         self.dropped = 0
         self.on_exchange: Callable[[str, float], None] | None = None
         self._name = server.name
+        self._me = me
+        self._timeout = server.timeout_seconds
         self._introduction = {
             "capabilities": abilities.declared(),
             "clientInfo": {"name": "callboard", "version": version},
         }
         self._meta: dict[str, Json] = {
             model.META_VERSION: model.MODERN,
-            model.META_CAPABILITIES: self._introduction["capabilities"],
+            model.META_CAPABILITIES: {**abilities.declared(), "extensions": {EXTENSION: {}}},
             model.META_CLIENT: self._introduction["clientInfo"],
         }
         self._on_log = on_log
@@ -254,6 +258,9 @@ class McpClient:
             kind = result.get("resultType", model.COMPLETE)
             if kind == model.COMPLETE:
                 return result
+            if kind == KIND and method == "tools/call" and self.modern:
+                following = Following(self._name, self.request, self._questions, self._me, self._timeout)
+                return await following.result(result, caller)
             if kind != model.INPUT_REQUIRED:
                 raise McpError(f"MCP server '{self._name}' answered {method} with the unknown resultType {kind!r:.80}")
             back = self._read(method, raw, _BACK)

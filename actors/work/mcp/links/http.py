@@ -54,7 +54,12 @@ MIN_RETRY, MAX_RETRY = 0.1, 60.0
 TRIES = 5
 """Times in a row that a stream is asked for in vain."""
 
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ What the server sends by itself goes to a `Receiver`, in whichever task reads it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -43,12 +44,14 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         host: answers the server's questions about this call; None and they are refused.
         on_progress: told each progress notification.
         key: of the call, in a durable run: the server may do its work once for each.
+        works: entered while the server works on a task of its own, whose time is not that of the call.
     """
 
     me: Actor
     host: Host | None = None
     key: str | None = None
     on_progress: Callable[[Progress], None] | None = None
+    works: Callable[[], AbstractContextManager[None]] | None = None
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True, eq=False):

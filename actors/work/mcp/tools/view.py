@@ -188,6 +188,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             host=CallHost(self.talk, server, clock),
             on_progress=on_progress if me.stream.heard else None,
             key=None if within is None else key_of(within),
+            works=clock.stopped,
         )
         try:
             with clock.scope:  # whose time begins when the server is there: its start has a limit of its own

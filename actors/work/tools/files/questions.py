@@ -63,11 +63,12 @@ class Clock:
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
         """It stands still for this block."""
-        self._left = self.scope.deadline - trio.current_time()
+        left = self.scope.deadline - trio.current_time()
         self.scope.deadline = float("inf")
         try:
             yield
         finally:
+            self._left = left  # of this block: another may stand within it
             self.start()
 
 

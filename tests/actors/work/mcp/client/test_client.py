@@ -62,7 +62,12 @@ async def test_every_request_of_the_modern_era_says_who_we_are_and_what_we_can(p
         meta = message["params"]["_meta"]
         assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
         assert meta["io.modelcontextprotocol/clientInfo"]["name"] == "callboard"
-        assert set(meta["io.modelcontextprotocol/clientCapabilities"]) == {"elicitation", "sampling", "roots"}
+        assert set(meta["io.modelcontextprotocol/clientCapabilities"]) == {
+            "elicitation",
+            "sampling",
+            "roots",
+            "extensions",
+        }
 
 
 async def test_the_old_era_is_told_once(play: Any) -> None:
