@@ -10,9 +10,9 @@ from ...protocol.errors import InvalidFile, Unsupported
 from ...protocol.graph.model import AgentNode, AnyNode, Graph, LlmNode, ScriptNode
 from ..work.agent.family import renamed
 from ..work.agent.user import user_tools
+from ..work.told import Wish
 from ..work.tools.registry import tools_of_agent
 from ..work.tools.tool import Tool
-from ..work.workspace import Wish
 from .target import GraphAgent
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ...protocol.requests import RunRequest
 from ..io.directories import state_dir
 from ..work.context import RunContext
 from ..work.labels.flow import Flow
-from ..work.labels.sources import Setting
+from ..work.labels.setting import Setting
 from ..work.tools.kept_answers import KeptAnswers
 from .loading import Hooks
 from .node_tools import wishes_of

@@ -12,11 +12,12 @@ from ...protocol.chat import Turn
 from ...protocol.permissions import Permissions as Rules
 from .playback.playback import Effect, done
 from .skills.narrowing import narrowed
-from .workspace import Told, Workspace
+from .told import Told
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
     from .tools.tool import Arguments, Tool
+    from .workspace import Workspace
 
 
 class AroundCalls:

@@ -34,21 +34,20 @@ from ...work.agent.history import History
 from ...work.agent.prompt import blocks, filled_in, system_prompt
 from ...work.agent.todo import TodoList, refusing_todo_tools, todo_tools
 from ...work.agent.user import user_tools
-from ...work.around import AroundCalls
 from ...work.labels.labels import NOTHING, Labels
 from ...work.playback.playback import Effect, done, playback, value
 from ...work.record import Record
-from ...work.skills.tool import skill_tool
+from ...work.told import Told, Wish
 from ...work.tools.calls import RESULT_LIMIT, Player
 from ...work.tools.checking import AS_CHILD, AT_ROOT
 from ...work.tools.registry import AgentTools
 from ...work.tools.tool import Tool
-from ...work.workspace import Told, Wish
 from .decider import CONTINUE
 from .play import Conversation, Renewed, Talk
 
 if TYPE_CHECKING:
     from ...work.agent.children import Children
+    from ...work.around import AroundCalls
     from ...work.context import RunContext
     from ...work.hooks.hooks import Hooks
     from ...work.knowledge.recipe import Recipe
@@ -231,6 +230,8 @@ class _Agent:
         self._told = told = value(self.me, "workspace", Told, find)
         self._said_about += told.blocks
         if told.skills:
+            from ...work.skills.tool import skill_tool
+
             self._tools.append(skill_tool(None if workspace is None else workspace.skills, told.skills))
 
     def _add_synonyms(self) -> None:
@@ -364,7 +365,7 @@ class _Agent:
             result_limit=limit,
             meter=context.meter,
             on_unknown=context.settles(agent.on_unknown),
-            around=AroundCalls(context.workspace, self._told) if self._told != Told() else None,
+            around=None if self._told == Told() else self._around(),
             hooks=self._hooks,
             flow=self._flow,
         )
@@ -389,6 +390,11 @@ class _Agent:
             address=None if self.seat is None else self.seat.address,
             renewal=None if self._offering is None else self._renewed,
         )
+
+    def _around(self) -> AroundCalls:
+        from ...work.around import AroundCalls
+
+        return AroundCalls(self.context.workspace, self._told)
 
     def _team_rules(self, children: Children) -> TeamRules:
         from .team import TeamRules

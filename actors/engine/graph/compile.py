@@ -28,7 +28,7 @@ from .plan import ERRORS, Plan, Step
 if TYPE_CHECKING:
     from ...work.knowledge.recipe import Recipe
     from ...work.mcp.tools.chosen import Wanted
-    from ...work.workspace import Wish
+    from ...work.told import Wish
 
 
 def compile_graph(

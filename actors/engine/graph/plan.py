@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...work.knowledge.recipe import Recipe
     from ...work.mcp.tools.chosen import Wanted
     from ...work.mcp.tools.view import Talk
-    from ...work.workspace import Wish
+    from ...work.told import Wish
 
 ERRORS = "errors"
 """State key in which `on_error: collect` keeps what failed: a list of `{node, error, code}`."""

@@ -6,6 +6,7 @@ user's own business carries `private`, and a conversation, its children and its 
 A call that sends something away, from a conversation that carries both, is warned of, or asked about (`flow`).
 
     labels    the two labels, with the ways by which they came
+    setting   what a run's directory is
     sources   what the result of a call carries
     sinks     which calls send something away
     flow      what a conversation carries, and what is done about a call

@@ -19,8 +19,7 @@ from ....protocol.events import Warned
 from ....protocol.kernel.questions import Question
 from ..tools.tool import Arguments, Tool
 from .labels import NOTHING, Labels
-from .sinks import sends
-from .sources import Setting, carries
+from .setting import Setting
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -93,6 +92,8 @@ class Flow:
         name, arguments = self._calls.get(turn.call, (turn.name, {}))
         tool = tools.get(name)
         if tool is not None:
+            from .sources import carries
+
             self.add(carries(tool, arguments, self.setting))
         elif "__" in name and not name.startswith(("user__", "todo__", "agent__")):
             self.add(Labels(untrusted=(name,)))  # a server's, that is offered no more
@@ -117,7 +118,11 @@ class Flow:
         if self.mode == "off":
             return
         self.hear(said, tools)
-        if not self.carried.meet or not sends(tool, arguments, self.setting, "\n".join(self._prompts)):
+        if not self.carried.meet:
+            return
+        from .sinks import sends
+
+        if not sends(tool, arguments, self.setting, "\n".join(self._prompts)):
             return
         came = f"from outside by: {'; '.join(self.carried.untrusted)}. Private by: {'; '.join(self.carried.private)}"
         if self.mode == "warn":

@@ -6,7 +6,8 @@ import re
 
 from ..tools.shell_line import commands_of
 from ..tools.tool import Arguments, Tool
-from .sources import WEB, Setting, talks_to_others
+from .setting import Setting
+from .sources import WEB, talks_to_others
 
 _INTERPRETERS = frozenset(("python", "python3", "node", "perl", "ruby", "php", "deno", "bun", "lua"))
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)

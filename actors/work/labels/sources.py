@@ -9,16 +9,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from functools import cached_property
-from pathlib import Path
 
-from ..sandbox.current import current
 from ..tools.shell_line import Simple, commands_of
 from ..tools.tool import Arguments, Tool
-from ..trust.place import root_of
-from ..trust.trusted import workspace_of
 from .labels import NOTHING, Labels
+from .setting import Setting
 
 WEB = re.compile(r"(fetch_url|web_search|search)_\w+")
 """Our own tools that read what strangers write."""
@@ -56,39 +51,6 @@ _ENV_FILE = re.compile(
     r"\.env(\..+)?|\.envrc|.*\.pem|.*\.key|id_(rsa|ed25519|ecdsa)|credentials(\.json)?|secrets?(\..+)?"
 )
 _EXAMPLE = re.compile(r".*\.(example|sample|template|dist)")
-
-
-class Setting:
-    """What a run's directory is, as far as labels go by it. Looked at when it is first needed.
-
-    Args:
-        here: the run's directory.
-        environ: where the user's home and records are.
-
-    Attributes:
-        here: as given.
-    """
-
-    def __init__(self, here: Path, environ: Mapping[str, str]) -> None:
-        self.here = here
-        self._environ = environ
-
-    @cached_property
-    def roots(self) -> tuple[str, ...]:
-        """The directories that are its workspace, without links: not those that it may work in besides."""
-        workspace = root_of(self.here, self._environ)
-        return tuple(os.path.realpath(each) for each in (workspace or self.here, self.here))
-
-    @cached_property
-    def is_trusted(self) -> bool:
-        """Whether what stands in its files may be taken for what the user would say."""
-        trusted = workspace_of(self.here, self._environ)
-        return trusted is None or trusted.is_trusted
-
-    def has_network(self, tool: str) -> bool:
-        """Whether the processes of a tool of this name reach a network."""
-        sandbox = current.get()
-        return sandbox is None or sandbox.has_network(tool)
 
 
 def carries(tool: Tool, arguments: Arguments, setting: Setting) -> Labels:

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from ....protocol.chat import AssistantTurn, ToolTurn, Turn, UserTurn
 from ....protocol.others_names import ours, split_pattern
 from ....protocol.permissions import PermissionRule, Permissions, Verdict
-from .tool import NAME, ToldSkill
+from ..told import ToldSkill
 
+NAME = "skill"
 _ALWAYS = (NAME, "user__*", "todo__*", "agent__check*", "agent__collect", "agent__list*", "agent__reply_escalation")
 
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import trio
 
 from ....protocol.errors import ToolFailed
 from ....protocol.skill import NAMES
+from ..told import ToldSkill
 from ..tools.tool import Arguments, Json, Tool, ToolSpec, shortened
 from .found import BUILT_IN, FoundSkill, Skills
+from .narrowing import NAME
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
 
-NAME = "skill"
 
 LONGEST_DESCRIPTION = 1_024
 
@@ -28,13 +28,6 @@ _HEAD = """\
 ## Skills
 Each of these is a set of instructions for one kind of work. Before you do what one of them is for, read it with the \
 tool `skill` and follow it."""
-
-
-class ToldSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill that an agent may read: its name and the patterns of what may be called meanwhile."""
-
-    name: str
-    allows: tuple[str, ...] = ()
 
 
 def chosen(skills: Skills, names: Sequence[str] | None) -> dict[str, FoundSkill]:

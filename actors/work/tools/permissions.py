@@ -47,7 +47,6 @@ from ....protocol.permissions import PermissionRule, Verdict, denies
 from ....protocol.permissions import Permissions as Rules
 from .kept_answers import KeptAnswers
 from .path_rules import STRICTNESS, Bar, FileAccess, Here, PathRule, folds, forms_of, weighed
-from .shell_rules import judged, said
 from .tool import Arguments, Json, Tool, shortened, text_of
 
 if TYPE_CHECKING:
@@ -338,6 +337,8 @@ def _reasons(who: str, rules: Rules, call: _Call) -> list[Reason]:
     if rule is None or isinstance(rule, str):
         return [Reason(who=who, verdict=rule, rule=name, why="" if rule else "no rule for this tool")]
     if call.tool.shell:
+        from .shell_rules import said
+
         return [
             Reason(who=who, verdict=s.verdict, rule=name, pattern=s.pattern, command=s.command, why=s.why)
             for s in said(weighed(rule), call.text)
@@ -376,6 +377,8 @@ def _by_subject(rule: PermissionRule, call: _Call) -> Verdict | None:
         counting = (said, *(other for other in others if other != "allow"))
         return max(counting, key=lambda each: -1 if each is None else STRICTNESS[each])
     if call.tool.shell:
+        from .shell_rules import judged
+
         return judged(weighed(rule), call.text)
     return next((verdict for verdict, pattern in weighed(rule) if _matches(pattern, verdict, call)), None)
 

@@ -27,15 +27,13 @@ from .....supervisors import Actor
 from ....io.imports import imported
 from ....io.json_schema import LIBRARY, schema_errors
 from ....work.agent.prompt import system_prompt
-from ....work.around import AroundCalls
 from ....work.journal.of_run import REPLY
 from ....work.journal.scope import noted
 from ....work.labels.labels import NOTHING, Labels
 from ....work.playback.playback import playback, value
-from ....work.skills.tool import skill_tool
-from ....work.tools.calls import Player
+from ....work.told import Told
+from ....work.tools.calls import Around, Player
 from ....work.tools.tool import Tool
-from ....work.workspace import Told
 from ...conversation.play import Conversation, OutOfTurns, Renewal, Renewed, Talk
 from ..failures import ExtractionFailed
 from ..plan import Job, Result
@@ -97,6 +95,8 @@ async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[st
     told, own = _told(me, job), job.plan.tools.get(node.id, ())
     system = system_prompt(system, told.blocks) if told.blocks else system
     if told.skills:
+        from ....work.skills.tool import skill_tool
+
         own = (*own, skill_tool(None if job.context.workspace is None else job.context.workspace.skills, told.skills))
     wanted = job.plan.servers.get(node.id)
     if wanted is None:
@@ -162,7 +162,7 @@ async def _talk(
         own=job.plan.permissions,
         meter=context.meter,
         on_unknown=context.settles(node.on_unknown),
-        around=AroundCalls(context.workspace, told) if told != Told() else None,
+        around=None if told == Told() else _around(job, told),
         hooks=context.hooks,
         flow=flow,
     )
@@ -179,6 +179,12 @@ async def _talk(
         failed = NodeFailed(str(error))
         failed.exit_code = error.exit_code
         raise failed from error
+
+
+def _around(job: Job, told: Told) -> Around:
+    from ....work.around import AroundCalls
+
+    return AroundCalls(job.context.workspace, told)
 
 
 def _carried(tools: Iterable[Tool]) -> Labels:

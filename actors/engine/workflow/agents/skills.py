@@ -13,10 +13,10 @@ from .....protocol.problems import did_you_mean
 from .....protocol.skill import FILE
 from .....protocol.workflow.agents import Skills as Allowed
 from ....work.skills.found import NEAR, FoundSkill, Skills
-from ....work.skills.tool import ToldSkill, block, skill_tool
+from ....work.skills.tool import block, skill_tool
+from ....work.told import Told, ToldSkill
 from ....work.tools.tool import Tool
 from ....work.trust.trusted import workspace_of
-from ....work.workspace import Told
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,14 +26,12 @@ if TYPE_CHECKING:
 _OF_PLACES = (NEAR, "workspace")
 
 
-def skills_of(allowed: Allowed | None, directory: Path, context: RunContext) -> tuple[Told, Tool | None]:
+def skills_of(allowed: Allowed, directory: Path, context: RunContext) -> tuple[Told, Tool | None]:
     """What an agent is told of its skills, and the tool that reads them; nothing and None for none. Reads files.
 
     Raises:
         GraphMistake: it is allowed one that is not there, or one beside the workflow is none.
     """
-    if allowed is None or not allowed.enabled:
-        return Told(), None
     here = context.cwd
     trusted = None if here is None else workspace_of(here, context.environ)
     skills = Skills(trusted, context.config_dir, context.environ, near=(directory, directory.parent))

@@ -23,14 +23,13 @@ from .....protocol.errors import CallboardError, GraphMistake, NodeFailed, Timed
 from .....protocol.events import Warned
 from .....protocol.workflow.agents import Stage
 from .....protocol.workflow.model import AgentConfig
-from ....work.around import AroundCalls
 from ....work.context import AgentCall
 from ....work.record import Record
-from ....work.tools.calls import Player
-from ....work.workspace import Told
+from ....work.told import Told
+from ....work.tools.calls import Around, Player
+from ....work.tools.tool import Tool
 from ...conversation.play import Conversation, OutOfTurns, Talk
 from ..agents.request import CALLBOARD, Params, model_of, policy_of, read_params
-from ..agents.skills import skills_of
 from ..agents.tooling import tools_of_node, wants_servers
 from ..machine.dynamic import role_of
 from ..machine.perform import Said
@@ -89,7 +88,11 @@ class _Agent:
         config, job, inputs = self.config, self._job, self._job.inputs
         params = read_params(config.params)
         model = model_of(config, job.shared.context)
-        self._told, skills = skills_of(config.skills, job.shared.plan.file.parent, job.shared.context)
+        skills: Tool | None = None
+        if config.skills is not None and config.skills.enabled:
+            from ..agents.skills import skills_of
+
+            self._told, skills = skills_of(config.skills, job.shared.plan.file.parent, job.shared.context)
         system = "\n\n".join(part for part in (role, *self._told.blocks) if part)
         messages = remembering(conversation(system, inputs, config.input_mode), beside)
         with self._talk(model) as talk:
@@ -103,6 +106,13 @@ class _Agent:
                 prompt = reflection(messages, said, _merged(early, late), config.thinking.reflection_prompt)
                 said, _ = await self._answer(params, model, [Message(role="user", content=prompt)], listed)
         return said, _trace(turns)
+
+    def _around(self) -> Around | None:
+        if not self._told.skills:
+            return None
+        from ....work.around import AroundCalls
+
+        return AroundCalls(None, self._told)
 
     async def _answer(
         self, params: Params, model: str, messages: Sequence[Message], tools: Mapping[str, Tool]
@@ -128,7 +138,7 @@ class _Agent:
             on_unknown=settles,
             hooks=context.hooks,
             flow=flow,
-            around=AroundCalls(None, self._told) if self._told.skills else None,
+            around=self._around(),
         )
         attempts = policy_of(self.config.retry)
         talk = Conversation(context, settled, player, request, self._shared.record, attempts=attempts)

@@ -12,7 +12,7 @@ from repository import Repository
 
 from callboard.actors.work.skills.found import Skills
 from callboard.actors.work.skills.narrowing import narrowed, rules
-from callboard.actors.work.skills.tool import ToldSkill
+from callboard.actors.work.told import ToldSkill
 from callboard.protocol.chat import AssistantTurn, ToolCall, ToolTurn, UserTurn
 from callboard.protocol.permissions import PermissionRule
 from callboard.protocol.skill import read_skill
