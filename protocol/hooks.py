@@ -50,6 +50,19 @@ EVENTS: tuple[Event, ...] = (
     "SessionEnd",
 )
 
+_ELSEWHERE = frozenset(
+    (
+        "PermissionRequest",
+        "PermissionDenied",
+        "PostToolUseFailure",
+        "SubagentStart",
+        "PostCompact",
+        "Setup",
+        "TaskCompleted",
+    )
+)
+"""Events that only others have: a hook for one of them is no slip of the pen."""
+
 TIMEOUT = 60.0
 """Seconds of one command that names no other number."""
 
@@ -164,7 +177,8 @@ def _table(hooks: Cursor, file: str) -> HookTable:
     for name in hooks.entries:
         event = next((each for each in EVENTS if each == name), None)
         if event is None:
-            hint = did_you_mean(name, EVENTS) or f"those that happen here are {', '.join(EVENTS)}"
+            near = None if name in _ELSEWHERE else did_you_mean(name, EVENTS)
+            hint = near or f"those that happen here are {', '.join(EVENTS)}"
             hooks.key(name).warn("unknown_event", f"hooks for `{name}` are never run here", hint)
         elif not hooks[name].is_list:
             hooks[name].misfit('[{"matcher": "...", "hooks": [...]}]')

@@ -1,8 +1,10 @@
 """What other agent programs call tools of ours: Claude Code's names, which skills and hooks of strangers use.
 
-Bash(git add:*)     execute_command, for commands that begin with `git add`
-Read, Edit, ...     fs_cat and fs_read, fs_patch, ...
-mcp__time__now      the tool `now` of the MCP server `time`, which is `time__now` here
+What they call it, and what that is here:
+
+    Bash(git add:*)     execute_command, for commands that begin with `git add`
+    Read, Edit, ...     fs_cat and fs_read, fs_patch, ...
+    mcp__time__now      the tool `now` of the MCP server `time`, which is `time__now` here
 """
 
 from __future__ import annotations

@@ -205,10 +205,8 @@ class RunContext:
         lower.agent = agent
         return lower
 
-    def hold(self, own: Own | None) -> None:
+    def hold(self, own: Own) -> None:
         """Hold the processes of this task, and of all that works below it, to what a file says of them as well."""
-        if own is None:
-            return
         from .sandbox.current import current
         from .sandbox.of_run import Sandbox
 

@@ -169,6 +169,7 @@ def _filled(server: Server, environ: Mapping[str, str]) -> Server:
         server,
         trust=plain.trust,  # what it may do unasked, its own file does not say
         sampling=plain.sampling,
+        labels=(),
         warm=False,
         command=put(server.command),
         args=tuple(map(put, server.args)),

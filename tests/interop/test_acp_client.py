@@ -64,7 +64,10 @@ async def test_a_client_of_somebody_elses_drives_a_run_with_a_permission_a_form_
     assert {"agent_message_chunk", "tool_call", "tool_call_update", "plan"} <= set(kinds)
     assert (place / "a.txt").read_text() == "x"
     (permission,) = told["permissions"]
-    assert (permission["title"], permission["kinds"]) == ("fs_write", ["allow_once", "allow_always", "reject_once"])
+    assert (permission["title"], permission["kinds"]) == (
+        "fs_write",
+        ["allow_once", "allow_always", "allow_always", "reject_once"],
+    )
     assert told["asked"] == ["Which colour?"]
     assert [[item["status"] for item in plan] for plan in told["plan"]][-1] == ["completed"]
     assert told["cancelled"] == "cancelled"

@@ -71,7 +71,7 @@ async def test_the_protocols_own_sdk_drives_prompts_permissions_cancels_and_old_
         "agent_thought_chunk", "agent_message_chunk", "tool_call", "tool_call_update", "usage_update",
         "session_info_update",
     }  # fmt: skip
-    asked = {"title": "fs_write", "kinds": ["allow_once", "allow_always", "reject_once"]}
+    asked = {"title": "fs_write", "kinds": ["allow_once", "allow_always", "allow_always", "reject_once"]}
     assert told["permissions"] == [asked]
     assert (place / "a.txt").read_text() == "x"
     assert told["forms"] == ["Which colour?"]

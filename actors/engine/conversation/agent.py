@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from ...work.mcp.tools.view import Talk as ServersTalk
     from .team import TeamRules
 
+HOOKS = tuple(f".actors.work.hooks.{name}" for name in ("calls", "session"))
+AROUND = ".actors.work.around"
 _SERVERS = (".actors.work.mcp.tools.offer", ".actors.work.mcp.pool.servers")
 _SPAWNING = (
     *(f".actors.work.agent.{name}" for name in ("children", "mail", "team_tools")),
@@ -112,9 +114,14 @@ async def run_agent(
         CallboardError: what ended it.
     """
     record = record if record is not None else Record()
-    context.hold(cast.agent.sandbox)
+    if cast.agent.sandbox is not None:
+        context.hold(cast.agent.sandbox)
     if cast.agent.can_spawn_agents:
         await imported(*_SPAWNING)
+    if context.hooks is not None:
+        await imported(*HOOKS)
+    if context.workspace is not None:
+        await imported(AROUND)
     agent = _Agent(me, cast, context, depth, record, seat, escalation_timeout, history or History())
     said: Content = (*((TextPart(prompt),) if prompt else ()), *parts) if parts else prompt
     brings = depth == 0 and bool(context.servers)

@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     from ...work.journal.scope import Player as Kept
     from ...work.letters import Address
 
+_JUDGING = (
+    *("tree_sitter", "tree_sitter_bash", ".actors.work.tools.shell_rules"),
+    *(".actors.work.labels.sources", ".actors.work.labels.sinks"),
+)
+"""What calls are judged with."""
+
 __all__ = ["Conversation", "OutOfTurns", "Renewal", "Renewed", "Talk"]
 
 
@@ -191,7 +197,7 @@ class Conversation:
                 self._tell(messages.Partial(text="".join(said)[:LONGEST_TEXT]))
             raise
         if reply.tool_calls:  # whose arguments are checked next
-            await imported(*LIBRARY)
+            await imported(*LIBRARY, *_JUDGING)
         return messages.Replied(work.key, reply=reply)
 
     async def _summarize(self, me: Actor, work: Summarize) -> messages.Summarized:

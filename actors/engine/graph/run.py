@@ -66,7 +66,8 @@ async def run_graph(
         record: where its models' texts are written down, for the same reason.
     """
     record = record or Record()
-    context.hold(plan.sandbox)
+    if plan.sandbox is not None:
+        context.hold(plan.sandbox)
     decider = GraphDecider(plan, result)
     result = decider.result
     result.failures = record.failures
@@ -155,7 +156,8 @@ class Nodes(msgspec.Struct, frozen=True):
             me.emit(NodeEntered(node=step.id, type=step.kind, visit=work.visit, item=work.item))
         try:
             assert step.work is not None
-            context.hold(getattr(step.node, "sandbox", None))
+            if (own := getattr(step.node, "sandbox", None)) is not None:
+                context.hold(own)
             timed = step.timeout is not None and not isinstance(step.node, ScriptNode)  # which sees to its own time
             result = await (_in_time(me, step, job) if timed else step.work(me, job))
             left = leave.succeeded(plan, step, work.state, result, in_map=in_map)

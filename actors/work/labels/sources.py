@@ -1,8 +1,10 @@
 """What the result of a call carries: by the tool, by its path, by the command. Never by what stands in the result.
 
-untrusted   pages and searches; servers, unless marked `trusted`; knowledge bases; files of a directory that its user
-            does not trust; what a command gets from a network
-private     files outside of the workspace; secret files in it; servers marked `private`
+    untrusted   pages and searches; servers, unless marked `trusted`; knowledge bases; files of a directory that its
+                user does not trust; what a command gets from a network
+    private     files outside of the workspace; secret files in it; servers marked `private`
+
+A call that has failed carries the same: its error may quote what it has read.
 """
 
 from __future__ import annotations

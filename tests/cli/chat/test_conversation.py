@@ -113,7 +113,7 @@ async def test_no_color_means_no_colours(
     window.press("hello", "Enter")
     await window.shows("import os")
     window.press("count", "Enter")
-    await window.shows("3. no")
+    await window.shows("4. no")
     window.press("1", "Enter")
     await window.shows("at the end")
     window.press(".hel")

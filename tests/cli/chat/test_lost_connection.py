@@ -30,7 +30,7 @@ async def wire(
         window.start(there, environment_of(tmp_path / "config", tmp_path))
         await window.shows(".help lists commands")
         window.press("count", "Enter")
-        await window.shows("3. no")
+        await window.shows("4. no")
         wire.cut()
         await window.shows("trying again")
         window.press("1", "Enter")

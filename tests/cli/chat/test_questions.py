@@ -46,8 +46,8 @@ async def test_a_question_on_an_empty_line_takes_the_keys(
     start(window, fake_model, tmp_path, configure=allow_commands)
     await window.shows(".help lists commands")
     window.press("count", "Enter")
-    await window.shows("3. no")
-    window.press("3", "Enter")
+    await window.shows("4. no")
+    window.press("4", "Enter")
     await window.shows("as you like")
     assert sum("= no" in line for line in window.lines()) == 1
     assert not any("answered by" in line for line in window.lines())
@@ -88,8 +88,8 @@ async def test_what_was_typed_while_a_question_was_out_of_sight_is_no_answer_to_
     assert len(fake_model.requests) == 1
     assert not any("= yes" in line for line in window.lines())
     window.press("M-a")
-    await window.shows("3. no")
-    window.press("3", "Enter")
+    await window.shows("4. no")
+    window.press("4", "Enter")
     await window.shows("so it is")
     assert any("= no" in line for line in window.lines())
     window.press("C-c", "C-c", "C-d")  # drops both rows of the line, or leaves where a run still ends

@@ -34,6 +34,7 @@ from ....work.playback.playback import playback, value
 from ....work.told import Told
 from ....work.tools.calls import Around, Player
 from ....work.tools.tool import Tool
+from ...conversation.agent import AROUND
 from ...conversation.play import Conversation, OutOfTurns, Renewal, Renewed, Talk
 from ..failures import ExtractionFailed
 from ..plan import Job, Result
@@ -92,6 +93,8 @@ async def extract(me: Actor, job: Job, text: str, schema: dict[str, Any]) -> Any
 async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[str, Any] | None = None) -> str:
     node = job.node
     assert isinstance(node, LlmNode)
+    if job.context.workspace is not None:
+        await imported(AROUND)
     told, own = _told(me, job), job.plan.tools.get(node.id, ())
     system = system_prompt(system, told.blocks) if told.blocks else system
     if told.skills:

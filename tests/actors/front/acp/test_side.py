@@ -100,7 +100,12 @@ async def test_a_permission_is_asked_of_the_client(
     assert (tmp_path / "a.txt").exists() is written
     (asked,) = editor.asked
     assert asked["params"]["sessionId"] == session
-    assert [option["kind"] for option in asked["params"]["options"]] == ["allow_once", "allow_always", "reject_once"]
+    assert [option["kind"] for option in asked["params"]["options"]] == [
+        "allow_once",
+        "allow_always",
+        "allow_always",
+        "reject_once",
+    ]
     assert asked["params"]["toolCall"]["toolCallId"] in {each["toolCallId"] for each in editor.of("tool_call")}
 
 
