@@ -16,7 +16,7 @@ What of a file is not known here is warned of, and costs itself.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -38,17 +38,7 @@ Event = Literal[
     "Notification",
     "SessionEnd",
 ]
-EVENTS: tuple[Event, ...] = (
-    "SessionStart",
-    "UserPromptSubmit",
-    "PreToolUse",
-    "PostToolUse",
-    "Stop",
-    "SubagentStop",
-    "PreCompact",
-    "Notification",
-    "SessionEnd",
-)
+EVENTS: tuple[Event, ...] = get_args(Event)
 
 _ELSEWHERE = frozenset(
     (
@@ -66,8 +56,11 @@ _ELSEWHERE = frozenset(
 TIMEOUT = 60.0
 """Seconds of one command that names no other number."""
 
-_KNOWN = ("type", "command", "args", "timeout", "on_error", "statusMessage", "if", "async", "once", "shell")
-"""Keys of a hook; those of Claude Code that have no effect here are named in docs/hooks.md."""
+_KNOWN = ("type", "command", "args", "timeout", "on_error", "statusMessage", "if")
+"""Keys of a hook; `statusMessage` is for a screen that is not ours."""
+
+_NO_EFFECT = ("async", "once", "shell")
+"""Keys that Claude Code has, and that have no effect here."""
 
 _PLAIN = re.compile(r"[\w, |-]*", re.ASCII)
 """A matcher that is no regular expression: names, with `|` or commas between them."""
@@ -223,7 +216,9 @@ def _hook(given: Cursor, matcher: str, file: str) -> Hook | None:
     if on_error is not None and on_error.text not in ("allow", "deny"):
         on_error.error("wrong_value", f"`on_error` is {describe(on_error.node)}", expected="allow or deny")
     for key in given.entries:
-        if key not in _KNOWN:
+        if key in _NO_EFFECT:
+            given.key(key).warn("ignored_key", f"`{key}` of a hook has no effect here")
+        elif key not in _KNOWN:
             given.key(key).warn("unknown_key", f"unknown key `{key}`; it has no effect")
     listed = None if args is None else [item.text for item in args.items]
     if args is not None and (not args.is_list or any(text is None for text in listed or ())):

@@ -22,7 +22,7 @@ import msgspec
 import trio
 
 from ....protocol.agent import Agent
-from ....protocol.chat import ChatRequest, Content, Part, TextPart
+from ....protocol.chat import ChatRequest, Content, Part, TextPart, text_of
 from ....protocol.errors import Unsupported, code_of
 from ....protocol.events import AgentFinished, AgentStarted
 from ....protocol.messages import Shortening, Stop
@@ -158,7 +158,7 @@ class _Agent:
         self._flow: Flow | None = None
         if self.context.flow is not None:
             carried = Labels(untrusted=("documents",)) if self.cast.recipes else NOTHING
-            self._flow = self.context.flow.below(carried, is_users=self.depth == 0)
+            self._flow = self.context.flow.below(carried)
             self.context = self.context.carrying(self._flow)
         self._agent = self.history.overrides.of(self.cast.agent)
         self._todos = self.history.todos or TodoList()
@@ -278,6 +278,8 @@ class _Agent:
         if me.stream.heard:
             names = [tool.name for tool in self._offered.tools]
             me.emit(AgentStarted(agent=agent.name, depth=self.depth, tools=names, child=child))
+        if self._flow is not None and self.depth == 0:
+            self._flow.prompt = text_of(prompt)
         error, code = "interrupted", "cancelled"
         stop: Stop = "done"
         try:

@@ -137,9 +137,8 @@ class Hooks:
             **given,
         }
         ask = partial(self._all, me, event, commands, functions, told)
-        said = await done(
-            me, Effect("hook", event, {key: value for key, value in given.items() if key != "tool_use_id"}), Said, ask
-        )
+        request = {key: value for key, value in given.items() if key != "tool_use_id"}
+        said = await done(me, Effect("hook", event, request), Said, ask)
         for note in said.notes:
             me.emit(Warned(code="hook", message=note))
         return said
@@ -213,11 +212,17 @@ def _lost(hook: str, on_error: str, why: str, file: str) -> Said:
 
 
 def _applies(hook: Hook, matched: str, call: str) -> bool:
-    """Whether a hook's `if` fits a call."""
+    """Whether a hook's `if` fits a call, or one command of it; a line that can't be read fits."""
     if not hook.condition:
         return True
     from fnmatch import fnmatchcase
 
+    from ..tools.shell_line import commands_of
+
     name, pattern = split_pattern(hook.condition)
     same = name == matched or bool(set(ours(name)) & set(ours(matched)))
-    return same and (not pattern or fnmatchcase(call, pattern))
+    if not same or not pattern:
+        return same
+    commands = commands_of(call) if "execute_command" in ours(matched) else ()
+    texts = [call, *(text for each in commands or () for part in each.all() for text in part.texts)]
+    return commands is None or any(fnmatchcase(text, pattern) for text in texts)

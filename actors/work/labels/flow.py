@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from ....protocol.chat import AssistantTurn, ToolTurn, Turn, UserTurn, text_of
+from ....protocol.chat import AssistantTurn, ToolTurn, Turn
 from ....protocol.errors import NobodyToAsk, ToolFailed
 from ....protocol.events import Warned
 from ....protocol.kernel.questions import Question
@@ -38,7 +38,10 @@ class Flow:
         setting: the run's directory.
         above: whose conversation this one is made from.
         carried: what it carries from the beginning.
-        is_users: what is said to the model here, the user has said.
+
+    Attributes:
+        carried: what it carries so far.
+        prompt: what the user has said; "" where another agent, a node or a summary speaks to the model.
     """
 
     def __init__(
@@ -47,22 +50,20 @@ class Flow:
         setting: Setting,
         above: Flow | None = None,
         carried: Labels = NOTHING,
-        *,
-        is_users: bool = False,
     ) -> None:
         self.mode = mode
         self.setting = setting
         self.carried = carried
         self._above = above
+        self.prompt = ""
         self._heard = 0
+        self._last: Turn | None = None
         self._calls: dict[str, tuple[str, Arguments]] = {}
-        self._prompts: list[str] = []
-        self._is_users = is_users
         self._warned: set[str] = set()
 
-    def below(self, carried: Labels = NOTHING, *, is_users: bool = False) -> Flow:
+    def below(self, carried: Labels = NOTHING) -> Flow:
         """That of a conversation that is made from this one; `carried` is what else it begins with."""
-        return Flow(self.mode, self.setting, self, self.carried.plus(carried), is_users=is_users)
+        return Flow(self.mode, self.setting, self, self.carried.plus(carried))
 
     def add(self, labels: Labels) -> None:
         """It carries this as well from now on."""
@@ -76,17 +77,16 @@ class Flow:
 
     def hear(self, said: Sequence[Turn], tools: Mapping[str, Tool]) -> None:
         """Take in what was said since."""
-        if self._heard > len(said):  # it was shortened
-            self._heard = 0
+        if self._heard and (self._heard > len(said) or said[self._heard - 1] is not self._last):
+            self._heard = 0  # it was shortened: what stands where has changed
         for turn in said[self._heard :]:
             if isinstance(turn, AssistantTurn):
                 for call in turn.tool_calls:
                     self._calls[call.id] = call.name, call.arguments
-            elif isinstance(turn, UserTurn) and self._is_users:
-                self._prompts.append(text_of(turn.content))
             elif isinstance(turn, ToolTurn):
                 self._took(turn, tools)
         self._heard = len(said)
+        self._last = said[-1] if said else None
 
     def _took(self, turn: ToolTurn, tools: Mapping[str, Tool]) -> None:
         name, arguments = self._calls.get(turn.call, (turn.name, {}))
@@ -122,7 +122,7 @@ class Flow:
             return
         from .sinks import sends
 
-        if not sends(tool, arguments, self.setting, "\n".join(self._prompts)):
+        if not sends(tool, arguments, self.setting, self.prompt):
             return
         came = f"from outside by: {'; '.join(self.carried.untrusted)}. Private by: {'; '.join(self.carried.private)}"
         if self.mode == "warn":

@@ -13,26 +13,26 @@ _INTERPRETERS = frozenset(("python", "python3", "node", "perl", "ruby", "php", "
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
-def sends(tool: Tool, arguments: Arguments, setting: Setting, prompts: str) -> bool:
+def sends(tool: Tool, arguments: Arguments, setting: Setting, prompt: str) -> bool:
     """Whether a call sends something away that the model has put into it.
 
     Args:
-        prompts: what the user has said: an address that stands there as it is was not made by the model.
+        prompt: what the user has said: an address that stands there as it is was not made by the model.
     """
     if tool.effect == "send" or "sends" in tool.labels:
         return True
     if WEB.fullmatch(tool.name):
         said = str(arguments.get(tool.subject, ""))
-        return not (said and said in prompts)
+        return not (said and said in prompt)
     if not setting.has_network(tool.name):
         return False
     if tool.name == "execute_py_code":
         return True
-    return tool.shell and _line_sends(str(arguments.get(tool.subject, "")), prompts)
+    return tool.shell and _line_sends(str(arguments.get(tool.subject, "")), prompt)
 
 
-def _line_sends(line: str, prompts: str) -> bool:
-    if line.strip() and line.strip() in prompts:
+def _line_sends(line: str, prompt: str) -> bool:
+    if line.strip() and line.strip() in prompt:
         return False
     commands = commands_of(line)
     if commands is None:

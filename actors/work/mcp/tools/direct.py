@@ -99,7 +99,8 @@ def labels_of(server: Server, tool: ServerTool | None) -> frozenset[Literal["out
 
 def _definition(server: Server, tool: ServerTool) -> str:
     """How the server is started or reached, and what it says of the tool."""
-    how = [server.type, server.command, *server.args, server.url, server.cwd or "", *sorted(server.env)]
+    how = [server.type, server.command, *server.args, server.url, server.cwd or ""]
+    how += sorted(f"{name}={value}" for name, value in server.env.items())
     return "\n".join([*how, tool.name, tool.description or ""])
 
 

@@ -151,7 +151,9 @@ async def test_an_if_is_compared_with_the_call(house: Repository) -> None:
     house.settings(hooks=hooks("PreToolUse", "exit 2", "Bash", **{"if": "Bash(git *)"}))
     await house.run(run("git status"), "over", yes=True)
     assert "was not run" in house.told
-    await house.run(run("echo fine"), "over", yes=True)
+    await house.run(run("echo x; sudo git status"), "over", yes=True)
+    assert "was not run" in house.told
+    await house.run(run("echo fine 'git x'"), "over", yes=True)
     assert "fine" in house.told
 
 
@@ -316,7 +318,7 @@ def test_a_file_of_somebody_elses_is_read_as_far_as_it_is_known() -> None:
   "permissions": {"allow": ["Bash(ls)"]},
   "hooks": {
     "PreToolUse": [{"matcher": "Bash", "hooks": [
-      {"type": "command", "command": "a", "timeout": 5, "statusMessage": "checking"},
+      {"type": "command", "command": "a", "timeout": 5, "statusMessage": "checking", "async": true},
       {"type": "prompt", "prompt": "Is it safe?"},
       {"command": "${CLAUDE_PROJECT_DIR}/x", "args": ["--y"]}
     ]}],
@@ -332,7 +334,8 @@ def test_a_file_of_somebody_elses_is_read_as_far_as_it_is_known() -> None:
         ("${CLAUDE_PROJECT_DIR}/x", ("--y",)),
     ]
     assert table["Stop"] == ()
-    assert len(problems) == 6
+    assert len(problems) == 7
+    assert any("`async` of a hook has no effect" in each for each in problems)
     assert any("settings.json:7:" in each and "type `prompt`" in each for each in problems)
     assert any("`PermissionRequest` are never run here" in each for each in problems)
     assert any("`matcher` is no regular expression" in each for each in problems)
