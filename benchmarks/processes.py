@@ -19,6 +19,7 @@ from pathlib import Path
 import trio
 
 from callboard.actors.work.sandbox.backends import VARIABLE, backend
+from callboard.actors.work.sandbox.grants import Grants
 from callboard.actors.work.sandbox.of_run import Sandbox
 from callboard.protocol.sandbox import UserSandbox
 from callboard.supervisors import Actor, Root
@@ -53,9 +54,8 @@ async def sandboxes(me: Actor) -> None:
         base = Path(directory)
         rules = UserSandbox(profile="workspace")
         environ = {"HOME": str(Path.home())}
-        sandbox = Sandbox(rules, here=base, config_dir=base, environ=environ, temporary=base / "tmp")
-        place = sandbox.of_tool("true")
-        assert place is not None
+        grants = Grants(None, None)
+        sandbox = Sandbox(rules, here=base, config_dir=base, environ=environ, temporary=base / "tmp", grants=grants)
         for kind in ("bubblewrap", "landlock"):
             os.environ[VARIABLE] = kind
             if backend().kind != kind:
@@ -65,7 +65,8 @@ async def sandboxes(me: Actor) -> None:
             for count in range(2 * RUNS):
                 held = bool(count % 2)
                 began = trio.current_time()
-                await run_process(me, ["true"], cwd=base, confinement=place.process() if held else None)
+                confinement = await sandbox.held(me, "true") if held else None
+                await run_process(me, ["true"], cwd=base, confinement=confinement)
                 took[held].append(trio.current_time() - began)
             free, held_ = (statistics.median(each) * 1000 for each in (took[False], took[True]))
             print(f"run `true` by {kind}: {held_:.1f} ms, {free:.1f} ms without: {held_ - free:+.1f} ms")

@@ -7,6 +7,8 @@
         ask: "*"
         deny: "rm *"
       "fs_*": ask                           # names may be patterns; a full name comes first
+      "server:github": ask                  # every tool of an MCP server
+      "host:*.example.com": deny            # every address there, for tools and for processes in a sandbox
 
 Within one rule the longest pattern that matches decides, and of two as long `deny` before `ask` before `allow`. What
 "matches" means, and how files and flags are put together, is in `actors/work/tools/permissions.py`.

@@ -12,6 +12,7 @@ Reading goes on after a problem, with a stand-in for what could not be read, so 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from collections.abc import Mapping as Dict
 from functools import lru_cache
@@ -175,6 +176,11 @@ class Reading:
             return tuple(item for item in items if item is not _BROKEN)
         if isinstance(node, Mapping):
             return self._mapping(wanted, node, path)
+        if isinstance(wanted, inspect.StrType) and wanted.pattern and not re.search(wanted.pattern, node.value):
+            what = f"{self.prefix}invalid value: `{dotted(path)}` is {describe(node)}"
+            shape = extra.get("shape", f"a text like {wanted.pattern}")
+            self.report("error", "wrong_value", what, path, node, expected=shape, hint=f"Hint: write {shape}.")
+            return _BROKEN
         return self._scalar(wanted, node, path)
 
     def _mapping(self, wanted: inspect.Type, node: Mapping, path: Path) -> Any:

@@ -5,7 +5,7 @@
       profile: workspace
       write: [~/.cache/uv, build]     # further directories that may be written
       hide: [~/notes]                 # further paths that can't be read
-      network: on                     # on or off
+      network: [api.github.com, "*.pypi.org"]    # or "on", "off", ask
       env: [OPENWEATHER_API_KEY]      # variables handed over although they look like secrets
 
 The user's own `config.yaml` says it for all, and under `tools` and `servers` by name. A file of an agent, and a node of
@@ -23,7 +23,16 @@ Profile: TypeAlias = Literal["read-only", "workspace", "open", "off"]
 PROFILES: tuple[Profile, ...] = ("read-only", "workspace", "open", "off")
 """The strictest first."""
 
-Network: TypeAlias = Literal["off", "on"]
+Host: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r"^((\*\.)?[\w-]+(\.[\w-]+)*\.?|\*|\[[0-9a-fA-F:.]+\])(:\d{1,5})?$",
+        extra={"shape": "a host: a name, `*.name` or an address (IPv6 in brackets), perhaps with `:port`"},
+    ),
+]
+
+Network: TypeAlias = Literal["off", "on", "ask"] | tuple[Host, ...]
+"""None; all of it; a person is asked of each host; the same but for the hosts that are named."""
 
 
 class SandboxRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,7 +52,12 @@ class SandboxRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     hide: Annotated[tuple[str, ...], Meta(description="Paths that can't be read, beside those of secrets.")] = ()
     show: Annotated[tuple[str, ...], Meta(description="Paths of secrets that may be read all the same.")] = ()
     network: Annotated[
-        Network | None, Meta(description="Whether there is a network: off for tools and code, on for MCP servers.")
+        Network | None,
+        Meta(
+            description="`off`: none. `on`: all of it. A list of hosts (`api.github.com`, `*.pypi.org`, "
+            "`localhost:8080`): those; a person is asked about others. `ask`: an empty list, as tools and code have it "
+            "by default; MCP servers have `on`."
+        ),
     ] = None
     env: Annotated[
         tuple[str, ...],

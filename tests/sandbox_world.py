@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from callboard.actors.work.sandbox.backends import Backend, backend
+from callboard.actors.work.sandbox.grants import Grants
 from callboard.actors.work.sandbox.of_run import Sandbox
 from callboard.protocol.sandbox import UserSandbox
 from callboard.supervisors import Actor, Root
@@ -108,24 +109,17 @@ class World:
             config_dir=self.config,
             environ={"HOME": str(self.home)},
             temporary=self.workspace.parent / "temporary",
+            grants=Grants(None, None),
         )
 
     async def run(self, argv: Sequence[str], sandbox: Sandbox, **more: object) -> Completed:
         """What becomes of a command in it."""
         done: list[Completed] = []
-        place = sandbox.of_tool("attempt")
 
         async def body(me: Actor) -> None:
-            done.append(
-                await run_process(
-                    me,
-                    argv,
-                    env={**os.environ, **self.names},
-                    cwd=self.workspace,
-                    timeout=50,
-                    confinement=None if place is None else place.process(**more),  # type: ignore[arg-type] - as given
-                )
-            )
+            held = await sandbox.held(me, "attempt", **more)
+            env = {**os.environ, **self.names}
+            done.append(await run_process(me, argv, env=env, cwd=self.workspace, timeout=50, confinement=held))
 
         async with Root() as root:
             await root.spawn(body).wait()

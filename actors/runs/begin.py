@@ -165,6 +165,8 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
     settings = hooks.settings or root.settings
     rules = root.registry.permissions(settings.permissions) if settings.permissions else {}
     pays = hooks.playback is None or hooks.playback.asks_the_world
+    kept = surroundings.kept(hooks, here)
+    permissions = Permissions(rules, allowed=allow, yes=request.yes, here=here, kept=kept)
     return RunContext(
         gateway=root.gateway if settings is root.settings else root.gateway.under(settings),
         limits=request.limits,
@@ -184,14 +186,14 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         may_wait=not request.no_wait,
         registry=root.registry,
         tool_options=ToolOptions(yes=request.yes, roots=surroundings.absolute(request.roots), cwd=here),
-        permissions=Permissions(rules, allowed=allow, yes=request.yes, here=here, kept=surroundings.kept(hooks, here)),
+        permissions=permissions,
         functions=hooks.tools,
         settings=settings,
         mcp=root.mcp_servers,
         make_knowledge=partial(_knowledge_of_run, root, request),
         servers=request.servers,
         on_unknown=request.on_unknown,
-        sandbox=surroundings.sandbox(request, settings, root, here),
+        sandbox=surroundings.sandbox(request, settings, root, here, permissions, kept),
     )
 
 

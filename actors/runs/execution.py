@@ -240,6 +240,8 @@ class Execution:
     async def _play(self, me: Actor) -> None:
         readable.set(self.context.results)  # for all that works below
         sandbox.set(self.context.sandbox)
+        if self.context.sandbox is not None:
+            self.context.sandbox.works_under(me)
         seconds = self.context.meter.limits.timeout
         playing = self.prepared.play(
             me, self.input, self.context, result=self._result, record=self._record, history=self.history

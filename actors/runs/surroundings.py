@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...protocol.mcp.config import Server
     from ...protocol.settings import Settings
     from ..work.hooks.hooks import Hooks as RunHooks
+    from ..work.sandbox.grants import HostRules, Kept
     from ..work.sandbox.of_run import Sandbox
     from ..work.workspace import Workspace
 
@@ -45,21 +46,25 @@ def kept(hooks: Hooks, here: Path | None) -> KeptAnswers | None:
     return KeptAnswers(here, os.environ)
 
 
-def sandbox(request: RunRequest, settings: Settings, root: Root, here: Path | None) -> Sandbox | None:
+def sandbox(
+    request: RunRequest, settings: Settings, root: Root, here: Path | None, rules: HostRules, kept: Kept | None
+) -> Sandbox | None:
     """What the run's processes are held to; None where the user wants nothing of the kind."""
     if (settings.sandbox == "off" and request.sandbox is None) or request.sandbox == "off":
         return None
+    from ..work.sandbox.grants import Grants
     from ..work.sandbox.of_run import Sandbox, is_off, rules_of
 
-    rules = rules_of(settings.sandbox, request.sandbox)
-    if is_off(rules):
+    said = rules_of(settings.sandbox, request.sandbox)
+    if is_off(said):
         return None
     return Sandbox(
-        rules,
+        said,
         here=here or Path.cwd(),
         config_dir=root.config_dir.absolute(),
         environ=os.environ,
         temporary=state_dir(os.environ) / "tmp" / (request.id or f"run-{secrets.token_hex(4)}"),
+        grants=Grants(rules, kept),
         roots=absolute((*settings.tool_roots, *request.roots)),
     )
 

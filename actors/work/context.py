@@ -205,9 +205,10 @@ class RunContext:
         lower.agent = agent
         return lower
 
-    def hold(self, own: Own) -> None:
-        """Hold the processes of this task, and of all that works below it, to what a file says of them as well."""
+    def hold(self, me: Actor, own: Own) -> None:
+        """Hold the processes of this task, and of all that works below it and `me`, to what a file says of them too."""
         from .sandbox.current import current
+        from .sandbox.grants import Grants
         from .sandbox.of_run import Sandbox
 
         narrowing = OwnSandbox(profile=own) if isinstance(own, str) else own
@@ -216,7 +217,9 @@ class RunContext:
             place = state_dir(self.environ) / "tmp" / f"own-{secrets.token_hex(4)}"
             here, base = self.cwd or Path.cwd(), self.config_dir.absolute()
             off = UserSandbox(profile="off")
-            sandbox = Sandbox(off, here=here, config_dir=base, environ=self.environ, temporary=place)
+            grants = Grants(self.permissions, None)
+            sandbox = Sandbox(off, here=here, config_dir=base, environ=self.environ, temporary=place, grants=grants)
+            sandbox.works_under(me)
             self.sandboxes.append(sandbox)
         current.set(sandbox.narrower(narrowing))
 

@@ -115,7 +115,7 @@ async def run_agent(
     """
     record = record if record is not None else Record()
     if cast.agent.sandbox is not None:
-        context.hold(cast.agent.sandbox)
+        context.hold(me, cast.agent.sandbox)
     if cast.agent.can_spawn_agents:
         await imported(*_SPAWNING)
     if context.hooks is not None:

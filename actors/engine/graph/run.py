@@ -67,7 +67,7 @@ async def run_graph(
     """
     record = record or Record()
     if plan.sandbox is not None:
-        context.hold(plan.sandbox)
+        context.hold(me, plan.sandbox)
     decider = GraphDecider(plan, result)
     result = decider.result
     result.failures = record.failures
@@ -157,7 +157,7 @@ class Nodes(msgspec.Struct, frozen=True):
         try:
             assert step.work is not None
             if (own := getattr(step.node, "sandbox", None)) is not None:
-                context.hold(own)
+                context.hold(me, own)
             timed = step.timeout is not None and not isinstance(step.node, ScriptNode)  # which sees to its own time
             result = await (_in_time(me, step, job) if timed else step.work(me, job))
             left = leave.succeeded(plan, step, work.state, result, in_map=in_map)

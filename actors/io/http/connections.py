@@ -201,10 +201,23 @@ class Connections:
         self._busy.add(connection)
         return connection
 
+    async def tunnel(self, host: str, port: int) -> Wire:
+        """A connection for bytes of any kind, through the proxy that https would take. It is the caller's to close.
+
+        Raises:
+            httpx.ConnectError, httpx.ProxyError: it can't be opened.
+        """
+        proxy = self._proxies.of("https", host, port)
+        return await self._piped(Route("https", host, port, str(proxy) if proxy is not None else ""))
+
     async def _wire(self, route: Route) -> Wire:
+        wire = await self._piped(route)
+        return await self._encrypted(wire, route.host) if route.scheme == "https" else wire
+
+    async def _piped(self, route: Route) -> Wire:
+        """A way to the origin, without its TLS; for one that a proxy forwards to, to the proxy."""
         if not route.proxy:
-            wire = await self._connected(route.host, route.port)
-            return await self._encrypted(wire, route.host) if route.scheme == "https" else wire
+            return await self._connected(route.host, route.port)
         proxy = httpx.URL(route.proxy)
         first = await self._connected(proxy.host, port_of(proxy))
         through = await self._encrypted(first, proxy.host) if proxy.scheme == "https" else first
@@ -215,7 +228,7 @@ class Connections:
         except BaseException:  # cancelled too: no socket leaks
             through.close()
             raise
-        return await self._encrypted(through, route.host)
+        return through
 
     async def _connected(self, host: str, port: int) -> PlainWire:
         """A name is asked for once in a while only; the address that answered last is tried first."""

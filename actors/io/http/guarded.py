@@ -143,17 +143,17 @@ class _Connections(Connections):
         self._allow_private = allow_private
         self._through: set[tuple[str, int]] = set()
 
-    async def _wire(self, route: Route) -> Wire:
+    async def _piped(self, route: Route) -> Wire:
         if route.proxy:
             check(route.host, route.host, allow_private=self._allow_private)
             proxy = httpx.URL(route.proxy)
             self._through.add((proxy.host, port_of(proxy)))
-        return await super()._wire(route)
+        return await super()._piped(route)
 
     async def _connected(self, host: str, port: int) -> PlainWire:
         if (host, port) in self._through:
             return await super()._connected(host, port)
-        for address in await _looked_up(host, port):
+        for address in await looked_up(host, port):
             check(address, host, allow_private=self._allow_private)
         wire = await super()._connected(host, port)
         try:
@@ -162,6 +162,16 @@ class _Connections(Connections):
             wire.close()
             raise
         return wire
+
+
+async def tunnel(host: str, port: int, environ: Mapping[str, str], *, allow_private: bool) -> Wire:
+    """A connection for somebody else's bytes, to where they may go. It is the caller's to close.
+
+    Raises:
+        Refused: they may not go there.
+        httpx.TransportError: it can't be opened.
+    """
+    return await _Connections(environ, allow_private=allow_private).tunnel(host, port)
 
 
 def check(address: str, host: str, *, allow_private: bool) -> None:
@@ -203,7 +213,8 @@ def is_private(address: str) -> bool:
     )
 
 
-async def _looked_up(host: str, port: int) -> list[str]:
+async def looked_up(host: str, port: int) -> list[str]:
+    """The addresses that a name leads to; none if that can't be found out."""
     try:
         found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
     except (OSError, UnicodeError):

@@ -184,7 +184,7 @@ class Hooks:
                 cwd=self.here,
                 output_limit=OUTPUT,
                 timeout=hook.timeout,
-                confinement=sandboxed(NAME),
+                confinement=await sandboxed(me, NAME),
             )
             printed = ran.stdout.decode("utf-8", "replace")
             return of_command(event, ran.status, printed, ran.stderr_tail, hook.command[:80])

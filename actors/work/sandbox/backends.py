@@ -12,7 +12,6 @@ import platform
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from functools import cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -46,10 +45,20 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
 
 def backend(environ: Mapping[str, str] = os.environ) -> Backend:
     """That of this machine. Blocks the first time."""
-    return _found(environ.get(VARIABLE, ""))
+    wanted = environ.get(VARIABLE, "")
+    if wanted not in _KNOWN:
+        _KNOWN[wanted] = _found(wanted)
+    return _KNOWN[wanted]
 
 
-@cache
+_KNOWN: dict[str, Backend] = {}
+
+
+def is_known(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether `backend` returns at once."""
+    return environ.get(VARIABLE, "") in _KNOWN
+
+
 def _found(wanted: str) -> Backend:
     why_not: list[str] = []
     if not seccomp.is_possible():

@@ -50,7 +50,7 @@ def options(policy: Policy, *, filter: int, as_root: bool) -> list[str]:
     else:
         told.append("--unshare-user")
     if not policy.network:
-        told.append("--unshare-net")
+        told += [] if policy.namespace is not None else ["--unshare-net"]
     else:
         for path in RESOLVERS:
             told += ["--ro-bind-try", path, path]

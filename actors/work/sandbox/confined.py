@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import msgspec
 
@@ -16,6 +16,9 @@ from ....supervisors.confinement import Confined
 from . import bubblewrap, landlock, privileges, seccomp
 from .backends import Backend
 from .policy import Policy
+
+if TYPE_CHECKING:
+    from .namespace import Namespace
 
 _RULESETS = landlock.Rulesets()
 
@@ -66,11 +69,13 @@ class SandboxedProcess:
         except BaseException:
             os.close(filter)
             raise
+        namespace = self._policy.namespace
+        first, fds = ([], []) if namespace is None else namespace.command()
         return Confined(
-            argv=[program, *options, "--", *argv],
+            argv=[*first, program, *options, "--", *argv],
             env=bubblewrap.environment(self._policy, env),
-            fds=[filter],
-            enter=_enter_scopes if self._backend.abi >= SCOPED_FROM else _nothing,
+            fds=[filter, *fds],
+            enter=partial(_enter_scopes, namespace, scoped=self._backend.abi >= SCOPED_FROM),
             close=partial(os.close, filter),
         )
 
@@ -87,12 +92,12 @@ class SandboxedProcess:
         )
 
 
-def _nothing() -> None:
-    """bubblewrap does it all."""
-
-
-def _enter_scopes() -> None:
+def _enter_scopes(namespace: Namespace | None, *, scoped: bool) -> None:
     """What the thread that starts bubblewrap gives up: a network that is on has abstract sockets of others in it."""
+    if namespace is not None:
+        namespace.enter()
+    if not scoped:
+        return
     privileges.gain_none()
     ruleset = landlock.scopes()
     try:

@@ -1,72 +1,34 @@
 """The sandbox of a run: what its user has said about the processes that its agents start.
 
-What all are held to is put together with what is said of a tool or a server by its name. A place (`Place`) is how one
-kind of process is held; what is hidden from one is looked for when it starts. Where no backend works, none is started.
+What all are held to is put together with what is said of a tool or a server by its name (`place`). What the run's
+processes share beyond that is one way out, opened when the first of them needs it (`door`), and what a person has
+granted. Where no backend works, a person is asked about each process that should be held.
 """
 
 from __future__ import annotations
 
 import copy
-import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import partial
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, Any, final
 
 import msgspec
+import trio
 
 from ....protocol.errors import ProcessError
 from ....protocol.sandbox import PROFILES, Network, OwnSandbox, Profile, SandboxRules, UserSandbox
-from ....supervisors.confinement import Confined, Confinement
-from ...io.directories import private_directory, sweep
-from .backends import Backend, backend
-from .confined import SandboxedProcess
-from .policy import Policy, exists, real
-from .secret_files import env_files, secret_files, withheld
+from .backends import Backend, backend, is_known
+from .door import Door, open_door
+from .grants import Grants
+from .hosts import meant, named
+from .place import Held, Place
+from .proxy import Client, NotAdmitted
 
-LEFT_FOR = 7 * 24 * 3600.0
-"""Seconds after which the directory of a run is taken to be that of one that was killed."""
-
-WHOLE = ("/", "/dev", "/proc", "/sys", "/run")
-"""No workspaces: who starts a server there has not meant that all of the machine may be written."""
-
-GUARDED = ("config", "config.worktree", "hooks")
-"""What git reads commands from: in a directory that may be written these may not."""
-
-
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """How processes of one kind are held. Two that are equal are held alike.
-
-    Attributes:
-        rules: what the user says of them.
-        here: where they work.
-        config_dir, home: where our configuration and the user's files are.
-        temporary: the directory that they have as `/tmp`; "" for one that ends with each.
-        network: what counts where the rules say nothing.
-    """
-
-    rules: SandboxRules
-    here: str
-    config_dir: str
-    home: str
-    temporary: str = ""
-    network: Network = "off"
-
-    def process(
-        self,
-        writes: Sequence[str | os.PathLike[str]] = (),
-        shows: Sequence[str | os.PathLike[str]] = (),
-        given: Iterable[str] = (),
-    ) -> Confinement:
-        """The confinement of one.
-
-        Args:
-            writes, shows: what it writes and reads by its nature.
-            given: variables that its file names with their values: they are meant for it, whatever they are called.
-        """
-        return _Process(self, tuple(str(path) for path in writes), tuple(str(path) for path in shows), tuple(given))
+if TYPE_CHECKING:
+    from ....supervisors import Actor
 
 
 @final
@@ -80,6 +42,7 @@ class Sandbox:
         environ: ours.
         temporary: a directory that the run's processes have as `/tmp`, made when it is needed.
         roots: further directories in which the run works.
+        grants: what a person lets them do beyond.
         narrowed: what files of agents and nodes say, which can only take away.
     """
 
@@ -91,6 +54,7 @@ class Sandbox:
         config_dir: Path,
         environ: Mapping[str, str],
         temporary: Path,
+        grants: Grants,
         roots: Iterable[Path] = (),
         narrowed: tuple[OwnSandbox, ...] = (),
     ) -> None:
@@ -100,7 +64,14 @@ class Sandbox:
         self._config_dir = str(config_dir)
         self._home = environ.get("HOME") or str(Path.home())
         self._roots = tuple(map(str, roots))
+        self._environ = environ
+        self._grants = grants
+        self._way_out = _WayOut()
         self.temporary = temporary
+
+    def works_under(self, me: Actor) -> None:
+        """Whose way out is to end with `me`, the run's own actor."""
+        self._way_out.top = me
 
     @property
     def profile(self) -> Profile:
@@ -118,34 +89,129 @@ class Sandbox:
         """How the processes of a tool, or of a script that is called so, are held; None for not at all."""
         rules = _put_together(self._rules, _named(self._rules.tools, name))
         rules = msgspec.structs.replace(rules, write=(*rules.write, *self._roots))
-        return self._place(rules, "off", str(self.temporary))
+        return self._place(rules, "ask", str(self.temporary))
 
     def has_network(self, tool: str) -> bool:
         """Whether the processes of a tool reach a network."""
         place = self.of_tool(tool)
-        return place is None or place.rules.profile == "open" or (place.rules.network or place.network) == "on"
+        return place is None or place.profile == "open" or place.network != "off"
 
     def of_server(self, name: str) -> Place | None:
         """How an MCP server's process is held; None for not at all."""
         return self._place(_put_together(self._rules, _named(self._rules.servers, name)), "on", "")
 
+    async def held(self, me: Actor, name: str, **nature: Any) -> Held | None:
+        """How a process of a tool, or of a script, is held that `me` is about to start; None for not at all.
+
+        Args:
+            nature: see `Held`.
+
+        Raises:
+            ProcessError: it would have to be held, and can't be.
+        """
+        place = self.of_tool(name)
+        if place is None:
+            return None
+        way = await found_backend()
+        if way.kind == "none":
+            await self._without(me, place, way, name)
+            return None
+        door = await self._door(me, place, way)
+        return Held(place, name, way, self._grants, door, **nature)
+
+    async def _without(self, me: Actor, place: Place, way: Backend, name: str) -> None:
+        """There is no way to hold it. Ask whether it may be started all the same.
+
+        Raises:
+            ProcessError: it may not.
+        """
+        why = _no_way(place, way)
+        try:
+            await self._grants.once(me, name, "start without a sandbox", f"Start {name} without a sandbox?\n{why}")
+        except NotAdmitted as refused:
+            raise ProcessError(
+                f"can't start {name!r}: {why}. `--sandbox off` (`sandbox: off` in config.yaml) does without ({refused})"
+            ) from None
+
+    async def _door(self, me: Actor, place: Place, way: Backend) -> Door | None:
+        """The run's way out, if this kind of process has that; opened when the first one needs it."""
+        if not isinstance(place.network, tuple) or place.profile == "open" or way.kind != "bubblewrap":
+            return None
+        shared = self._way_out
+        async with shared.opening:
+            if shared.door is None or shared.door.namespace.closed:
+                shared.door = await open_door(shared.top or me, self._admits, self._environ, as_root=way.as_root)
+            return shared.door
+
+    async def _admits(self, me: Actor, client: Client, host: str, port: int) -> bool:
+        place = self.of_tool(client.name)
+        listed = place.network if place is not None and isinstance(place.network, tuple) else ()
+        return await self._grants.may_reach(me, client, listed, host, port)
+
     def remove(self) -> None:
         """The run is over. Blocks."""
         shutil.rmtree(self.temporary, ignore_errors=True)
 
-    def _place(self, rules: SandboxRules, network: Network, temporary: str) -> Place | None:
+    def _place(self, rules: SandboxRules, usual: Network, temporary: str) -> Place | None:
         for own in self._narrowed:
             rules = _narrowed(rules, own)
         if rules.profile == "off":
             return None
+        network = rules.network or usual
         return Place(
             rules=rules,
             here=self._here,
             config_dir=self._config_dir,
             home=self._home,
             temporary=temporary,
-            network=network,
+            network=() if network == "ask" else network,
         )
+
+
+@final
+class _WayOut:
+    """What a sandbox shares with those that are narrower."""
+
+    def __init__(self) -> None:
+        self.opening = trio.Lock()
+        self.top: Actor | None = None
+        self.door: Door | None = None
+
+
+async def held_server(me: Actor, place: Place, name: str, given: Iterable[str], environ: Mapping[str, str]) -> Held:
+    """How the process of an MCP server is held that `me` is about to start, and whose way out ends with `me`.
+
+    It may be shared by runs, so nobody is asked about the hosts that it wants to reach: its list says it all.
+
+    Raises:
+        ProcessError: it can't be held.
+    """
+    way = await found_backend()
+    if way.kind == "none":
+        raise ProcessError(
+            f"can't start {name!r}: {_no_way(place, way)}. `sandbox: {{servers: {{{name}: {{profile: off}}}}}}` in "
+            f"config.yaml does without"
+        )
+    door = None
+    if isinstance(place.network, tuple) and place.profile != "open" and way.kind == "bubblewrap":
+        door = await open_door(me, partial(_listed, place.network), environ, as_root=way.as_root)
+    return Held(place, name, way, None, door, given=given)
+
+
+async def _listed(hosts: tuple[str, ...], _: Actor, client: Client, host: str, port: int) -> bool:
+    if not meant(hosts, host, port):
+        raise NotAdmitted(f"it is not in `network` of the server '{client.name}' (`sandbox` in config.yaml)")
+    return named(hosts, host, port)
+
+
+def _no_way(place: Place, way: Backend) -> str:
+    why = "; ".join(way.why_not)
+    return f"it would have to be held to the sandbox '{place.profile}', and there is no way to: {why}"
+
+
+async def found_backend() -> Backend:
+    """That of this machine; the first time it is tried out, in a thread."""
+    return backend() if is_known() else await trio.to_thread.run_sync(backend)
 
 
 def rules_of(settings: Profile | UserSandbox, flag: Profile | None) -> UserSandbox:
@@ -161,98 +227,6 @@ def is_off(rules: UserSandbox) -> bool:
     """Whether nothing at all is held."""
     named = (*rules.tools.values(), *rules.servers.values())
     return rules.profile == "off" and all(each.profile in (None, "off") for each in named)
-
-
-class _Process:
-    """See `Confinement`; what is to be hidden is looked for when it starts."""
-
-    def __init__(self, place: Place, writes: tuple[str, ...], shows: tuple[str, ...], given: tuple[str, ...]) -> None:
-        self._place = place
-        self._writes = writes
-        self._shows = shows
-        self._given = given
-        self._started: SandboxedProcess | None = None
-
-    def begin(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Confined:
-        """See `Confinement`."""
-        place, way = self._place, backend()
-        if way.kind == "none":
-            raise ProcessError(f"can't start {argv[0]!r}: {_no_way(place.rules, way)}")
-        policy = self._policy(os.path.realpath(cwd or place.here), argv, way)
-        self._started = SandboxedProcess(policy, way)
-        return self._started.begin(argv, self._environment(env) if policy.bounded else env, cwd)
-
-    def end(self) -> None:
-        """See `Confinement`."""
-        if self._started is not None:
-            self._started.end()
-
-    def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Without what it has inherited of our secrets. What was made for it, an agent's variables say, it keeps."""
-        inherited = {name: value for name, value in env.items() if os.environ.get(name) == value}
-        ours = withheld(inherited, (*self._place.rules.env, *self._given))
-        return {name: value for name, value in env.items() if name not in ours}
-
-    def _policy(self, cwd: str, argv: Sequence[str], way: Backend) -> Policy:
-        place, rules = self._place, self._place.rules
-        profile = rules.profile
-        assert profile is not None  # `rules_of` has seen to it
-        if profile == "open":
-            return Policy(profile="open", network=True)
-        named = real([place.here, *(_seen_from(place, path) for path in rules.write)])
-        works_in = tuple(path for path in named if path not in WHOLE)
-        writes = works_in if profile == "workspace" else ()
-        if place.temporary:
-            _made(Path(place.temporary))
-        shown = real(_seen_from(place, path) for path in rules.show)
-        hidden = (
-            *secret_files(Path(place.home), Path(place.config_dir), os.environ),
-            *real(_seen_from(place, path) for path in rules.hide),
-        )
-        can_hide = way.kind != "landlock" or not writes  # looking for what it could not hide anyway takes milliseconds
-        return Policy(
-            profile=profile,
-            writes=(*writes, *real(self._writes)),
-            fixed=tuple(path for each in writes for path in _of_git(each)),
-            shows=real(
-                [place.home, place.config_dir, cwd, *works_in, *_programs(), *self._shows, *shown, *_paths(argv)]
-            ),
-            hides=tuple(path for path in dict.fromkeys(hidden) if path not in shown and path not in works_in),
-            env_files=tuple(path for path in env_files(works_in) if path not in shown) if can_hide else (),
-            temporary=place.temporary or None,
-            network=(rules.network or place.network) == "on",
-        )
-
-
-def _made(directory: Path) -> None:
-    """Make it, if this is the first process that needs it; what runs have left that were killed goes."""
-    if not directory.is_dir():
-        sweep(directory.parent, LEFT_FOR)
-        private_directory(directory)
-
-
-def _of_git(directory: str) -> tuple[str, ...]:
-    git = f"{directory.rstrip('/')}/.git"
-    return tuple(path for name in GUARDED if exists(path := f"{git}/{name}") and not os.path.islink(path))
-
-
-def _paths(argv: Sequence[str]) -> list[str]:
-    """The program, and the files that its first arguments name: what is to be run has to be seen."""
-    return [part for part in argv[:4] if part.startswith("/")]
-
-
-@cache
-def _programs() -> tuple[str, ...]:
-    """Where Python and our own helpers are."""
-    import sys
-
-    return real([sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[3])])
-
-
-def _seen_from(place: Place, path: str) -> str:
-    if path == "~" or path.startswith("~/"):
-        path = place.home + path[1:]
-    return os.path.join(place.here, path)
 
 
 def _narrowed(rules: SandboxRules, own: OwnSandbox) -> SandboxRules:
@@ -285,11 +259,4 @@ def _put_together(all: SandboxRules, own: SandboxRules | None) -> SandboxRules:
         hide=(*all.hide, *own.hide),
         show=(*all.show, *own.show),
         env=(*all.env, *own.env),
-    )
-
-
-def _no_way(rules: SandboxRules, way: Backend) -> str:
-    return (
-        f"it would have to be held to the sandbox '{rules.profile}', and there is no way to: {'; '.join(way.why_not)}. "
-        f"`--sandbox off`, or `sandbox: off` in config.yaml, does without"
     )

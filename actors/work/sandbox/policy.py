@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ....protocol.sandbox import Profile
+
+if TYPE_CHECKING:
+    from .namespace import Namespace
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +32,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         env_files: the same, for files among those that it may write.
         temporary: the directory that is its `/tmp`; None for one that ends with it.
         network: whether it reaches one.
+        namespace: the network that it is put into instead, out of which a proxy leads.
     """
 
     profile: Profile
@@ -38,6 +43,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     env_files: tuple[str, ...] = ()
     temporary: str | None = None
     network: bool = False
+    namespace: Namespace | None = None
 
     @property
     def bounded(self) -> bool:

@@ -1,8 +1,7 @@
 """What no process of an agent can read unless the user says so: keys, tokens, passwords, our own configuration.
 
 Names in the home directory are those that programs keep credentials under. `.env` files are looked for below the
-working directory, as far down as is cheap; examples of such files (`.env.example`) are none. Variables count as secrets
-by their names.
+working directory, as far down as is cheap; examples of such files (`.env.example`) are none.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ...io.directories import config_file, journal_dir, state_dir, user_folder
@@ -66,15 +64,6 @@ _SKIPPED = frozenset((".git", "node_modules", ".venv", "venv", "__pycache__", "t
 _ENV_FILE = re.compile(r"\.env(\..+)?|\.envrc")
 _EXAMPLE = re.compile(r"\.env\.(example|sample|template|dist|defaults?|schema)")
 
-_SECRET_NAME = re.compile(
-    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|COOKIE|SESSION|DATABASE_URL|_DSN|CONNECTION_STRING|WEBHOOK"
-)
-_NO_SECRETS = re.compile(
-    r"CALLBOARD_COOKIE|CALLBOARD_CALL_KEY|XDG_SESSION_.*|DESKTOP_SESSION|SESSION_MANAGER|COLORTERM"
-)
-_DOORS = frozenset(("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST"))
-"""Variables that lead to programs of the user's which sign, connect or start what they are asked to."""
-
 
 def secret_files(home: Path, config_dir: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Those that lie anywhere but in the working directory, as they are now."""
@@ -103,13 +92,3 @@ def env_files(directories: Sequence[str]) -> tuple[str, ...]:
         except OSError:
             continue  # it can't be listed, by us or by what we start
     return real(found[:MANY])
-
-
-def withheld(environ: Mapping[str, str], granted: Sequence[str]) -> frozenset[str]:
-    """The variables that are not handed over: those whose names look like secrets, and that are not granted."""
-    return frozenset(
-        name
-        for name in environ
-        if (name in _DOORS or (_SECRET_NAME.search(name.upper()) and not _NO_SECRETS.fullmatch(name)))
-        and not any(fnmatchcase(name, pattern) for pattern in granted)
-    )

@@ -21,6 +21,7 @@ from ....protocol.permissions import Permissions as Rules
 from ....protocol.permissions import Verdict
 from ....protocol.repeats import OnUnknown
 from ...io.handed_out import hide_in, without_secrets
+from ..call_clock import Clock
 from ..journal.scope import here
 from ..journal.unknown import may_call
 from ..playback.playback import Effect, done, in_turn
@@ -213,7 +214,8 @@ class Player:
         if tool.timeout is None:
             return await run
         seconds = self._timeout or tool.timeout
-        with me.time_limit(trio.move_on_after(seconds)):
+        clock = Clock(seconds)
+        with clock.counting(), me.time_limit(clock.scope):
             return await run
         raise ToolFailed(f"Tool call '{tool.name}' did not end within {seconds:g} s and was ended")
 

@@ -31,8 +31,8 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         tool: its name.
-        sum: of what it was.
-        subject: the command, the code; "" for the tool with any arguments.
+        sum: of what it was; "" where what was allowed is no call, but something beyond its sandbox.
+        subject: the command, the code, what is beyond; "" for the tool with any arguments.
     """
 
     tool: str
@@ -78,6 +78,23 @@ class KeptAnswers:
         own = _answer(tool, arguments)
         others = (each for each in self.all() if (each.tool, each.subject) != (own.tool, own.subject))
         self._write((*others, own)[-MOST:])
+
+    def has(self, tool: str, what: str) -> bool:
+        """Whether processes of a tool were allowed this for good, beyond their sandbox."""
+        return Answered(tool=tool, sum="", subject=what) in self.all()
+
+    def add(self, tool: str, what: str) -> None:
+        """Allow it.
+
+        Raises:
+            ConfigError: it can't be written down.
+        """
+        own = Answered(tool=tool, sum="", subject=what)
+        self._write((*(each for each in self.all() if each != own), own)[-MOST:])
+
+    def named(self, what: str) -> list[tuple[str, str]]:
+        """The tools, and what each was allowed beyond its sandbox that begins so."""
+        return [(each.tool, each.subject) for each in self.all() if not each.sum and each.subject.startswith(what)]
 
     def forget(self, tool: str | None = None) -> int:
         """Take back what was allowed, of one tool or of all; how many answers those were."""

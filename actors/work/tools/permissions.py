@@ -14,6 +14,8 @@ who says `always` (`kept_answers`; where nothing can be kept, for the run); none
 question to a person (see `supervisors.escalation`) that no model can answer; without a person, the call is refused and
 the model learns why. What is to be run is shown whole, or not run.
 
+Rules may also name where calls go, `server:github` and `host:*.example.com` (`rules`).
+
 Patterns are matched with the call's subject: the command, the path, the URL, or else the JSON text of all arguments.
 `*` stands for any text, `?` for one character.
 
@@ -30,14 +32,9 @@ it is no sandbox: what a program does that is run, a script, an interpreter, nob
 from __future__ import annotations
 
 import copy
-import os
-import re
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 import msgspec
 
@@ -46,8 +43,9 @@ from ....protocol.kernel.questions import Question
 from ....protocol.permissions import PermissionRule, Verdict, denies
 from ....protocol.permissions import Permissions as Rules
 from .kept_answers import KeptAnswers
-from .path_rules import STRICTNESS, Bar, FileAccess, Here, PathRule, folds, forms_of, weighed
-from .tool import Arguments, Json, Tool, shortened, text_of
+from .path_rules import Bar, FileAccess, Here, PathRule, weighed
+from .rules import HOST, Call, by_subject, of_host, places, rule_for, ruled, stricter
+from .tool import Arguments, Tool, shortened, text_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -55,14 +53,8 @@ if TYPE_CHECKING:
 READERS = ("fs_cat", "fs_read", "fs_grep")
 """Tools that show what is in files: a path that a pattern bars to one of them is barred to all that show files."""
 
-_VALUES = 1_000
-"""Texts among the arguments of a call that patterns are matched with."""
-
-_LONGEST_PATH = 4_096
-
 _DENY: frozenset[Verdict] = frozenset(("deny",))
 _NOT_ALLOW: frozenset[Verdict] = frozenset(("deny", "ask"))
-_FILE_URI = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
 
 _SHOWN = 4_000
 """Characters of an argument of a tool that runs nothing; its middle is left out, and said to be."""
@@ -133,18 +125,18 @@ class Permissions:
         harmless = _is_harmless(tool)
         if not self._rules and not own and not self._ceilings and harmless:
             return "allow", FileAccess()
-        call = _Call(tool, arguments, Here.of(self._here))
-        said: Verdict | None = "allow" if self._allows(tool) else _ruled(self._rules, call)
+        call = Call(tool, arguments, Here.of(self._here))
+        said: Verdict | None = "allow" if self._allows(tool) else ruled(self._rules, call)
         if said is None:
             said = "allow" if harmless or tool.origin == "family" else "ask"
-        said = _stricter(said, _ruled(own, call) if own else None)
-        if any(_ruled(rules, call) == "deny" for rules in self._ceilings):
+        said = stricter(said, ruled(own, call) if own else None)
+        if any(ruled(rules, call) == "deny" for rules in self._ceilings):
             said = "deny"
         bars = tuple(self._bars(call, own)) if tool.reads or tool.run_within is not None else ()
         for bar in bars:
             if tool.subject == "path":
                 found = bar.rule.verdict(call.forms, fold=call.fold)
-                said = _stricter(said, found if found in bar.verdicts else None)
+                said = stricter(said, found if found in bar.verdicts else None)
         leads = call.forms[-1] if len(call.forms) > 1 else ""
         changes = tool.effect == "write" and tool.run_within is not None
         readers = tuple(self._readers(call, own)) if changes else ()
@@ -154,7 +146,7 @@ class Permissions:
             return ("allow" if said == "ask" else said), _asked_about(access)
         return said, access
 
-    def _bars(self, call: _Call, own: Rules | None) -> Iterator[Bar]:
+    def _bars(self, call: Call, own: Rules | None) -> Iterator[Bar]:
         """The patterns that hold for every file that the call comes across, each once."""
         voices = [] if self._allows(call.tool) else [(self._rules, _NOT_ALLOW)]
         voices += [(own, _NOT_ALLOW)] if own else []
@@ -162,14 +154,14 @@ class Permissions:
         for rules, verdicts in voices:
             names = [call.names] if call.tool.subject == "path" else []
             names += [(name,) for name in READERS if call.tool.reads]
-            found = [rule for each in names if isinstance(rule := _rule_for(rules, each), PermissionRule)]
+            found = [rule for each in names if isinstance(rule := rule_for(rules, each), PermissionRule)]
             for rule in dict.fromkeys(found):
                 yield Bar(verdicts, PathRule.of(rule, call.here))
 
-    def _readers(self, call: _Call, own: Rules | None) -> Iterator[Bar]:
+    def _readers(self, call: Call, own: Rules | None) -> Iterator[Bar]:
         """The patterns that deny showing what is in files, for a call that changes them."""
         for rules in (self._rules, own or {}, *self._ceilings):
-            found = [_rule_for(rules, (name,)) for name in READERS]
+            found = [rule_for(rules, (name,)) for name in READERS]
             if "deny" in found:
                 yield Bar(_DENY, PathRule.of(PermissionRule(deny=("/*",)), call.here))
             for rule in dict.fromkeys(each for each in found if isinstance(each, PermissionRule)):
@@ -181,9 +173,17 @@ class Permissions:
     def _allows(self, tool: Tool) -> bool:
         return tool.name in self._allowed or (tool.alias != "" and tool.alias in self._allowed)
 
+    def of_host(self, host: str, port: int) -> tuple[Verdict, str] | None:
+        """What rules say of a host that processes of the run want to reach, and the pattern that says so."""
+        given: Rules = {name: "allow" for name in self._allowed if name.startswith(HOST)}
+        rules = {**self._rules, **given}
+        said = of_host(rules, host, port)
+        denied = any((of_host(each, host, port) or ("", ""))[0] == "deny" for each in self._ceilings)
+        return ("deny", "") if denied else said
+
     def explained(self, tool: Tool, arguments: Arguments, own: Rules | None = None) -> Explained:
         """The verdict, and who says what of the call, in the order in which they are heard."""
-        call = _Call(tool, arguments, Here.of(self._here))
+        call = Call(tool, arguments, Here.of(self._here))
         if self._allows(tool):
             reasons = [Reason(who="--allow", verdict="allow", rule=tool.name)]
         else:
@@ -292,38 +292,6 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[Reason, ...]
 
 
-class _Call:
-    """A call that is judged.
-
-    Attributes:
-        tool, here: as given.
-        names: what rules may call the tool.
-        text: what patterns are matched with: the subject, or else the JSON text of all arguments.
-        forms: the absolute paths that it stands for, if its subject is one.
-        fold: see `PathRule.verdict`.
-    """
-
-    def __init__(self, tool: Tool, arguments: Arguments, here: Here) -> None:
-        self.tool = tool
-        self.here = here
-        self.names = (tool.name, tool.alias) if tool.alias else (tool.name,)
-        value = arguments.get(tool.subject) or "" if tool.subject else arguments
-        text = value if isinstance(value, str) else text_of(value)
-        path = tool.subject == "path"
-        self.text = text if path else text.strip()
-        self.forms = forms_of(text, here) if path else ()
-        self.fold = (path or tool.reads) and folds(self.forms[-1] if self.forms else here.real)
-        self._arguments = arguments
-
-    @cached_property
-    def values(self) -> list[tuple[str, tuple[str, ...]]]:
-        """The other texts among the arguments, and the paths that each may stand for. Of our own tools none counts."""
-        if self.tool.origin == "builtin" and self.tool.subject:
-            return []
-        others = {name: value for name, value in self._arguments.items() if name != self.tool.subject}
-        return [(text, _as_path(text, self.here)) for text in _texts_in(others)]
-
-
 def _is_harmless(tool: Tool) -> bool:
     """Whether a call needs nobody's leave, as far as nobody says otherwise."""
     if tool.effect in ("none", "read") or tool.origin == "function":
@@ -331,11 +299,15 @@ def _is_harmless(tool: Tool) -> bool:
     return tool.origin == "file" and tool.effect != "send"
 
 
-def _reasons(who: str, rules: Rules, call: _Call) -> list[Reason]:
-    rule = _rule_for(rules, call.names)
+def _reasons(who: str, rules: Rules, call: Call) -> list[Reason]:
+    of_places = [
+        Reason(who=who, verdict=by_subject(rule, call) if isinstance(rule, PermissionRule) else rule, rule=name)
+        for name, rule in places(rules, call)
+    ]
+    rule = rule_for(rules, call.names)
     name = next((name for name, each in rules.items() if each is rule), "")
     if rule is None or isinstance(rule, str):
-        return [Reason(who=who, verdict=rule, rule=name, why="" if rule else "no rule for this tool")]
+        return [Reason(who=who, verdict=rule, rule=name, why="" if rule else "no rule for this tool"), *of_places]
     if call.tool.shell:
         from .shell_rules import said
 
@@ -343,89 +315,12 @@ def _reasons(who: str, rules: Rules, call: _Call) -> list[Reason]:
             Reason(who=who, verdict=s.verdict, rule=name, pattern=s.pattern, command=s.command, why=s.why)
             for s in said(weighed(rule), call.text)
         ]
-    return [Reason(who=who, verdict=_by_subject(rule, call), rule=name)]
-
-
-def _ruled(rules: Rules, call: _Call) -> Verdict | None:
-    rule = _rule_for(rules, call.names)
-    return _by_subject(rule, call) if isinstance(rule, PermissionRule) else rule
-
-
-def _rule_for(rules: Rules, called: tuple[str, ...]) -> Verdict | PermissionRule | None:
-    """The rule for a tool by its names. A full name comes before the longest pattern."""
-    for name in called:
-        if name in rules:
-            return rules[name]
-    names = [name for name in rules if any(fnmatchcase(each, name) for each in called)]
-    return rules[max(names, key=len)] if names else None
-
-
-def _stricter(said: Verdict, other: Verdict | None) -> Verdict:
-    return said if other is None or STRICTNESS[said] >= STRICTNESS[other] else other
+    return [Reason(who=who, verdict=by_subject(rule, call), rule=name), *of_places]
 
 
 def _asked_about(access: FileAccess) -> FileAccess:
     """What may be seen once a person has agreed to the call: what is asked for too."""
     return msgspec.structs.replace(access, bars=tuple(Bar(_DENY, bar.rule) for bar in access.bars))
-
-
-def _by_subject(rule: PermissionRule, call: _Call) -> Verdict | None:
-    if call.tool.subject == "path":
-        paths = PathRule.of(rule, call.here)
-        said = paths.verdict(call.forms, fold=call.fold)
-        others = [paths.verdict(forms, fold=call.fold) for _, forms in call.values if forms]
-        counting = (said, *(other for other in others if other != "allow"))
-        return max(counting, key=lambda each: -1 if each is None else STRICTNESS[each])
-    if call.tool.shell:
-        from .shell_rules import judged
-
-        return judged(weighed(rule), call.text)
-    return next((verdict for verdict, pattern in weighed(rule) if _matches(pattern, verdict, call)), None)
-
-
-def _matches(pattern: str, verdict: Verdict, call: _Call) -> bool:
-    if _like(call.text, pattern):
-        return True
-    if verdict == "allow" or not call.values:
-        return False
-    rule = PathRule.of(PermissionRule(deny=(pattern,)), call.here)
-    return any(_like(text, pattern) or rule.verdict(forms) is not None for text, forms in call.values)
-
-
-def _like(text: str, pattern: str) -> bool:
-    """Whether a text matches, `*` and `?` being all that is special."""
-    return fnmatchcase(text, pattern.replace("[", "[[]"))
-
-
-def _texts_in(arguments: Json) -> list[str]:
-    found: list[str] = []
-    todo = [arguments]
-    while todo and len(found) < _VALUES:
-        value = todo.pop()
-        if isinstance(value, str):
-            found.append(value)
-        elif isinstance(value, dict):
-            todo += reversed(value.values())
-        elif isinstance(value, list):
-            todo += reversed(value)
-    return found
-
-
-def _as_path(text: str, here: Here) -> tuple[str, ...]:
-    """The paths that a text among a stranger's arguments may stand for: none, if it only reads like words."""
-    if not text or len(text) > _LONGEST_PATH or "\n" in text or "\0" in text:
-        return ()
-    uri = _FILE_URI.match(text)
-    if uri is not None:  # a tool may decode what follows, or take it as it is written
-        path = text[uri.end() :]
-        return tuple(dict.fromkeys((*forms_of(unquote(path), here), *forms_of(path, here))))
-    if "://" in text:
-        return ()
-    if not text.startswith(("/", "./", "../", "~")):
-        first = text.partition("/")[0]
-        if not os.path.lexists(os.path.join(here.real, first)):  # noqa: PTH118 - texts
-            return ()
-    return forms_of(os.path.expanduser(text), here)  # noqa: PTH111 - texts
 
 
 def _shown(tool: Tool, arguments: Arguments) -> str:

@@ -30,6 +30,7 @@ from ...io.stamps import MISSING, Stamp, look, settled, stamp
 from ..library import SENDING
 from ..library import TOOLS as LIBRARY
 from .builtin.table import SPECS
+from .rules import HOST, SERVER
 from .tool import TIMEOUT, Tool
 
 if TYPE_CHECKING:
@@ -134,7 +135,9 @@ class ToolRegistry:
         """
         own = set(own)
         names = [
-            name for name in rules if not _PATTERN.search(name) and "__" not in name and not name.startswith("mcp_")
+            name
+            for name in rules
+            if not _PATTERN.search(name) and "__" not in name and not name.startswith(("mcp_", SERVER, HOST))
         ]
         return [found for found in self.unknown(names) if found[0] not in own]
 
@@ -324,7 +327,7 @@ def names_in(text: str) -> list[str]:
 def bare_name(name: str) -> str:
     """`fs_cat` of `fs_cat.sh`: files may call a tool by either."""
     stem, dot, ending = name.rpartition(".")
-    return stem if dot and f".{ending}" in ENDINGS else name
+    return stem if dot and f".{ending}" in ENDINGS and not name.startswith(HOST) else name
 
 
 # --- the tools of one agent

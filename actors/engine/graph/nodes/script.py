@@ -18,11 +18,12 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 
 from .....protocol.errors import NodeFailed, TimedOut
@@ -31,16 +32,18 @@ from .....protocol.graph.model import ScriptNode
 from .....protocol.json_values import NotJson, decode
 from ....io.directories import root_dir, user_folder
 from ....io.handed_out import without_secrets
+from ....work.call_clock import Clock
 from ....work.journal.unknown import may_run
 from ....work.library import PROMPT_UTILS
 from ....work.playback import playback as play
-from ....work.sandbox.current import sandboxed
+from ....work.sandbox import current as sandbox
 from ..plan import Job, Result
 from ..templates import render
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Completed
+    from ....work.sandbox.place import Held
 
 INLINE_LIMIT = 32_768
 """Bytes of state up to which it travels in the environment."""
@@ -73,9 +76,10 @@ async def run_script_node(me: Actor, job: Job) -> Result:
     def on_stderr(line: str) -> None:
         me.emit(ToolDelta(tool=node.script, text=line))
 
-    async def run() -> Completed:
+    async def attempt(writes: Sequence[str]) -> tuple[Completed, Held | None]:
         with _state_in(job) as state:
-            given = [state["GRAPH_STATE_FILE"]] if "GRAPH_STATE_FILE" in state else []
+            shows = [str(job.plan.directory), *(state[name] for name in ("GRAPH_STATE_FILE",) if name in state)]
+            held = await sandbox.sandboxed(me, node.script, writes=writes, shows=shows, file=path)
             return await run_process(
                 me,
                 argv,
@@ -84,13 +88,17 @@ async def run_script_node(me: Actor, job: Job) -> Result:
                 cwd=job.context.cwd,
                 on_stderr=on_stderr,
                 stop=QUICK_STOP,
-                confinement=sandboxed(node.script, shows=[job.plan.directory, *given]),
-            )
+                confinement=held,
+            ), held
 
-    seconds = job.plan.steps[node.id].timeout
-    done = await _in_time(
-        node.script, seconds, play.done(me, play.Effect("script", node.script, dict(job.state)), Completed, run)
-    )
+    async def run() -> Completed:
+        done, note = await sandbox.played(me, attempt, lambda done: None if done.status == 0 else done.stderr_tail)
+        told = f"{done.stderr_tail.rstrip()}\n{note}\n"
+        return msgspec.structs.replace(done, stderr_tail=told) if note else done
+
+    clock = Clock(job.plan.steps[node.id].timeout)
+    played = play.done(me, play.Effect("script", node.script, dict(job.state)), Completed, run)
+    done = await _in_time(node.script, clock, played)
     if not play.in_the_world():
         for line in done.stderr_tail.splitlines():
             on_stderr(line)
@@ -99,13 +107,11 @@ async def run_script_node(me: Actor, job: Job) -> Result:
     return _result(without_secrets(_parse(node.script, done)))  # models read it
 
 
-async def _in_time(script: str, seconds: float | None, work: Awaitable[Completed]) -> Completed:
+async def _in_time(script: str, clock: Clock, work: Awaitable[Completed]) -> Completed:
     """What it comes to within the node's time, which does not run while a person is asked about the script."""
-    if seconds is None:
+    with clock.counting(), clock.scope:
         return await work
-    with trio.move_on_after(seconds):
-        return await work
-    raise TimedOut(f"Script '{script}' timed out after {seconds:g}s")
+    raise TimedOut(f"Script '{script}' timed out after {clock.seconds:g}s")
 
 
 def _result(written: dict[str, Any]) -> Result:

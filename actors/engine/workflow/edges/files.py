@@ -29,12 +29,13 @@ import trio
 from .....protocol.errors import ToolFailed
 from .....protocol.journal import decode_value
 from .....protocol.workflow_messages import CALL, Called
+from ....work.call_clock import Clock
 from ....work.journal.scope import here
 from ....work.sandbox.current import sandboxed
 from ....work.tools.files.environment import inherited
 from ....work.tools.files.limits import USUAL, impose
 from ....work.tools.files.output import Printed
-from ....work.tools.files.questions import Clock, NotUnderstood, answer_to
+from ....work.tools.files.questions import NotUnderstood, answer_to
 from ..places import HOST, function_files, roots_of
 from .conditions import Change, Functions
 
@@ -217,7 +218,7 @@ class EdgeFunctions:
                 name="edge-functions",
                 env=inherited(self._run.context.environ),
                 stdin="pipe",
-                confinement=sandboxed("edge-functions"),
+                confinement=await sandboxed(me, "edge-functions"),
                 on_stderr=Printed(me, "edge-functions", USUAL, lambda _reason: self._drop()).stderr,
             )
             impose(self._process.pid, USUAL)

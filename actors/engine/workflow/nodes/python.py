@@ -167,7 +167,7 @@ class _Run:
                 env=script.env,
                 cwd=script.file.parent,
                 on_stderr=Printed(me, tool, LIMITS, self._end).stderr,
-                confinement=sandboxed(tool, writes=[script.file.parent]),
+                confinement=await sandboxed(me, tool, writes=[script.file.parent]),
             )
         except ProcessError as error:
             return failure(str(error))

@@ -30,7 +30,7 @@ from .client import McpClient
 from .handshake import Abilities
 
 if TYPE_CHECKING:
-    from ...sandbox.of_run import Place
+    from ...sandbox.place import Place
 
 __all__ = ["Abilities", "connect"]
 

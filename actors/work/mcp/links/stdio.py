@@ -42,7 +42,7 @@ from .lines import HEAD, JUNK, TAIL, Lines, TooLong, id_in
 from .link import Json, Outgoing, Receiver
 
 if TYPE_CHECKING:
-    from ...sandbox.of_run import Place
+    from ...sandbox.place import Place
 
 OUTBOX = 16 * 1024 * 1024
 """Bytes that wait for a server to read them."""
@@ -87,6 +87,11 @@ async def open_stdio(
         McpLost: it could not be started; the text says why.
     """
     try:
+        held = None
+        if place is not None:
+            from ...sandbox.of_run import held_server
+
+            held = await held_server(me, place, server.name, server.env, environ)
         process = await start_process(
             me,
             (_at_home(server.command), *server.args),
@@ -94,7 +99,7 @@ async def open_stdio(
             env=server.environment(environ),
             cwd=None if server.cwd is None else _at_home(server.cwd),
             stdin="pipe",
-            confinement=None if place is None else place.process(given=server.env),
+            confinement=held,
         )
     except ProcessError as error:
         raise McpUnsent(f"MCP server '{server.name}' could not be started: {error}") from error

@@ -31,7 +31,7 @@ from .opening import Live, Opening
 
 if TYPE_CHECKING:
     from ....io.vault.vault import Vault
-    from ...sandbox.of_run import Place
+    from ...sandbox.place import Place
     from ..client.handshake import Abilities
 
 IDLE_WHEN_SERVING = 300.0

@@ -26,11 +26,11 @@ from .....protocol.permissions import Permissions as Rules
 from .....protocol.problems import did_you_mean
 from .....protocol.settings import Settings
 from .....supervisors import Actor
+from ...call_clock import Clock
 from ...journal.of_run import SERVER_TOOLS
 from ...journal.scope import here
 from ...journal.unknown import key_of
 from ...playback.playback import Effect, done
-from ...tools.files.questions import Clock
 from ...tools.tool import Arguments, Json, shortened
 from ..links.link import Caller
 from ..throttle import Throttle

@@ -18,7 +18,8 @@ import msgspec
 import trio
 
 from .....protocol.errors import ProcessError, ToolFailed
-from ...sandbox.current import sandboxed
+from ...call_clock import Clock
+from ...sandbox.current import played, sandboxed
 from ..files.limits import MIB, Limits, ended, impose, kill, watch
 from ..files.output import Printed
 from .allowed_paths import Setting
@@ -26,6 +27,7 @@ from .allowed_paths import Setting
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Process
+    from ...sandbox.place import Held
 
 HEAD = 48 * 1024
 TAIL = 80 * 1024
@@ -93,11 +95,35 @@ async def run_program(
 ) -> Ran:
     """Run a program to its end. It writes to stdout only: the caller has joined stderr to it.
 
-    It gets the time that the call has, or `setting.timeout` without a deadline.
+    It gets the time that the call has, or `setting.timeout` without a deadline. Where it fails for its sandbox alone, a
+    person may let it do more, and it is run again.
 
     Raises:
         ToolFailed: it could not be started, took too long, printed too much or ran wild; it has been ended.
     """
+
+    async def attempt(writes: Sequence[str]) -> tuple[Ran, Held | None]:
+        clock = Clock(_time_left(setting.timeout))
+        with clock.counting():
+            try:
+                held = await sandboxed(me, tool, writes=writes)
+            except ProcessError as error:
+                raise ToolFailed(str(error)) from error
+            return await _run(me, tool, argv, setting, input, held, clock), held
+
+    ran, note = await played(me, attempt, lambda ran: None if ran.status == 0 else ran.text)
+    return msgspec.structs.replace(ran, text=f"{ran.text.rstrip()}\n{note}\n") if note else ran
+
+
+async def _run(
+    me: Actor,
+    tool: str,
+    argv: Sequence[str],
+    setting: Setting,
+    input: bytes | None,
+    held: Held | None,
+    clock: Clock,
+) -> Ran:
     from .....supervisors.child import QUICK_STOP
     from .....supervisors.process import start_process
 
@@ -110,19 +136,18 @@ async def run_program(
             cwd=setting.paths.here,
             stdin="null" if input is None else "pipe",
             stop=QUICK_STOP,
-            confinement=sandboxed(tool),
+            confinement=held,
         )
     except ProcessError as error:
         raise ToolFailed(str(error)) from error
     impose(process.pid, LIMITS)
     kept = Kept()
-    seconds = _time_left(setting.timeout)
     async with ended(me, process, 5.0):
-        with trio.move_on_after(seconds) as limit:
+        with clock.scope as limit:
             wild = await _until_end(me, tool, process, kept, input)
     # From here to the end nothing waits: the call's own deadline, a moment later, finds it over.
     if limit.cancelled_caught:
-        wild = f"it did not end within {seconds:.3g} s"
+        wild = f"it did not end within {clock.seconds:.3g} s"
     elif kept.size > ENOUGH:
         wild = f"it printed more than {ENOUGH} bytes"
     if wild:

@@ -25,20 +25,22 @@ from .....protocol.errors import ProcessError, ToolFailed
 from .....supervisors.child import QUICK_STOP
 from .....supervisors.spawn import WHY
 from ....io.directories import private_directory
+from ...call_clock import Clock
 from ...journal.unknown import call_key
 from ...library import PROMPT_UTILS
-from ...sandbox.current import sandboxed
+from ...sandbox.current import played, sandboxed
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .call_file import Host, handed_over, memory_file, raw_json
 from .environment import Home, caches, environment, raw_names
 from .interpreters import command, command_by_npx
 from .limits import MIB, USUAL, Limits, ended, impose, kill, watch
 from .output import Printed, Terminal, Written, read_output, result, wants_one
-from .questions import AskSocket, Clock
+from .questions import AskSocket
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Process, ProcessEnd
+    from ...sandbox.place import Held
     from ..declare.declaration import Declaration
 
 CALL_KEY = "CALLBOARD_CALL_KEY"
@@ -71,17 +73,27 @@ async def play(
         raise ToolFailed(f"Tool '{declaration.name}' can't be run: there is no file {declaration.file}")
     call = _Call(me, declaration, limits, home.cwd)
     with _told(declaration), _place(home, declaration) as output:
-        call.may_write(output, *caches(home, declaration))
         raw = raw_json(arguments, declaration)
         environ = environment(home, declaration, output=output, raw=raw)
         if declaration.repeats == "keyed":
             environ[CALL_KEY] = call_key(me)
         argv = command(declaration, environ)
         given = handed_over(declaration, arguments, environ, raw=dict.fromkeys(raw_names(home), raw), host=host)
-        end = await call.run(argv, environ, given, output, timeout)
-        if declaration.language == "typescript" and end.status == NO_TYPES:
-            argv = await command_by_npx(me, declaration, environ)
+
+        async def attempt(writes: Sequence[str]) -> tuple[ProcessEnd, Held | None]:
+            call.may_write(output, *caches(home, declaration), *writes)
+            if writes:
+                await trio.to_thread.run_sync(output.write_bytes, b"")
             end = await call.run(argv, environ, given, output, timeout)
+            if declaration.language == "typescript" and end.status == NO_TYPES:
+                end = await call.run(await command_by_npx(me, declaration, environ), environ, given, output, timeout)
+            return end, call.held
+
+        def said(end: ProcessEnd) -> str | None:
+            failed = end.status != 0 and not call.out_of_hand
+            return f"{read_output(output, limits.result).text}\n{end.stderr_tail}" if failed else None
+
+        end, call.note = await played(me, attempt, said)
         written = read_output(output, limits.result)
         call.check(end, written.text)
         return written
@@ -112,6 +124,8 @@ def _place(home: Home, declaration: Declaration) -> Iterator[Path]:
 
 
 class _Call:
+    """One call; how its process is held, what the model is to know of that, and what was the matter with it."""
+
     def __init__(self, me: Actor, declaration: Declaration, limits: Limits, cwd: Path | None) -> None:
         self._me = me
         self._cwd = cwd
@@ -120,11 +134,13 @@ class _Call:
         self._language = declaration.language
         self._limits = limits
         self._process: Process | None = None
-        self._out_of_hand = ""
-        self._writes: tuple[Path, ...] = ()
+        self.out_of_hand = ""
+        self._writes: tuple[str | Path, ...] = ()
+        self.held: Held | None = None
+        self.note = ""
         self._shows = (declaration.file.parent, PROMPT_UTILS.parent)
 
-    def may_write(self, *paths: Path) -> None:
+    def may_write(self, *paths: str | Path) -> None:
         """What its process writes by its nature, whatever sandbox it is in."""
         self._writes = paths
 
@@ -133,15 +149,15 @@ class _Call:
     ) -> ProcessEnd:
         fd = memory_file(given)
         printed = Printed(self._me, self._tool, self._limits, self._end)
+        clock = Clock(timeout)
         try:
-            with AskSocket() as asking, self._terminal(printed) as terminal:
+            with clock.counting(), AskSocket() as asking, self._terminal(printed) as terminal:
                 passed = {"CALLBOARD_CALL_FD": str(fd), "CALLBOARD_ASK_FD": str(asking.theirs)}
                 if terminal is not None:
                     passed["CALLBOARD_TTY"] = terminal.name
                 process = await self._start(argv, {**environ, **passed}, printed, (fd, asking.theirs))
                 asking.handed_over()
                 self._process = process
-                clock = Clock(timeout)
                 beside: list[Callable[[], Awaitable[None]]] = [
                     partial(asking.serve, self._me, clock, self._tool),
                     partial(watch, self._me, process, output, self._limits, self._end),
@@ -158,9 +174,10 @@ class _Call:
 
     def check(self, end: ProcessEnd, written: str) -> None:
         """Raise what is wrong with how it ended, if anything is. What it has written says more: a build's errors."""
-        told = partial(ToolFailed, stderr=end.stderr_tail, output=written)
-        if self._out_of_hand:
-            raise told(f"Tool call '{self._tool}' {self._out_of_hand}, and was ended")
+        stderr = f"{end.stderr_tail.rstrip()}\n{self.note}\n" if self.note else end.stderr_tail
+        told = partial(ToolFailed, stderr=stderr, output=written)
+        if self.out_of_hand:
+            raise told(f"Tool call '{self._tool}' {self.out_of_hand}, and was ended")
         if end.status == 0:
             return
         if end.signal is None:
@@ -176,6 +193,7 @@ class _Call:
         from .....supervisors.process import start_process
 
         try:
+            self.held = await sandboxed(self._me, self._tool, writes=self._writes, shows=self._shows, file=self._file)
             return await start_process(
                 self._me,
                 argv,
@@ -185,7 +203,7 @@ class _Call:
                 on_stderr=printed.stderr,
                 stop=QUICK_STOP,
                 pass_fds=fds,
-                confinement=sandboxed(self._tool, writes=self._writes, shows=self._shows),
+                confinement=self.held,
             )
         except ProcessError as error:
             raise ToolFailed(f"Tool '{self._tool}' can't be run: {error}") from error
@@ -215,8 +233,8 @@ class _Call:
         raise ToolFailed(late, stderr=process.stderr_tail)
 
     def _end(self, reason: str) -> None:
-        if not self._out_of_hand and self._process is not None:
-            self._out_of_hand = reason
+        if not self.out_of_hand and self._process is not None:
+            self.out_of_hand = reason
             kill(self._process)
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, Self, cast, get_args
 
 import msgspec
@@ -33,6 +32,7 @@ from .call_file import out_of_the_way
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
+    from ...call_clock import Clock
 
 LONGEST = 256 * 1024
 """Bytes of one question with all its options."""
@@ -41,35 +41,6 @@ MOST_FIELDS = 1000
 
 TRIES = 5
 """How often a question is put again after an answer that does not fit it; who answers may be a program."""
-
-
-class Clock:
-    """The time of a call, which stands still while people think.
-
-    Attributes:
-        scope: is cancelled when the time is over.
-        seconds: how much there was at the beginning.
-    """
-
-    def __init__(self, seconds: float | None) -> None:
-        self.scope = trio.CancelScope()
-        self.seconds = float("inf") if seconds is None else seconds
-        self._left = self.seconds
-
-    def start(self) -> None:
-        """It runs, or runs on."""
-        self.scope.deadline = trio.current_time() + self._left
-
-    @contextlib.contextmanager
-    def stopped(self) -> Iterator[None]:
-        """It stands still for this block."""
-        left = self.scope.deadline - trio.current_time()
-        self.scope.deadline = float("inf")
-        try:
-            yield
-        finally:
-            self._left = left  # of this block: another may stand within it
-            self.start()
 
 
 class NotUnderstood(Exception):

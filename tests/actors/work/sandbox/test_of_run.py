@@ -16,14 +16,15 @@ from sandbox_world import BACKENDS, need
 
 import callboard
 from callboard.actors.work.sandbox.of_run import is_off, rules_of
-from callboard.actors.work.sandbox.secret_files import env_files, withheld
+from callboard.actors.work.sandbox.secret_files import env_files
+from callboard.actors.work.sandbox.variables import withheld
 from callboard.protocol.errors import UsageError
 from callboard.protocol.requests import RunRequest
 from callboard.protocol.sandbox import PROFILES, SandboxRules, UserSandbox
 from callboard.protocol.settings.read import read_settings
 
 TRY = "echo made > {made}; cat {key}; echo inside > inside; cat inside; "
-TRY += "echo key=$MY_API_KEY plain=$MY_PLAIN $LLM_AGENT_VAR_SITE_TOKEN"
+TRY += "echo key=$MY_API_KEY plain=$LC_PLAIN $LLM_AGENT_VAR_SITE_TOKEN"
 """In bash: writes outside, reads a key, writes inside, shows two variables."""
 
 TOOL = """#!/usr/bin/env bash
@@ -84,7 +85,7 @@ class House:
         self.models = models
         self.config = models.config_dir(base / "config")
         self.code = TRY.format(made=self.made, key=self.key)
-        for name, value in {"HOME": str(self.home), "MY_API_KEY": "the-secret-key", "MY_PLAIN": "plain"}.items():
+        for name, value in {"HOME": str(self.home), "MY_API_KEY": "the-secret-key", "LC_PLAIN": "plain"}.items():
             monkeypatch.setenv(name, value)
         monkeypatch.chdir(self.workspace)
 

@@ -1,0 +1,266 @@
+"""The way out of a sandbox whose network is a list of hosts: who may go where, and what a person is asked."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_models import Reply
+from repository import Repository
+from sandbox_world import need
+
+import callboard
+from callboard.actors.work.sandbox.hosts import means, meant, named
+from callboard.actors.work.tools.kept_answers import KeptAnswers
+from callboard.protocol.kernel.questions import Question
+from callboard.protocol.settings.read import read_settings
+
+FETCH = (
+    "import sys, urllib.request as u\n"
+    "for url in sys.argv[1:]:\n"
+    "    try: print(u.urlopen(url, timeout=20).read().decode())\n"
+    "    except OSError as error: print(error, error.read().decode() if hasattr(error, 'read') else '')\n"
+)
+
+
+class Site:
+    """A server of this machine that counts its visitors."""
+
+    def __init__(self) -> None:
+        self.visits: list[str] = []
+        site = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                site.visits.append(self.path)
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"the page")
+
+            def log_message(self, *_: object) -> None:
+                """Nothing is printed."""
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def url(self, host: str = "127.0.0.1", path: str = "/") -> str:
+        return f"http://{host}:{self.port}{path}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Person:
+    """A person who gives these answers, one after the other, and then the last one."""
+
+    name = "person"
+
+    def __init__(self, root: callboard.Root, *answers: str) -> None:
+        self.questions: list[Question] = []
+        self._root = root
+        self._answers = list(answers)
+
+    def asked(self, question: Question) -> None:
+        self.questions.append(question)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        self._root.questions.answer(question.id, answer, by=self.name)
+
+    def closed(self, question_id: str, by: str) -> None:
+        """Nothing is shown."""
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def house(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    need("bubblewrap", monkeypatch)
+    repository.agent("global_tools: [execute_command]")
+    (repository.root / "fetch.py").write_text(FETCH)
+    return repository
+
+
+def fetch(*urls: str) -> Reply:
+    return Reply(calls=[("execute_command", {"command": " ".join(["python3 fetch.py", *urls])})])
+
+
+async def told(house: Repository, *replies: Reply, person: tuple[str, ...] = (), **options: object) -> list[str]:
+    """What the model is told of its calls, then what the person was asked."""
+    options.setdefault("sandbox", "workspace")
+    async with callboard.Root(config_dir=house.config) as root:
+        someone = Person(root, *person)
+        if person:
+            with root.questions.attach(someone):
+                outcome = await house.run(*replies, "over", root=root, allow=("execute_command",), **options)
+        else:
+            outcome = await house.run(*replies, "over", root=root, allow=("execute_command",), **options)
+    assert outcome.status == "done", outcome.error
+    said = [turn["content"] for turn in house.models.requests[-1].json["messages"] if turn["role"] == "tool"]
+    return [*said, *(question.text for question in someone.questions)]
+
+
+def settings(house: Repository, **more: object) -> None:
+    file = house.config / "config.yaml"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **more}))
+
+
+async def test_a_host_of_the_list_is_reached_and_no_other(house: Repository, site: Site) -> None:
+    settings(house, sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
+    (said,) = await told(house, fetch(site.url(), site.url("localhost")), sandbox=None)
+    assert "the page" in said
+    assert "403" in said
+    assert "nobody is there to be asked" in said
+    assert site.visits == ["/"]
+
+
+async def test_who_passes_by_the_proxy_or_has_no_password_reaches_nothing(house: Repository, site: Site) -> None:
+    settings(house, sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
+    straight = f"env -u http_proxy -u HTTP_PROXY -u all_proxy -u ALL_PROXY python3 fetch.py {site.url()}"
+    nameless = f"http_proxy=http://${{http_proxy#*@}} python3 fetch.py {site.url()}"
+    made_up = f"http_proxy=http://callboard:guess@${{http_proxy#*@}} python3 fetch.py {site.url()}"
+    calls = [Reply(calls=[("execute_command", {"command": each})]) for each in (straight, nameless, made_up)]
+    said = await told(house, *calls, sandbox=None)
+    assert "refused" in said[0]
+    assert "407" in said[1]
+    assert "407" in said[2]
+    assert site.visits == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "visits", "questions"),
+    [(("yes",), 2, 2), (("run",), 2, 1), (("always",), 2, 1), (("no",), 0, 2), (("not that one", "yes"), 1, 2)],
+)
+async def test_a_person_is_asked_about_another(
+    house: Repository, site: Site, answers: tuple[str, ...], visits: int, questions: int
+) -> None:
+    said = await told(house, fetch(site.url(), site.url(path="/again")), fetch(site.url()), person=answers)
+    asked = said[2:]
+    assert len(asked) == questions
+    assert f"Let execute_command reach 127.0.0.1:{site.port}?" in asked[0]
+    assert "private network" in asked[0]
+    calls = visits + (1 if visits == 2 else 0)  # the first call asks for two pages, on one answer
+    assert len(site.visits) == calls
+    if answers == ("no",):
+        assert "the user refused" in said[0]
+
+
+async def test_always_is_for_good_in_this_directory(house: Repository, site: Site) -> None:
+    assert len(await told(house, fetch(site.url()), person=("always",))) == 2
+    assert len(await told(house, fetch(site.url()), person=("no",))) == 1
+    assert len(site.visits) == 2
+    kept = KeptAnswers(house.root, {"XDG_STATE_HOME": callboard_state()})
+    assert [(each.tool, each.subject) for each in kept.all()] == [
+        ("execute_command", f"reach 127.0.0.1:{site.port}"),
+    ]
+
+
+def callboard_state() -> str:
+    return os.environ["XDG_STATE_HOME"]
+
+
+async def test_rules_of_hosts_come_first_and_yes_is_no_answer(house: Repository, site: Site) -> None:
+    settings(house, permissions={"host:127.0.0.1": "deny"})
+    (said,) = await told(house, fetch(site.url()), person=("yes",))
+    assert "permissions deny" in said
+    settings(house, permissions={"host:127.0.0.1": "allow"})
+    (said,) = await told(house, fetch(site.url()))
+    assert "the page" in said
+    settings(house, permissions={})
+    (said,) = await told(house, fetch(site.url()), yes=True)
+    assert "nobody is there to be asked" in said
+    assert len(site.visits) == 1
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:169.254.169.254]", "[fd00:ec2::254]", "0xA9FEA9FE"])
+async def test_where_clouds_keep_credentials_nobody_goes(house: Repository, host: str) -> None:
+    settings(house, sandbox={"profile": "workspace", "network": ["*"]})
+    said = (await told(house, fetch(f"http://{host}/latest"), person=("yes",), sandbox=None))[0]
+    assert "credentials" in said
+
+
+async def test_a_pattern_means_no_private_address(house: Repository, site: Site) -> None:
+    settings(house, sandbox={"profile": "workspace", "network": [f"*:{site.port}", "*"]})
+    (said,) = await told(house, fetch(site.url(), site.url("localhost"), site.url("[::ffff:127.0.0.1]")), sandbox=None)
+    assert said.count("private address") == 3
+    assert site.visits == []
+
+
+async def test_off_is_off_and_asks_nobody(house: Repository, site: Site) -> None:
+    settings(house, sandbox={"profile": "workspace", "network": "off"})
+    (said,) = await told(house, fetch(site.url()), person=("yes",), sandbox=None)
+    assert "unreachable" in said or "refused" in said
+    assert site.visits == []
+
+
+async def test_https_goes_through_a_tunnel(house: Repository, site: Site) -> None:
+    settings(house, sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
+    tunnelled, other = f"curl -s -p {site.url(path='/tunnelled')}", f"curl -s -p {site.url('localhost')}"
+    command = f"{tunnelled}; {other} || echo kept out"
+    (said,) = await told(house, Reply(calls=[("execute_command", {"command": command})]), sandbox=None)
+    assert "the page" in said
+    assert "kept out" in said
+    assert site.visits == ["/tunnelled"]
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A directory that may be written, and is not in `/tmp`, of which each run has one of its own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        yield Path(directory)
+
+
+async def test_a_refused_write_becomes_a_question_and_the_command_runs_again(house: Repository, outside: Path) -> None:
+    cache = outside
+    write = Reply(calls=[("execute_command", {"command": f"echo x >> {cache}/made && echo written"})])
+    said = await told(house, write, person=("no",))
+    assert "Read-only file system" in said[0]
+    assert f"the sandbox did not let it write in {cache}: the user refused" in said[0]
+    assert said[1].startswith(f"Let execute_command write in {cache}?")
+    said = await told(house, write, write, person=("yes",))
+    assert said[:2] == ["written\n", "written\n"]
+    assert len(said) == 4
+    assert len(await told(house, write, write, person=("run",))) == 3
+    assert len(await told(house, write, person=("always",))) == 2
+    assert len(await told(house, write, person=("no",))) == 1
+    assert (cache / "made").read_text() == "x\n" * 6
+
+
+async def test_nobody_is_asked_about_what_the_user_could_not_write_or_must_not(house: Repository) -> None:
+    (house.root / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
+    (house.root / ".git" / "config").write_text("[core]\n")
+    for path in ("/proc/version", "~/.ssh/authorized_keys", ".git/hooks/pre-commit", "/made-at-the-top", "~/made"):
+        write = Reply(calls=[("execute_command", {"command": f"echo x > {path}"})])
+        assert len(await told(house, write, person=("yes",))) == 1, path
+
+
+def test_what_a_list_means() -> None:
+    assert meant(["api.github.com"], "API.github.com.", 443)
+    assert not meant(["api.github.com"], "api.github.com", 22)
+    assert meant(["api.github.com:22"], "api.github.com", 22)
+    assert meant(["*.pypi.org"], "files.pypi.org", 443)
+    assert meant(["*.pypi.org"], "pypi.org", 80)
+    assert not meant(["*.pypi.org"], "evilpypi.org", 443)
+    assert meant(["[::1]:8080"], "::1", 8080)
+    assert meant(["*"], "anything", 443)
+    assert not named(["*"], "anything", 443)
+    assert means("github.com", "github.com", 22)
+    assert not means("github.com:22", "github.com", 443)
+
+
+def test_what_is_no_host_is_told() -> None:
+    text = "sandbox:\n  network: ['https://api.github.com/', ok.example]\n"
+    _, problems = read_settings(text, "config.yaml", {})
+    assert [(problem.line, problem.code) for problem in problems] == [(2, "wrong_value")]
+    assert "a host: a name" in str(problems[0])
