@@ -45,6 +45,9 @@ class Confinement(Protocol):
             ProcessError: the same, in words.
         """
 
+    def meaning(self, status: int) -> int:
+        """What its exit status means, as in `subprocess`: a program between may turn the signal n into 128 + n."""
+
     def end(self) -> None:
         """The process is over, with all it left behind. Blocks."""
 

@@ -171,7 +171,7 @@ async def start_process(
     async def live(own: Actor) -> ProcessEnd:
         async with _freed(own, confinement):
             child = await fork(processes, command, tail=Tail(on_stderr))
-            return await _live(own, Process(command, child, own.ref), child, started)
+            return await _live(own, Process(command, child, own.ref), child, started, confinement)
 
     label = name or (PurePath(command[0]).name if command else "process")
     try:
@@ -239,7 +239,9 @@ async def run_process(
     return Completed(**msgspec.structs.asdict(end), stdout=output, truncated=truncated)
 
 
-async def _live(own: Actor, process: Process, child: Child, started: list[Process]) -> ProcessEnd:
+async def _live(
+    own: Actor, process: Process, child: Child, started: list[Process], confinement: Confinement | None
+) -> ProcessEnd:
     """The life of a process that has just begun; it is in `started` once the guardian knows it."""
     processes = own.root.processes
     processes.pids[own.path] = child.pid
@@ -250,7 +252,7 @@ async def _live(own: Actor, process: Process, child: Child, started: list[Proces
         await _until_exit_or_stop(own, child)
     finally:
         processes.pids.pop(own.path, None)
-        end = await _end(own, child, process)
+        end = await _end(own, child, process, confinement)
     return end
 
 
@@ -280,18 +282,26 @@ async def _until_exit_or_stop(own: Actor, child: Child) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def _end(own: Actor, child: Child, process: Process) -> ProcessEnd:
+async def _end(own: Actor, child: Child, process: Process, confinement: Confinement | None) -> ProcessEnd:
     """End the process, and say how it ended; also if the time for it is too short."""
     end = None
     try:
         with own.cleanup():
-            end = await child.end()
+            end = _meant(await child.end(), confinement)
     finally:
         if end is None:
             end = child.leave()
             own.emit(Warned(code="process_left", message=_late(process.argv[0], child.pid, end)))
         process.settle(end)
     return end
+
+
+def _meant(end: ProcessEnd, confinement: Confinement | None) -> ProcessEnd:
+    """How the process itself has ended, which may not be the one that we have started."""
+    if confinement is None or end.status is None:
+        return end
+    status = confinement.meaning(end.status)
+    return msgspec.structs.replace(end, status=status, signal=-status if status < 0 else None)
 
 
 async def _talk(process: Process, input: bytes | None, output_limit: int, *, kill: bool) -> tuple[bytes, bool]:

@@ -92,6 +92,9 @@ def pytest_sessionstart() -> None:
     And have the programs under test get the signals we send, even if we were started by nohup or in the background.
     """
     os.environ["XDG_STATE_HOME"] = str(STATES / "session")
+    # Tests count effects outside of the workspace, and start thousands of processes; those of the sandbox, of the pages
+    # and whatever has an environment of its own run as users' do.
+    os.environ["CALLBOARD_SANDBOX"] = "off"
     _spare_shims()
     become_subreaper()
     secret_watch.listen()

@@ -149,7 +149,7 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
             model=model,
             why=why,
             prompt=asked,
-            sandbox=surroundings.told_of_sandbox(request, context),
+            sandbox=surroundings.told_of_sandbox(context),
         ),
     )
 

@@ -41,12 +41,14 @@ from ..work.tools.registry import ToolRegistry
 from .loading import Loader
 
 if TYPE_CHECKING:
+    from ...protocol.mcp.config import Server
     from ...supervisors.journal.journal import Journal
     from ..work.journal.of_run import OfRun
     from ..work.knowledge.base.model import BuildReport
     from ..work.knowledge.recipe import Recipe
     from ..work.knowledge.service import Knowledge
     from ..work.mcp.pool.servers import McpServers
+    from ..work.sandbox.place import Place
     from ..work.spending.book import Book
     from ..work.spending.days import Days
     from ..work.spending.meter import Meter
@@ -311,8 +313,18 @@ class Root:
                     settings=self.settings.mcp_pool,
                     serving=self._serving,
                     read_again=lambda: load_mcp(self.config_dir),
+                    place_of=self._place_of,
                 )
         return self._mcp
+
+    def _place_of(self, server: Server) -> Place | None:
+        """How a server is held that is started before any run wants it; None for not at all."""
+        said = self.settings.sandbox
+        if said == "off":
+            return None
+        from ..work.sandbox.of_run import before_any_run
+
+        return before_any_run(said, self.config_dir.absolute(), os.environ).of_server(server.name, server.words)
 
     def mcp_servers(self) -> McpServers:
         """`mcp`, for those who may never ask."""

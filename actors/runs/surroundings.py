@@ -34,9 +34,9 @@ def absolute(roots: Iterable[str]) -> tuple[Path, ...]:
     return tuple(Path(path).expanduser().absolute() for path in roots)
 
 
-def told_of_sandbox(request: RunRequest, context: RunContext) -> str:
-    """The profile that the run's processes are held to; "" where nobody has asked for one."""
-    return request.sandbox or "" if context.sandbox is None else context.sandbox.profile
+def told_of_sandbox(context: RunContext) -> str:
+    """The profile that the run's processes are held to."""
+    return "off" if context.sandbox is None else context.sandbox.profile
 
 
 def kept(hooks: Hooks, here: Path | None) -> KeptAnswers | None:

@@ -80,7 +80,7 @@ class Narrator(AgentTeller):
         if self._verbose:
             model = f", model {data.model}" if data.model else ""
             yield self._line(f"run {event.run} of {data.name} ({data.dialect}{model})")
-        if data.sandbox:
+        if data.sandbox and (self._verbose or data.sandbox != "workspace"):
             yield self._line(f"sandbox: {data.sandbox}")
 
     def _graph_started(self, data: ev.GraphStarted, event: Event) -> Iterator[Line]:

@@ -138,6 +138,11 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_message_bytes: Annotated[AtLeastOne, Meta(description="The longest message it may send.")] = MAX_MESSAGE
     where: str = ""
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What the command of its process is told, its directory among it."""
+        return self.args if self.cwd is None else (*self.args, self.cwd)
+
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment of its process, when `environ` is ours."""
         ours = {name: value for name, value in environ.items() if self.inherit_env or _is_essential(name)}

@@ -300,7 +300,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rag_template: str = ""
     document_loaders: dict[str, str] = {}
     durable: DurableSettings = DurableSettings()
-    sandbox: Profile | UserSandbox = "off"
+    sandbox: Profile | UserSandbox = "workspace"
     labels: Literal["off", "warn", "enforce"] = "warn"
     hooks: GroupsByEvent = {}
     workspace_instructions: bool = True

@@ -61,7 +61,7 @@ _NESTED = (
 
 _TEXTS = (inspect.StrType, inspect.AnyType)
 
-_NO_SCALARS = (*_OURS, *_NESTED, *_Aliases.__struct_fields__, "clients")
+_NO_SCALARS = (*_OURS, *(key for key in _NESTED if key != "sandbox"), *_Aliases.__struct_fields__, "clients")
 _IGNORED = {
     "default_reasoning_effort": "",
 }

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -24,8 +26,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_ATTEMPTS = 5
-"""Times that a process is started again, each after a person has let it do more."""
+MOST_ATTEMPTS = 6
+"""Times that a process is started, each but the first after a person has let it do more."""
+
+
+class Beyond(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person lets one process do beyond its sandbox.
+
+    Attributes:
+        writes: directories and files that it may write.
+        network: it has all of the network.
+    """
+
+    writes: tuple[str, ...] = ()
+    network: bool = False
+
+
+WITHIN = Beyond()
 
 current: ContextVar[Sandbox | None] = ContextVar("callboard_sandbox", default=None)
 """For all that works below the run."""
@@ -38,12 +55,14 @@ async def sandboxed(
     writes: Sequence[str | os.PathLike[str]] = (),
     shows: Sequence[str | os.PathLike[str]] = (),
     file: Path | None = None,
+    beyond: Beyond = WITHIN,
 ) -> Held | None:
     """How a process of the tool, or of the script, of this name is held that `me` is about to start; None if it is not.
 
     Args:
         writes, shows: what it writes and reads by its nature.
-        file: its program's text, which may name variables that it has.
+        file: its program's text, or the directory of its programs, which may name variables that it has.
+        beyond: what a person lets it do.
 
     Raises:
         ProcessError: it would have to be held, and can't be.
@@ -51,36 +70,41 @@ async def sandboxed(
     sandbox = current.get()
     if sandbox is None:
         return None
-    return await sandbox.held(me, name, writes=writes, shows=shows, file=file)
+    return await sandbox.held(me, name, writes=writes, shows=shows, file=file, beyond=beyond)
 
 
 async def played(
     me: Actor,
-    attempt: Callable[[Sequence[str]], Awaitable[tuple[T, Held | None]]],
+    attempt: Callable[[Beyond], Awaitable[tuple[T, Held | None]]],
     said: Callable[[T], str | None],
 ) -> tuple[T, str]:
     """What a process comes to, which is started again when it fails for its sandbox alone and a person lets it do more.
 
     Args:
-        attempt: starts it once, told what it may write besides; what it came to, and how it was held.
+        attempt: starts it once, told what it may do beyond; what it came to, and how it was held.
         said: what it has printed if it has failed; None if it has not.
 
     Returns:
         What the last attempt came to, and what the model is to know of its sandbox, "" for nothing.
     """
-    writes: tuple[str, ...] = ()
-    while True:
-        result, held = await attempt(writes)
+    beyond = WITHIN
+    for _ in range(MOST_ATTEMPTS):
+        result, held = await attempt(beyond)
         text = said(result)
         if held is None or text is None:
             return result, ""
-        after = await held.afterwards(me, text)
-        if not after.writes or len(writes) == MOST_ATTEMPTS:
-            return result, after.note
-        writes = (*writes, *after.writes)
+        more, note = await held.afterwards(me, text)
+        if more is None:
+            return result, note
+        beyond = Beyond(writes=(*beyond.writes, *more.writes), network=beyond.network or more.network)
+    return result, note
 
 
-def sandboxed_server(name: str) -> Place | None:
-    """How the process of the MCP server of this name is held; None if it is not."""
+def sandboxed_server(name: str, words: Sequence[str] = ()) -> Place | None:
+    """How the process of the MCP server of this name is held; None if it is not.
+
+    Args:
+        words: of its entry in the user's own file, whose paths are meant for it.
+    """
     sandbox = current.get()
-    return None if sandbox is None else sandbox.of_server(name)
+    return None if sandbox is None else sandbox.of_server(name, words)

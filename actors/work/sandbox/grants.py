@@ -97,7 +97,7 @@ class Grants:
         async with self._asking[client.name, name]:
             if name in client.refused:
                 raise NotAdmitted(client.refused[name])
-            if name not in client.once and not self._granted(client.name, REACH + name):
+            if name not in client.once and not self.has(client.name, REACH + name):
                 text = f"Let {client.name} reach {name}?{await _inside(host, port)}"
                 with nullcontext() if client.clock is None else client.clock.stopped():
                     said_so = await self.asked(me, client.name, REACH + name, text)
@@ -112,7 +112,7 @@ class Grants:
             NotAdmitted: a no, or nobody is there.
         """
         async with self._asking[tool, what]:
-            if not self._granted(tool, what):
+            if not self.has(tool, what):
                 await self.asked(me, tool, what, text)
 
     async def asked(self, me: Actor, tool: str, what: str, text: str) -> str:
@@ -150,7 +150,8 @@ class Grants:
         why = "" if said in ("no", "n", "") else f": {answer}"
         raise NotAdmitted(f"the user refused{why}")
 
-    def _granted(self, tool: str, what: str) -> bool:
+    def has(self, tool: str, what: str) -> bool:
+        """Whether a tool was allowed this, for the run or for good."""
         return (tool, what) in self._of_run or (self._kept is not None and self._kept.has(tool, what))
 
 

@@ -8,6 +8,8 @@ granted. Where no backend works, a person is asked about each process that shoul
 from __future__ import annotations
 
 import copy
+import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -20,15 +22,31 @@ import trio
 
 from ....protocol.errors import ProcessError
 from ....protocol.sandbox import PROFILES, Network, OwnSandbox, Profile, SandboxRules, UserSandbox
+from ...io.directories import cache_dir
+from ..library import AGENTS
 from .backends import Backend, backend, is_known
 from .door import Door, open_door
 from .grants import Grants
 from .hosts import meant, named
-from .place import Held, Place
+from .place import WHOLE, Held, Place
+from .policy import real
 from .proxy import Client, NotAdmitted
+from .variables import looks_secret, names_in, withheld
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
+
+
+PROGRAMS = (".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".jar", ".pyz")
+"""What an entry of a server names of its own code, which it need not change."""
+
+FETCHES = re.compile(r"(fetch_url|web_search|search)_\w+|get_current_weather")
+"""Tool files with these names are there to reach the web: all of it but for private addresses."""
+
+LIBRARY = AGENTS.parent
+"""Where the programs are that came with callboard."""
+
+_UNSAFE = re.compile(r"[^\w.-]")
 
 
 @final
@@ -89,22 +107,31 @@ class Sandbox:
         """How the processes of a tool, or of a script that is called so, are held; None for not at all."""
         rules = _put_together(self._rules, _named(self._rules.tools, name))
         rules = msgspec.structs.replace(rules, write=(*rules.write, *self._roots))
-        return self._place(rules, "ask", str(self.temporary))
+        usual: Network = ("*",) if FETCHES.fullmatch(name) else "ask"
+        return self._place(rules, usual, str(self.temporary))
 
     def has_network(self, tool: str) -> bool:
         """Whether the processes of a tool reach a network."""
         place = self.of_tool(tool)
         return place is None or place.profile == "open" or place.network != "off"
 
-    def of_server(self, name: str) -> Place | None:
-        """How an MCP server's process is held; None for not at all."""
-        return self._place(_put_together(self._rules, _named(self._rules.servers, name)), "on", "")
+    def of_server(self, name: str, named: Iterable[str] = ()) -> Place | None:
+        """How an MCP server's process is held; None for not at all.
+
+        Args:
+            named: words of its entry in the user's own file: the paths among them are meant for it.
+        """
+        place = self._place(_put_together(self._rules, _named(self._rules.servers, name)), "on", "")
+        if place is None:
+            return None
+        caches = cache_dir(self._environ) / "servers" / _UNSAFE.sub("_", name)
+        return msgspec.structs.replace(place, caches=str(caches), named=_paths_in(named, self._here))
 
     async def held(self, me: Actor, name: str, **nature: Any) -> Held | None:
         """How a process of a tool, or of a script, is held that `me` is about to start; None for not at all.
 
         Args:
-            nature: see `Held`.
+            nature: see `Held`; and `file` as in `current.sandboxed`.
 
         Raises:
             ProcessError: it would have to be held, and can't be.
@@ -112,12 +139,32 @@ class Sandbox:
         place = self.of_tool(name)
         if place is None:
             return None
+        ours = is_ours(nature.get("file"))
+        if isinstance(place.network, tuple) and ours:
+            place = msgspec.structs.replace(place, network="on")
         way = await found_backend()
         if way.kind == "none":
             await self._without(me, place, way, name)
             return None
         door = await self._door(me, place, way)
-        return Held(place, name, way, self._grants, door, **nature)
+        names = await trio.to_thread.run_sync(names_in, nature.pop("file", None))
+        has, lacks = (names, {}) if ours or place.profile == "open" else await self._secrets(me, place, name, names)
+        return Held(place, name, way, self._grants, door, names=names, given=has, lacks=lacks, **nature)
+
+    async def _secrets(
+        self, me: Actor, place: Place, name: str, names: frozenset[str]
+    ) -> tuple[Iterable[str], Mapping[str, str]]:
+        """The secrets that a program names: those that a person lets it have, and why not the others."""
+        has, lacks = [], {}
+        asked = {each: text for each, text in self._environ.items() if each in names and looks_secret(each, text)}
+        for variable in sorted(withheld(asked, place.rules.env, names)):
+            try:
+                what = f"have {variable}"
+                await self._grants.once(me, name, what, f"Let {name} have {variable}?\nIts file names this variable")
+                has.append(variable)
+            except NotAdmitted as refused:
+                lacks[variable] = str(refused)
+        return has, lacks
 
     async def _without(self, me: Actor, place: Place, way: Backend, name: str) -> None:
         """There is no way to hold it. Ask whether it may be started all the same.
@@ -198,6 +245,21 @@ async def held_server(me: Actor, place: Place, name: str, given: Iterable[str], 
     return Held(place, name, way, None, door, given=given)
 
 
+def is_ours(file: Path | None) -> bool:
+    """Whether a program came with callboard: those of its agents that go to the web see to it where."""
+    return file is not None and file.resolve().is_relative_to(LIBRARY.resolve())
+
+
+def _paths_in(words: Iterable[str], here: str) -> tuple[str, ...]:
+    """The directories and files of data among the words of a command, without links."""
+    paths = (os.path.join(here, os.path.expanduser(word.rpartition("=")[2])) for word in words if "/" in word)
+    return tuple(
+        path
+        for path in real(paths)
+        if path not in WHOLE and not path.endswith(PROGRAMS) and (os.path.isdir(path) or not os.access(path, os.X_OK))
+    )
+
+
 async def _listed(hosts: tuple[str, ...], _: Actor, client: Client, host: str, port: int) -> bool:
     if not meant(hosts, host, port):
         raise NotAdmitted(f"it is not in `network` of the server '{client.name}' (`sandbox` in config.yaml)")
@@ -212,6 +274,18 @@ def _no_way(place: Place, way: Backend) -> str:
 async def found_backend() -> Backend:
     """That of this machine; the first time it is tried out, in a thread."""
     return backend() if is_known() else await trio.to_thread.run_sync(backend)
+
+
+def before_any_run(said: Profile | UserSandbox, config_dir: Path, environ: Mapping[str, str]) -> Sandbox:
+    """What holds the servers that are started before any run wants them, by what the settings say."""
+    return Sandbox(
+        rules_of(said, None),
+        here=Path.cwd(),
+        config_dir=config_dir,
+        environ=environ,
+        temporary=Path("/nonexistent"),  # that of a run: a server has one of its own
+        grants=Grants(None, None),
+    )
 
 
 def rules_of(settings: Profile | UserSandbox, flag: Profile | None) -> UserSandbox:

@@ -18,8 +18,20 @@ _SAID = (
     re.compile(r"[`'\"](?P<path>/[^`'\"\n]+)[`'\"][^\n]*\n?[^\n]*\(os error (?:1|13|30)\)"),  # Rust
 )
 
+_NO_NETWORK = re.compile(
+    r"could not resolve|couldn't resolve|name resolution|name or service not known|getaddrinfo|ENOTFOUND|EAI_AGAIN|"
+    r"network is unreachable|ENETUNREACH|failed to connect|couldn't connect|connection error|no route to host|"
+    r"socket: (operation not permitted|permission denied)|\[Errno (1|13|97|101)\].*(socket|connect|urlopen|network)",
+    re.IGNORECASE,
+)
+
 MOST = 20
 """Paths that are looked at."""
+
+
+def missed_network(said: str) -> bool:
+    """Whether a program has complained of a network that it does not have."""
+    return _NO_NETWORK.search(said) is not None
 
 
 def refused_paths(said: str, cwd: str) -> list[str]:

@@ -2,15 +2,17 @@
 
 On it are what programs need to find their way (`PATH`, `HOME`, the language, the terminal, where compilers and package
 managers live), what its own file names, and what the user has granted (`env`). What looks like a secret, by its name or
-by a password in an address, has to be granted. What was made for the process it has: the values of an agent's
-variables, `env` of a server.
+by a password in an address, has to be granted: where its file names one, a person is asked. What was made for the
+process it has: the values of an agent's variables, `env` of a server.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 
 PLAIN = re.compile(
@@ -36,8 +38,11 @@ _DOORS = frozenset(("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SE
 _PASSWORD = re.compile(r"\w://[^/\s@]*:[^/\s@]+@")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-LONGEST_FILE = 1024 * 1024
+LONGEST_FILE = 256 * 1024
 """Bytes of a file in which names are looked for."""
+
+MOST_FILES = 50
+CODE = (".sh", ".bash", ".py", ".ts", ".js", ".mjs", ".rb", ".pl")
 
 
 def looks_secret(name: str, value: str) -> bool:
@@ -63,12 +68,24 @@ def withheld(environ: Mapping[str, str], granted: Sequence[str], named: Iterable
     )
 
 
-def names_in(file: Path | None) -> frozenset[str]:
-    """The words of a program's text that may be names of variables; none if it can't be read."""
-    if file is None:
+def names_in(program: Path | None) -> frozenset[str]:
+    """The words of a program's text that may be names of variables. Reads files.
+
+    Args:
+        program: its file; or a directory, whose programs are taken together, since they may call one another.
+    """
+    if program is None:
         return frozenset()
-    try:
-        with file.open("rb") as opened:
-            return frozenset(_WORD.findall(opened.read(LONGEST_FILE).decode("utf-8", "replace")))
-    except OSError:
-        return frozenset()
+    found: set[str] = set()
+    for file in islice(_files(program), MOST_FILES):
+        with contextlib.suppress(OSError), file.open("rb") as opened:
+            found.update(_WORD.findall(opened.read(LONGEST_FILE).decode("utf-8", "replace")))
+    return frozenset(found)
+
+
+def _files(program: Path) -> Iterator[Path]:
+    if not program.is_dir():
+        yield program
+        return
+    with contextlib.suppress(OSError):
+        yield from (file for file in program.iterdir() if file.suffix in CODE)

@@ -18,7 +18,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,10 +76,10 @@ async def run_script_node(me: Actor, job: Job) -> Result:
     def on_stderr(line: str) -> None:
         me.emit(ToolDelta(tool=node.script, text=line))
 
-    async def attempt(writes: Sequence[str]) -> tuple[Completed, Held | None]:
+    async def attempt(beyond: sandbox.Beyond) -> tuple[Completed, Held | None]:
         with _state_in(job) as state:
             shows = [str(job.plan.directory), *(state[name] for name in ("GRAPH_STATE_FILE",) if name in state)]
-            held = await sandbox.sandboxed(me, node.script, writes=writes, shows=shows, file=path)
+            held = await sandbox.sandboxed(me, node.script, shows=shows, file=path.parent, beyond=beyond)
             return await run_process(
                 me,
                 argv,

@@ -18,6 +18,7 @@ from ..reading.read import Contents, Raw, read
 
 if TYPE_CHECKING:
     from .....supervisors.actor import Actor
+    from .....supervisors.confinement import Confinement
     from ....io.vault.lookups import Lookup
 
 THREADS = 3
@@ -90,12 +91,15 @@ class SourceContext(msgspec.Struct, frozen=True):
         """What is in these bytes. Raises CantRead."""
         return await read(self.me, raw, self.settings.bounds, self.limiter)
 
-    async def printed(self, argv: Sequence[str], name: str, *, seconds: float, hint: str = "") -> bytes:
+    async def printed(
+        self, argv: Sequence[str], name: str, *, seconds: float, hint: str = "", confinement: Confinement | None = None
+    ) -> bytes:
         """What a command prints.
 
         Args:
             name: its actor's.
             hint: what to do where its exit status alone makes it a failure.
+            confinement: what it may not do.
 
         Raises:
             CantRead: it can't be started, fails, takes too long or prints too much.
@@ -113,6 +117,7 @@ class SourceContext(msgspec.Struct, frozen=True):
                 output_limit=most,
                 on_overflow="kill",
                 timeout=seconds,
+                confinement=confinement,
             )
         except (ProcessError, TimedOut) as error:
             raise CantRead(str(error)) from error

@@ -25,10 +25,11 @@ import msgspec
 import trio
 
 from .....protocol.decoding import decode_json
-from .....protocol.errors import ConfigError
+from .....protocol.errors import ConfigError, ProcessError
 from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Document, Unreadable
 from .....protocol.references import expanded
+from ...sandbox.current import sandboxed
 from ..reading.bounds import TOO_MUCH, CantRead
 from ..reading.read import Raw
 from .found import Finding, Found, SourceContext, held
@@ -114,9 +115,11 @@ async def output_of(context: SourceContext, name: str, command: str, target: str
             argv, into_file = words() if vault is None else await vault.ready(words)
         except ConfigError as error:  # of the vault
             raise CantRead(f"its loader '{name}': {error}") from error
+        tool, seconds = f"loader-{name}", context.settings.loader_seconds
         try:
-            printed = await context.printed(argv, f"loader-{name}", seconds=context.settings.loader_seconds)
-        except CantRead as error:
+            confinement = await sandboxed(context.me, tool, writes=[output.parent], shows=[context.base / target])
+            printed = await context.printed(argv, tool, seconds=seconds, confinement=confinement)
+        except (CantRead, ProcessError) as error:
             raise CantRead(f"its loader '{name}': {error}") from error
         if not into_file:
             return printed

@@ -248,7 +248,7 @@ class Scope(AbstractContextManager["Scope"]):
         shared_by = {"per-run": self._run, "per-agent": f"{self._run} {self._agent}", "never": self._conversation}
         by = shared_by.get(share, "")
         key = self._leases.key(server, by) if guest is None else Key(guest.server, guest.digest, by)
-        place = sandboxed_server(server)
+        place = sandboxed_server(server, key.server.words if guest is None else ())
         return key if place is None else replace(key, place=place)
 
     def _guest(self, server: str) -> Key | None:

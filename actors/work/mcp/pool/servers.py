@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, final
@@ -38,6 +39,7 @@ from .status import Counters, Inquiry, answer_inquiries, socket_dir, status_of
 
 if TYPE_CHECKING:
     from ....io.vault.vault import Vault
+    from ...sandbox.place import Place
     from ..client.connect import Abilities
 
 __all__ = ["McpServers", "Scope"]
@@ -62,6 +64,7 @@ class McpServers:
         abilities: what we declare to servers, as far as their entries allow it.
         read_again: reads `mcp.json` anew, for `reload`.
         rand: the chance in the waiting times before restarts.
+        place_of: how one is held that is started before any run wants it.
 
     Attributes:
         leases: what servers are leased by.
@@ -85,6 +88,7 @@ class McpServers:
         serving: bool = False,
         read_again: Callable[[], McpConfig] | None = None,
         rand: random.Random | None = None,
+        place_of: Callable[[Server], Place | None] = lambda _: None,
     ) -> None:
         self._catalogs = Catalogs(cache / "mcp")
         self._owner = owner
@@ -118,6 +122,7 @@ class McpServers:
         self.runs: dict[str, Scope] = {}
         self.numbers = count()
         self._warmed: set[str] = set()
+        self._place_of = place_of
         self._reloads = 0
 
     # --- what there is ------------------------------------------------------------------------------------
@@ -275,7 +280,8 @@ class McpServers:
         me = self._owner.actor
         try:
             await self.leases.prepare(name)
-            lease = self.leases.pool.lease(self.leases.key(name))
+            key = self.leases.key(name)
+            lease = self.leases.pool.lease(replace(key, place=self._place_of(key.server)))
             await self.leases.acquire(lease, me)
             try:
                 for scope in keepers:

@@ -19,7 +19,7 @@ import trio
 
 from .....protocol.errors import ProcessError, ToolFailed
 from ...call_clock import Clock
-from ...sandbox.current import played, sandboxed
+from ...sandbox.current import Beyond, played, sandboxed
 from ..files.limits import MIB, Limits, ended, impose, kill, watch
 from ..files.output import Printed
 from .allowed_paths import Setting
@@ -102,11 +102,11 @@ async def run_program(
         ToolFailed: it could not be started, took too long, printed too much or ran wild; it has been ended.
     """
 
-    async def attempt(writes: Sequence[str]) -> tuple[Ran, Held | None]:
+    async def attempt(beyond: Beyond) -> tuple[Ran, Held | None]:
         clock = Clock(_time_left(setting.timeout))
         with clock.counting():
             try:
-                held = await sandboxed(me, tool, writes=writes)
+                held = await sandboxed(me, tool, beyond=beyond)
             except ProcessError as error:
                 raise ToolFailed(str(error)) from error
             return await _run(me, tool, argv, setting, input, held, clock), held

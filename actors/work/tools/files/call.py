@@ -28,7 +28,7 @@ from ....io.directories import private_directory
 from ...call_clock import Clock
 from ...journal.unknown import call_key
 from ...library import PROMPT_UTILS
-from ...sandbox.current import played, sandboxed
+from ...sandbox.current import WITHIN, Beyond, played, sandboxed
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .call_file import Host, handed_over, memory_file, raw_json
 from .environment import Home, caches, environment, raw_names
@@ -73,6 +73,7 @@ async def play(
         raise ToolFailed(f"Tool '{declaration.name}' can't be run: there is no file {declaration.file}")
     call = _Call(me, declaration, limits, home.cwd)
     with _told(declaration), _place(home, declaration) as output:
+        call.writes = (output, *caches(home, declaration))
         raw = raw_json(arguments, declaration)
         environ = environment(home, declaration, output=output, raw=raw)
         if declaration.repeats == "keyed":
@@ -80,9 +81,9 @@ async def play(
         argv = command(declaration, environ)
         given = handed_over(declaration, arguments, environ, raw=dict.fromkeys(raw_names(home), raw), host=host)
 
-        async def attempt(writes: Sequence[str]) -> tuple[ProcessEnd, Held | None]:
-            call.may_write(output, *caches(home, declaration), *writes)
-            if writes:
+        async def attempt(beyond: Beyond) -> tuple[ProcessEnd, Held | None]:
+            call.beyond = beyond
+            if beyond != WITHIN:
                 await trio.to_thread.run_sync(output.write_bytes, b"")
             end = await call.run(argv, environ, given, output, timeout)
             if declaration.language == "typescript" and end.status == NO_TYPES:
@@ -124,7 +125,15 @@ def _place(home: Home, declaration: Declaration) -> Iterator[Path]:
 
 
 class _Call:
-    """One call; how its process is held, what the model is to know of that, and what was the matter with it."""
+    """One call.
+
+    Attributes:
+        writes: what its process writes by its nature, whatever sandbox it is in.
+        beyond: what a person lets it do besides.
+        held: how its process is held.
+        note: what the model is to know of that.
+        out_of_hand: what was the matter with it; "" for nothing.
+    """
 
     def __init__(self, me: Actor, declaration: Declaration, limits: Limits, cwd: Path | None) -> None:
         self._me = me
@@ -135,14 +144,11 @@ class _Call:
         self._limits = limits
         self._process: Process | None = None
         self.out_of_hand = ""
-        self._writes: tuple[str | Path, ...] = ()
+        self.writes: tuple[Path, ...] = ()
+        self.beyond = WITHIN
         self.held: Held | None = None
         self.note = ""
         self._shows = (declaration.file.parent, PROMPT_UTILS.parent)
-
-    def may_write(self, *paths: str | Path) -> None:
-        """What its process writes by its nature, whatever sandbox it is in."""
-        self._writes = paths
 
     async def run(
         self, argv: Sequence[str], environ: Mapping[str, str], given: bytes, output: Path, timeout: float | None
@@ -193,7 +199,9 @@ class _Call:
         from .....supervisors.process import start_process
 
         try:
-            self.held = await sandboxed(self._me, self._tool, writes=self._writes, shows=self._shows, file=self._file)
+            self.held = await sandboxed(
+                self._me, self._tool, writes=self.writes, shows=self._shows, file=self._file, beyond=self.beyond
+            )
             return await start_process(
                 self._me,
                 argv,

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import http.server
-import json
 import os
-import tempfile
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fake_models import Reply
 from repository import Repository
+from sandbox_asked import told
 from sandbox_world import need
 
-import callboard
 from callboard.actors.work.sandbox.hosts import means, meant, named
 from callboard.actors.work.tools.kept_answers import KeptAnswers
-from callboard.protocol.kernel.questions import Question
 from callboard.protocol.settings.read import read_settings
 
 FETCH = (
@@ -58,25 +54,6 @@ class Site:
         self._server.server_close()
 
 
-class Person:
-    """A person who gives these answers, one after the other, and then the last one."""
-
-    name = "person"
-
-    def __init__(self, root: callboard.Root, *answers: str) -> None:
-        self.questions: list[Question] = []
-        self._root = root
-        self._answers = list(answers)
-
-    def asked(self, question: Question) -> None:
-        self.questions.append(question)
-        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        self._root.questions.answer(question.id, answer, by=self.name)
-
-    def closed(self, question_id: str, by: str) -> None:
-        """Nothing is shown."""
-
-
 @pytest.fixture
 def site() -> Iterator[Site]:
     made = Site()
@@ -96,28 +73,8 @@ def fetch(*urls: str) -> Reply:
     return Reply(calls=[("execute_command", {"command": " ".join(["python3 fetch.py", *urls])})])
 
 
-async def told(house: Repository, *replies: Reply, person: tuple[str, ...] = (), **options: object) -> list[str]:
-    """What the model is told of its calls, then what the person was asked."""
-    options.setdefault("sandbox", "workspace")
-    async with callboard.Root(config_dir=house.config) as root:
-        someone = Person(root, *person)
-        if person:
-            with root.questions.attach(someone):
-                outcome = await house.run(*replies, "over", root=root, allow=("execute_command",), **options)
-        else:
-            outcome = await house.run(*replies, "over", root=root, allow=("execute_command",), **options)
-    assert outcome.status == "done", outcome.error
-    said = [turn["content"] for turn in house.models.requests[-1].json["messages"] if turn["role"] == "tool"]
-    return [*said, *(question.text for question in someone.questions)]
-
-
-def settings(house: Repository, **more: object) -> None:
-    file = house.config / "config.yaml"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **more}))
-
-
 async def test_a_host_of_the_list_is_reached_and_no_other(house: Repository, site: Site) -> None:
-    settings(house, sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
+    house.settings(sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
     (said,) = await told(house, fetch(site.url(), site.url("localhost")), sandbox=None)
     assert "the page" in said
     assert "403" in said
@@ -126,7 +83,7 @@ async def test_a_host_of_the_list_is_reached_and_no_other(house: Repository, sit
 
 
 async def test_who_passes_by_the_proxy_or_has_no_password_reaches_nothing(house: Repository, site: Site) -> None:
-    settings(house, sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
+    house.settings(sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
     straight = f"env -u http_proxy -u HTTP_PROXY -u all_proxy -u ALL_PROXY python3 fetch.py {site.url()}"
     nameless = f"http_proxy=http://${{http_proxy#*@}} python3 fetch.py {site.url()}"
     made_up = f"http_proxy=http://callboard:guess@${{http_proxy#*@}} python3 fetch.py {site.url()}"
@@ -171,13 +128,13 @@ def callboard_state() -> str:
 
 
 async def test_rules_of_hosts_come_first_and_yes_is_no_answer(house: Repository, site: Site) -> None:
-    settings(house, permissions={"host:127.0.0.1": "deny"})
+    house.settings(permissions={"host:127.0.0.1": "deny"})
     (said,) = await told(house, fetch(site.url()), person=("yes",))
     assert "permissions deny" in said
-    settings(house, permissions={"host:127.0.0.1": "allow"})
+    house.settings(permissions={"host:127.0.0.1": "allow"})
     (said,) = await told(house, fetch(site.url()))
     assert "the page" in said
-    settings(house, permissions={})
+    house.settings(permissions={})
     (said,) = await told(house, fetch(site.url()), yes=True)
     assert "nobody is there to be asked" in said
     assert len(site.visits) == 1
@@ -185,64 +142,33 @@ async def test_rules_of_hosts_come_first_and_yes_is_no_answer(house: Repository,
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:169.254.169.254]", "[fd00:ec2::254]", "0xA9FEA9FE"])
 async def test_where_clouds_keep_credentials_nobody_goes(house: Repository, host: str) -> None:
-    settings(house, sandbox={"profile": "workspace", "network": ["*"]})
+    house.settings(sandbox={"profile": "workspace", "network": ["*"]})
     said = (await told(house, fetch(f"http://{host}/latest"), person=("yes",), sandbox=None))[0]
     assert "credentials" in said
 
 
 async def test_a_pattern_means_no_private_address(house: Repository, site: Site) -> None:
-    settings(house, sandbox={"profile": "workspace", "network": [f"*:{site.port}", "*"]})
+    house.settings(sandbox={"profile": "workspace", "network": [f"*:{site.port}", "*"]})
     (said,) = await told(house, fetch(site.url(), site.url("localhost"), site.url("[::ffff:127.0.0.1]")), sandbox=None)
     assert said.count("private address") == 3
     assert site.visits == []
 
 
 async def test_off_is_off_and_asks_nobody(house: Repository, site: Site) -> None:
-    settings(house, sandbox={"profile": "workspace", "network": "off"})
+    house.settings(sandbox={"profile": "workspace", "network": "off"})
     (said,) = await told(house, fetch(site.url()), person=("yes",), sandbox=None)
     assert "unreachable" in said or "refused" in said
     assert site.visits == []
 
 
 async def test_https_goes_through_a_tunnel(house: Repository, site: Site) -> None:
-    settings(house, sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
+    house.settings(sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
     tunnelled, other = f"curl -s -p {site.url(path='/tunnelled')}", f"curl -s -p {site.url('localhost')}"
     command = f"{tunnelled}; {other} || echo kept out"
     (said,) = await told(house, Reply(calls=[("execute_command", {"command": command})]), sandbox=None)
     assert "the page" in said
     assert "kept out" in said
     assert site.visits == ["/tunnelled"]
-
-
-@pytest.fixture
-def outside() -> Iterator[Path]:
-    """A directory that may be written, and is not in `/tmp`, of which each run has one of its own."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
-        yield Path(directory)
-
-
-async def test_a_refused_write_becomes_a_question_and_the_command_runs_again(house: Repository, outside: Path) -> None:
-    cache = outside
-    write = Reply(calls=[("execute_command", {"command": f"echo x >> {cache}/made && echo written"})])
-    said = await told(house, write, person=("no",))
-    assert "Read-only file system" in said[0]
-    assert f"the sandbox did not let it write in {cache}: the user refused" in said[0]
-    assert said[1].startswith(f"Let execute_command write in {cache}?")
-    said = await told(house, write, write, person=("yes",))
-    assert said[:2] == ["written\n", "written\n"]
-    assert len(said) == 4
-    assert len(await told(house, write, write, person=("run",))) == 3
-    assert len(await told(house, write, person=("always",))) == 2
-    assert len(await told(house, write, person=("no",))) == 1
-    assert (cache / "made").read_text() == "x\n" * 6
-
-
-async def test_nobody_is_asked_about_what_the_user_could_not_write_or_must_not(house: Repository) -> None:
-    (house.root / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
-    (house.root / ".git" / "config").write_text("[core]\n")
-    for path in ("/proc/version", "~/.ssh/authorized_keys", ".git/hooks/pre-commit", "/made-at-the-top", "~/made"):
-        write = Reply(calls=[("execute_command", {"command": f"echo x > {path}"})])
-        assert len(await told(house, write, person=("yes",))) == 1, path
 
 
 def test_what_a_list_means() -> None:

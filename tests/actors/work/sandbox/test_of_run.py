@@ -332,7 +332,7 @@ nodes:
 
 async def test_a_run_says_which_sandbox_it_has(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     house.agent("a", "config.yaml", "name: a\n")
-    for given, told in (({}, ""), ({"sandbox": "workspace"}, "workspace"), ({"sandbox": "off"}, "off")):
+    for given, told in (({}, "workspace"), ({"sandbox": "workspace"}, "workspace"), ({"sandbox": "off"}, "off")):
         events: list[callboard.Event] = []
         house.models.script("over")
         await callboard.run("a", "go", config_dir=house.config, on_event=events.append, **given)  # type: ignore[arg-type]

@@ -179,7 +179,7 @@ async def test_a_name_that_leads_elsewhere_when_it_is_connected_is_refused(
     async def innocent(host: str, port: int) -> list[str]:
         return ["93.184.216.34"]
 
-    monkeypatch.setattr(guarded, "_looked_up", innocent)
+    monkeypatch.setattr(guarded, "looked_up", innocent)
     await bench.names(f"{site.url}/")
     assert "leads to a private address (127.0.0.1)" in bench.problems[f"{site.url}/"]
     assert site.targets == []

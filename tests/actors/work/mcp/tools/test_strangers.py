@@ -18,6 +18,7 @@ from mcp_house import House, tiny
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.io.json_schema import quick, schema_errors
+from callboard.actors.work.call_clock import Clock
 from callboard.actors.work.mcp.links.link import Caller
 from callboard.actors.work.mcp.pool.leases import ROOM_WITHIN
 from callboard.actors.work.mcp.tools import view as module
@@ -26,7 +27,6 @@ from callboard.actors.work.mcp.tools.meta import meta_tools, search
 from callboard.actors.work.mcp.tools.view import CallHost, View
 from callboard.actors.work.mcp.tools.view import Talk as Conversation
 from callboard.actors.work.tools.checking import Checks
-from callboard.actors.work.tools.files.questions import Clock
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.protocol.errors import McpError, McpLost
 from callboard.protocol.mcp.config import PoolSettings, Server

@@ -10,7 +10,8 @@ import trio
 import trio.testing
 from tool_bench import Bench, option
 
-from callboard.actors.work.tools.files.questions import AskSocket, Clock
+from callboard.actors.work.call_clock import Clock
+from callboard.actors.work.tools.files.questions import AskSocket
 from callboard.protocol.errors import ToolFailed
 from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Actor, Root

@@ -1,0 +1,169 @@
+"""What a person is asked about when a sandbox has kept a process from something: files and variables."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_models import Reply
+from repository import Repository
+from sandbox_asked import told
+from sandbox_world import BACKENDS, need
+
+import callboard
+from callboard.actors.work.sandbox.refused import missed_network, refused_paths
+from callboard.actors.work.sandbox.variables import withheld
+
+TOOL = """#!/usr/bin/env bash
+# @cmd Says what it has.
+show() {
+  echo "key=$WEATHER_API_KEY plain=$MY_PLACE other=$OTHER_API_KEY" >> "$LLM_OUTPUT"
+  [[ "$WEATHER_API_KEY" != "" ]]
+}
+eval "$(argc --argc-eval "$0" "$@")"
+"""
+
+
+@pytest.fixture
+def house(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    need("bubblewrap", monkeypatch)
+    repository.agent("global_tools: [execute_command]")
+    return repository
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A directory that may be written, and is not in `/tmp`, of which each run has one of its own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        yield Path(directory)
+
+
+async def test_a_refused_write_becomes_a_question_and_the_command_runs_again(house: Repository, outside: Path) -> None:
+    cache = outside
+    write = Reply(calls=[("execute_command", {"command": f"echo x >> {cache}/made && echo written"})])
+    said = await told(house, write, person=("no",))
+    assert "Read-only file system" in said[0]
+    assert f"the sandbox did not let it write in {cache}: the user refused" in said[0]
+    assert said[1].startswith(f"Let execute_command write in {cache}?")
+    said = await told(house, write, write, person=("yes",))
+    assert said[:2] == ["written\n", "written\n"]
+    assert len(said) == 4
+    assert len(await told(house, write, write, person=("run",))) == 3
+    assert len(await told(house, write, person=("always",))) == 2
+    assert len(await told(house, write, person=("no",))) == 1
+    assert (cache / "made").read_text() == "x\n" * 6
+
+
+async def test_nobody_is_asked_about_what_the_user_could_not_write_or_must_not(house: Repository) -> None:
+    (house.root / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
+    (house.root / ".git" / "config").write_text("[core]\n")
+    for path in ("/proc/version", "~/.ssh/authorized_keys", ".git/hooks/pre-commit", "/made-at-the-top", "~/made"):
+        write = Reply(calls=[("execute_command", {"command": f"echo x > {path}"})])
+        assert len(await told(house, write, person=("yes",))) == 1, path
+
+
+@pytest.mark.parametrize(
+    ("answer", "shows"), [("yes", "key=hot plain=Bath other="), ("no", "the user refused"), (None, "nobody is there")]
+)
+async def test_a_secret_that_a_tools_file_names_is_asked_about(
+    house: Repository, monkeypatch: pytest.MonkeyPatch, answer: str | None, shows: str
+) -> None:
+    for name, value in {"WEATHER_API_KEY": "hot", "MY_PLACE": "Bath", "OTHER_KEY": "cold", "UNNAMED": "x"}.items():
+        monkeypatch.setenv(name, value)
+    house.agent()
+    tools = house.config / "agents" / "a" / "tools.sh"
+    tools.write_text(TOOL)
+    said = await told(house, Reply(calls=[("show", {})]), person=() if answer is None else (answer,))
+    assert shows in said[0]
+    if answer is None:
+        assert "did not let it have the variable WEATHER_API_KEY" in said[0]
+    else:
+        assert said[1] == "Let show have WEATHER_API_KEY?\nIts file names this variable"
+    house.settings(sandbox={"env": ["WEATHER_*"]})
+    assert "key=hot" in (await told(house, Reply(calls=[("show", {})]), sandbox=None))[0]
+
+
+def test_variables_are_a_list_of_names() -> None:
+    environ = dict.fromkeys(("PATH", "HOME", "LC_ALL", "UV_INDEX_URL", "MY_PLACE", "GH_TOKEN", "SSH_AUTH_SOCK"), "x")
+    environ |= {"http_proxy": "http://me:secret@proxy:3128", "PIP_INDEX_URL": "https://pypi.org/simple"}
+    refused = {"MY_PLACE", "GH_TOKEN", "SSH_AUTH_SOCK", "http_proxy"}
+    assert withheld(environ, ()) == refused
+    assert withheld(environ, ("GH_*",), ["MY_PLACE", "SSH_AUTH_SOCK"]) == {"SSH_AUTH_SOCK", "http_proxy"}
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        ("touch: cannot touch '/x/y z': Read-only file system", "/x/y z"),
+        ("touch: cannot touch ‘y’: Permission denied", "/here/y"),
+        ("bash: line 1: /x/made: Read-only file system", "/x/made"),
+        ("bash: made: Read-only file system\nbash: ./made: Permission denied", "/here/made"),
+        ("OSError: [Errno 30] Read-only file system: '/x/made'", "/x/made"),
+        ("Error: EROFS: read-only file system, open '/x/made'", "/x/made"),
+        ("error: failed to open file `/x/uv/.lock`: Read-only file system (os error 30)", "/x/uv/.lock"),
+        ("mkdir: cannot create directory '/x/a': Read-only file system", "/x/a"),
+        (
+            "npm error code EROFS\nnpm error rofs EROFS: read-only file system, mkdir '/x/.npm/_cacache'",
+            "/x/.npm/_cacache",
+        ),
+    ],
+)
+def test_what_programs_say_of_a_refused_write_is_understood(said: str, path: str) -> None:
+    assert path in refused_paths(said, "/here")
+
+
+def test_other_words_are_none() -> None:
+    assert refused_paths("1 passed\nPermission denied\nread-only: 5", "/here") == []
+    assert missed_network("curl: (6) Could not resolve host: example.com")
+    assert missed_network("urlopen error [Errno -3] Temporary failure in name resolution")
+    assert not missed_network("1 failed, 2 passed")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_program_that_dies_of_a_signal_says_so(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    need(backend, monkeypatch)
+    repository.agent("global_tools: [execute_command]")
+    (said,) = await told(repository, Reply(calls=[("execute_command", {"command": "kill -SEGV $$"})]))
+    assert said == "[signal 11]"
+
+
+async def test_where_hosts_can_t_be_told_apart_a_person_is_asked_about_the_network(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("landlock", monkeypatch)
+    repository.agent("global_tools: [execute_command]")
+    connect = "import socket; socket.create_connection(('127.0.0.1', 1), 5)"
+    command = Reply(
+        calls=[("execute_command", {"command": f'python3 -c "{connect}" || echo could not resolve; false'})]
+    )
+    said = await told(repository, command, person=("no",))
+    assert "did not let it use the network: the user refused" in said[0]
+    assert said[1].startswith("Let execute_command use the network?")
+    said = await told(repository, command, person=("yes",))
+    assert "Connection refused" in said[0]
+
+
+async def test_without_any_backend_a_person_is_asked_each_time(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALLBOARD_SANDBOX_BACKEND", "none")
+    repository.agent("global_tools: [execute_command]")
+    command = Reply(calls=[("execute_command", {"command": "echo done"})])
+    said = await told(repository, command, command, person=("yes",))
+    assert said[:2] == ["done\n", "done\n"]
+    assert len(said) == 4
+    assert said[2].startswith("Start execute_command without a sandbox?\nit would have to be held")
+    (said_alone,) = await told(repository, command)
+    assert "`--sandbox off`" in said_alone
+
+
+async def test_the_variable_says_it_for_all_runs(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALLBOARD_SANDBOX", "off")
+    repository.agent("global_tools: [execute_command]")
+    events: list[callboard.Event] = []
+    await repository.run("over", on_event=events.append)
+    assert events[0].data.sandbox == "off"  # type: ignore[attr-defined] - it is `run.started`
