@@ -21,6 +21,7 @@ import trio
 from callboard.actors.work.sandbox.backends import VARIABLE, backend
 from callboard.actors.work.sandbox.grants import Grants
 from callboard.actors.work.sandbox.of_run import Sandbox
+from callboard.actors.work.sandbox.place import Nature
 from callboard.protocol.sandbox import UserSandbox
 from callboard.supervisors import Actor, Root
 from callboard.supervisors.process import run_process, start_process
@@ -65,7 +66,7 @@ async def sandboxes(me: Actor) -> None:
             for count in range(2 * RUNS):
                 held = bool(count % 2)
                 began = trio.current_time()
-                confinement = await sandbox.held(me, "true") if held else None
+                confinement = await sandbox.held(me, Nature(name="true")) if held else None
                 await run_process(me, ["true"], cwd=base, confinement=confinement)
                 took[held].append(trio.current_time() - began)
             free, held_ = (statistics.median(each) * 1000 for each in (took[False], took[True]))

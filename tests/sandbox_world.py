@@ -17,6 +17,7 @@ import pytest
 from callboard.actors.work.sandbox.backends import Backend, backend
 from callboard.actors.work.sandbox.grants import Grants
 from callboard.actors.work.sandbox.of_run import Sandbox
+from callboard.actors.work.sandbox.place import Nature
 from callboard.protocol.sandbox import UserSandbox
 from callboard.supervisors import Actor, Root
 from callboard.supervisors.process import Completed, run_process
@@ -117,7 +118,7 @@ class World:
         done: list[Completed] = []
 
         async def body(me: Actor) -> None:
-            held = await sandbox.held(me, "attempt", **more)
+            held = await sandbox.held(me, Nature(name="attempt", **more))  # type: ignore[arg-type] - as given
             env = {**os.environ, **self.names}
             done.append(await run_process(me, argv, env=env, cwd=self.workspace, timeout=50, confinement=held))
 

@@ -14,6 +14,8 @@ from ..io.directories import state_dir
 from ..work.context import RunContext
 from ..work.labels.flow import Flow
 from ..work.labels.setting import Setting
+from ..work.sandbox.grants import Grants
+from ..work.sandbox.of_run import Sandbox, is_off, rules_of
 from ..work.tools.kept_answers import KeptAnswers
 from .loading import Hooks
 from .node_tools import wishes_of
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from ...protocol.settings import Settings
     from ..work.hooks.hooks import Hooks as RunHooks
     from ..work.sandbox.grants import HostRules, Kept
-    from ..work.sandbox.of_run import Sandbox
     from ..work.workspace import Workspace
 
 
@@ -52,9 +53,6 @@ def sandbox(
     """What the run's processes are held to; None where the user wants nothing of the kind."""
     if (settings.sandbox == "off" and request.sandbox is None) or request.sandbox == "off":
         return None
-    from ..work.sandbox.grants import Grants
-    from ..work.sandbox.of_run import Sandbox, is_off, rules_of
-
     said = rules_of(settings.sandbox, request.sandbox)
     if is_off(said):
         return None

@@ -3,7 +3,7 @@
     held = await sandboxed(me, "fs_tool", writes=[output], shows=[file.parent])
     process = await start_process(me, argv, confinement=held)
 
-There is none where the user wants none, and then nothing else of this room is imported. The code that starts a process
+There is none where the user wants none. The code that starts a process
 says what that needs by its nature: the file that it leaves its result in, the directory of its own program. Servers are
 shared by runs, so how one is held is a part of what it is shared by.
 """
@@ -15,34 +15,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
+from .place import WITHIN, Beyond, Nature, Place
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ....supervisors import Actor
+    from .held import Held
     from .of_run import Sandbox
-    from .place import Held, Place
 
 T = TypeVar("T")
 
 MOST_ATTEMPTS = 6
 """Times that a process is started, each but the first after a person has let it do more."""
 
-
-class Beyond(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person lets one process do beyond its sandbox.
-
-    Attributes:
-        writes: directories and files that it may write.
-        network: it has all of the network.
-    """
-
-    writes: tuple[str, ...] = ()
-    network: bool = False
-
-
-WITHIN = Beyond()
 
 current: ContextVar[Sandbox | None] = ContextVar("callboard_sandbox", default=None)
 """For all that works below the run."""
@@ -70,7 +56,7 @@ async def sandboxed(
     sandbox = current.get()
     if sandbox is None:
         return None
-    return await sandbox.held(me, name, writes=writes, shows=shows, file=file, beyond=beyond)
+    return await sandbox.held(me, Nature(name=name, writes=writes, shows=shows, file=file, beyond=beyond))
 
 
 async def played(

@@ -18,13 +18,12 @@ from ....protocol.errors import NobodyToAsk
 from ....protocol.kernel.questions import Question
 from ....protocol.permissions import Verdict
 from ....supervisors.escalation import remembers
-from ...io.http import guarded
 from ..call_clock import current as call_clock
 from .hosts import meant, named, shown
-from .proxy import Client, NotAdmitted
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
+    from .proxy import Client
 
 OPTIONS = ("yes", "run", "always", "no")
 RULE = "`yes` this once, `run` for the rest of the run, `always` in this directory for good; any other answer is a no"
@@ -34,6 +33,10 @@ RULE_WITHOUT = "`yes` this once, `run` for the rest of the run; any other answer
 
 REACH, WRITE = "reach ", "write "
 """How what is allowed begins."""
+
+
+class NotAdmitted(Exception):
+    """A process may not do it. The text says why."""
 
 
 class HostRules(Protocol):
@@ -161,6 +164,8 @@ async def _inside(host: str, port: int) -> str:
     Raises:
         NotAdmitted: nobody may go there.
     """
+    from ...io.http import guarded  # the proxy, which asks this, has it
+
     found = [host] if guarded.meant(host) else await guarded.looked_up(host, port)
     if any(map(guarded.is_metadata, found)):
         raise NotAdmitted(f"'{host}' leads to an address where machines keep their credentials; nothing may go there")

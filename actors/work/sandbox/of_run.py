@@ -13,38 +13,33 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import msgspec
 import trio
 
-from ....protocol.errors import ProcessError
 from ....protocol.sandbox import PROFILES, Network, OwnSandbox, Profile, SandboxRules, UserSandbox
 from ...io.directories import cache_dir
-from ..library import AGENTS
-from .backends import Backend, backend, is_known
-from .door import Door, open_door
+from ...io.imports import imported
 from .grants import Grants
-from .hosts import meant, named
-from .place import WHOLE, Held, Place
+from .place import WHOLE, Nature, Place
 from .policy import real
-from .proxy import Client, NotAdmitted
-from .variables import looks_secret, names_in, withheld
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
+    from .door import Door
+    from .held import Held
+    from .proxy import Client
 
+HOLDING = ".actors.work.sandbox.holding"
+"""What a run needs that starts a process."""
 
 PROGRAMS = (".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".jar", ".pyz")
 """What an entry of a server names of its own code, which it need not change."""
 
 FETCHES = re.compile(r"(fetch_url|web_search|search)_\w+|get_current_weather")
 """Tool files with these names are there to reach the web: all of it but for private addresses."""
-
-LIBRARY = AGENTS.parent
-"""Where the programs are that came with callboard."""
 
 _UNSAFE = re.compile(r"[^\w.-]")
 
@@ -82,14 +77,12 @@ class Sandbox:
         self._config_dir = str(config_dir)
         self._home = environ.get("HOME") or str(Path.home())
         self._roots = tuple(map(str, roots))
-        self._environ = environ
-        self._grants = grants
-        self._way_out = _WayOut()
+        self._shared = Shared(grants, environ)
         self.temporary = temporary
 
     def works_under(self, me: Actor) -> None:
         """Whose way out is to end with `me`, the run's own actor."""
-        self._way_out.top = me
+        self._shared.top = me
 
     @property
     def profile(self) -> Profile:
@@ -124,76 +117,27 @@ class Sandbox:
         place = self._place(_put_together(self._rules, _named(self._rules.servers, name)), "on", "")
         if place is None:
             return None
-        caches = cache_dir(self._environ) / "servers" / _UNSAFE.sub("_", name)
+        caches = cache_dir(self._shared.environ) / "servers" / _UNSAFE.sub("_", name)
         return msgspec.structs.replace(place, caches=str(caches), named=_paths_in(named, self._here))
 
-    async def held(self, me: Actor, name: str, **nature: Any) -> Held | None:
-        """How a process of a tool, or of a script, is held that `me` is about to start; None for not at all.
-
-        Args:
-            nature: see `Held`; and `file` as in `current.sandboxed`.
+    async def held(self, me: Actor, nature: Nature) -> Held | None:
+        """How a process is held that `me` is about to start; None if it is not.
 
         Raises:
             ProcessError: it would have to be held, and can't be.
         """
-        place = self.of_tool(name)
+        place = self.of_tool(nature.name)
         if place is None:
             return None
-        ours = is_ours(nature.get("file"))
-        if isinstance(place.network, tuple) and ours:
-            place = msgspec.structs.replace(place, network="on")
-        way = await found_backend()
-        if way.kind == "none":
-            await self._without(me, place, way, name)
-            return None
-        door = await self._door(me, place, way)
-        names = await trio.to_thread.run_sync(names_in, nature.pop("file", None))
-        has, lacks = (names, {}) if ours or place.profile == "open" else await self._secrets(me, place, name, names)
-        return Held(place, name, way, self._grants, door, names=names, given=has, lacks=lacks, **nature)
+        await imported(HOLDING)
+        from .holding import hold
 
-    async def _secrets(
-        self, me: Actor, place: Place, name: str, names: frozenset[str]
-    ) -> tuple[Iterable[str], Mapping[str, str]]:
-        """The secrets that a program names: those that a person lets it have, and why not the others."""
-        has, lacks = [], {}
-        asked = {each: text for each, text in self._environ.items() if each in names and looks_secret(each, text)}
-        for variable in sorted(withheld(asked, place.rules.env, names)):
-            try:
-                what = f"have {variable}"
-                await self._grants.once(me, name, what, f"Let {name} have {variable}?\nIts file names this variable")
-                has.append(variable)
-            except NotAdmitted as refused:
-                lacks[variable] = str(refused)
-        return has, lacks
-
-    async def _without(self, me: Actor, place: Place, way: Backend, name: str) -> None:
-        """There is no way to hold it. Ask whether it may be started all the same.
-
-        Raises:
-            ProcessError: it may not.
-        """
-        why = _no_way(place, way)
-        try:
-            await self._grants.once(me, name, "start without a sandbox", f"Start {name} without a sandbox?\n{why}")
-        except NotAdmitted as refused:
-            raise ProcessError(
-                f"can't start {name!r}: {why}. `--sandbox off` (`sandbox: off` in config.yaml) does without ({refused})"
-            ) from None
-
-    async def _door(self, me: Actor, place: Place, way: Backend) -> Door | None:
-        """The run's way out, if this kind of process has that; opened when the first one needs it."""
-        if not isinstance(place.network, tuple) or place.profile == "open" or way.kind != "bubblewrap":
-            return None
-        shared = self._way_out
-        async with shared.opening:
-            if shared.door is None or shared.door.namespace.closed:
-                shared.door = await open_door(shared.top or me, self._admits, self._environ, as_root=way.as_root)
-            return shared.door
+        return await hold(me, place, nature, self._shared, self._admits)
 
     async def _admits(self, me: Actor, client: Client, host: str, port: int) -> bool:
         place = self.of_tool(client.name)
         listed = place.network if place is not None and isinstance(place.network, tuple) else ()
-        return await self._grants.may_reach(me, client, listed, host, port)
+        return await self._shared.grants.may_reach(me, client, listed, host, port)
 
     def remove(self) -> None:
         """The run is over. Blocks."""
@@ -216,38 +160,22 @@ class Sandbox:
 
 
 @final
-class _WayOut:
-    """What a sandbox shares with those that are narrower."""
+class Shared:
+    """What a run's processes share, those among them that an agent's file holds to less.
 
-    def __init__(self) -> None:
+    Attributes:
+        grants: what a person lets them do beyond.
+        environ: ours.
+        door: their way out, once one of them has needed it; `opening` is held while it is opened.
+        top: the actor that it ends with.
+    """
+
+    def __init__(self, grants: Grants, environ: Mapping[str, str]) -> None:
+        self.grants = grants
+        self.environ = environ
         self.opening = trio.Lock()
         self.top: Actor | None = None
         self.door: Door | None = None
-
-
-async def held_server(me: Actor, place: Place, name: str, given: Iterable[str], environ: Mapping[str, str]) -> Held:
-    """How the process of an MCP server is held that `me` is about to start, and whose way out ends with `me`.
-
-    It may be shared by runs, so nobody is asked about the hosts that it wants to reach: its list says it all.
-
-    Raises:
-        ProcessError: it can't be held.
-    """
-    way = await found_backend()
-    if way.kind == "none":
-        raise ProcessError(
-            f"can't start {name!r}: {_no_way(place, way)}. `sandbox: {{servers: {{{name}: {{profile: off}}}}}}` in "
-            f"config.yaml does without"
-        )
-    door = None
-    if isinstance(place.network, tuple) and place.profile != "open" and way.kind == "bubblewrap":
-        door = await open_door(me, partial(_listed, place.network), environ, as_root=way.as_root)
-    return Held(place, name, way, None, door, given=given)
-
-
-def is_ours(file: Path | None) -> bool:
-    """Whether a program came with callboard: those of its agents that go to the web see to it where."""
-    return file is not None and file.resolve().is_relative_to(LIBRARY.resolve())
 
 
 def _paths_in(words: Iterable[str], here: str) -> tuple[str, ...]:
@@ -258,22 +186,6 @@ def _paths_in(words: Iterable[str], here: str) -> tuple[str, ...]:
         for path in real(paths)
         if path not in WHOLE and not path.endswith(PROGRAMS) and (os.path.isdir(path) or not os.access(path, os.X_OK))
     )
-
-
-async def _listed(hosts: tuple[str, ...], _: Actor, client: Client, host: str, port: int) -> bool:
-    if not meant(hosts, host, port):
-        raise NotAdmitted(f"it is not in `network` of the server '{client.name}' (`sandbox` in config.yaml)")
-    return named(hosts, host, port)
-
-
-def _no_way(place: Place, way: Backend) -> str:
-    why = "; ".join(way.why_not)
-    return f"it would have to be held to the sandbox '{place.profile}', and there is no way to: {why}"
-
-
-async def found_backend() -> Backend:
-    """That of this machine; the first time it is tried out, in a thread."""
-    return backend() if is_known() else await trio.to_thread.run_sync(backend)
 
 
 def before_any_run(said: Profile | UserSandbox, config_dir: Path, environ: Mapping[str, str]) -> Sandbox:

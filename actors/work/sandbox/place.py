@@ -1,57 +1,17 @@
-"""How processes of one kind are held (`Place`), and one of them (`Held`).
-
-What is hidden from a process is looked for when it starts. When it has ended, what the sandbox kept it from becomes a
-question to a person: whether it may write there, and runs again; or it is told to the model, which can't see it.
-"""
+"""How processes of one kind are held, and what one of them needs by its nature."""
 
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, final
 
 import msgspec
 
 from ....protocol.sandbox import Profile, SandboxRules
-from ....supervisors.confinement import Confined
-from ...io.directories import private_directory, sweep
-from ..call_clock import current as call_clock
-from .backends import Backend
-from .confined import SandboxedProcess
-from .current import WITHIN, Beyond
-from .door import environment as by_the_door
-from .grants import REACH, WRITE, Grants
-from .policy import Policy, exists, is_below, real
-from .proxy import NotAdmitted
-from .refused import missed_network, refused_paths
-from .secret_files import env_files, secret_files
-from .variables import withheld
-
-if TYPE_CHECKING:
-    from ....supervisors import Actor
-    from .door import Door
-
-LEFT_FOR = 7 * 24 * 3600.0
-"""Seconds after which the directory of a run is taken to be that of one that was killed."""
 
 WHOLE = ("/", "/dev", "/proc", "/sys", "/run")
 """No workspaces: who starts a server there has not meant that all of the machine may be written."""
-
-CACHES = {
-    "XDG_CACHE_HOME": "cache",
-    "UV_CACHE_DIR": "uv",
-    "npm_config_cache": "npm",
-    "DENO_DIR": "deno",
-    "BUN_INSTALL_CACHE_DIR": "bun",
-}
-"""Variables that say where package managers keep what they fetch, and the names of the folders."""
-
-GUARDED = ("config", "config.worktree", "hooks")
-"""What git reads commands from: in a directory that may be written these may not."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,211 +43,33 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return self.rules.profile
 
 
-@final
-class Held:
-    """One process, as a `Confinement`.
+class Beyond(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person lets one process do beyond its sandbox.
 
-    Args:
+    Attributes:
+        writes: directories and files that it may write.
+        network: it has all of the network.
+    """
+
+    writes: tuple[str, ...] = ()
+    network: bool = False
+
+
+WITHIN = Beyond()
+
+
+class Nature(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process is, and needs by that.
+
+    Attributes:
         name: of its tool, script or server.
-        way: what holds it.
-        grants: None for a process of no run: nobody is asked about it.
-        door: its way out, if its network is a list of hosts.
-        writes, shows: what it writes and reads by its nature.
-        given: variables that are meant for it, whatever they are called.
-        names: words of its program's text, among which may be names of variables.
-        lacks: secrets among those that it does not have, and why.
+        writes, shows: what it writes and reads.
+        file: its program's text, or the directory of its programs, which may name variables that it has.
         beyond: what a person lets it do.
     """
 
-    def __init__(
-        self,
-        place: Place,
-        name: str,
-        way: Backend,
-        grants: Grants | None = None,
-        door: Door | None = None,
-        *,
-        writes: Sequence[str | os.PathLike[str]] = (),
-        shows: Sequence[str | os.PathLike[str]] = (),
-        given: Iterable[str] = (),
-        names: frozenset[str] = frozenset(),
-        lacks: Mapping[str, str] = MappingProxyType({}),
-        beyond: Beyond = WITHIN,
-    ) -> None:
-        self._place = place
-        self._name = name
-        self._way = way
-        self._grants = grants
-        self._door = door
-        self._writes = (*writes, *beyond.writes)
-        self._network = beyond.network or (isinstance(place.network, tuple) and door is None and "*" in place.network)
-        self._shows = shows
-        self._given = tuple(given)
-        self._names = names
-        self._lacks = lacks
-        self._client = None if door is None else door.client(name, call_clock.get())
-        self._started: SandboxedProcess | None = None
-        self._policy: Policy | None = None
-        self._cwd = place.here
-
-    def begin(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Confined:
-        """See `Confinement`."""
-        self._cwd = os.path.realpath(cwd or self._place.here)
-        policy = self._policy = self._policy_for(argv, env)
-        self._started = SandboxedProcess(policy, self._way)
-        if not policy.bounded:
-            return self._started.begin(argv, env, cwd)
-        env = {**self._caches(env), **self._environment(env)}
-        return self._started.begin(argv, env if self._client is None else by_the_door(self._client, env), cwd)
-
-    def meaning(self, status: int) -> int:
-        """See `Confinement`. bubblewrap, which stands between, exits as a shell would."""
-        between = self._way.kind == "bubblewrap" and self._place.profile != "open"
-        return 128 - status if between and 128 < status < 128 + signal.NSIG else status
-
-    def end(self) -> None:
-        """See `Confinement`."""
-        if self._started is not None:
-            self._started.end()
-        if self._door is not None and self._client is not None:
-            self._door.forget(self._client)
-
-    async def afterwards(self, me: Actor, said: str) -> tuple[Beyond | None, str]:
-        """It has ended, and not well, which may be for its sandbox alone.
-
-        Args:
-            said: what it has printed, as far as it is known.
-
-        Returns:
-            What it may do beyond when it runs again, None for not again; and what the model is to know, "" for nothing.
-        """
-        notes = [f"did not let it have the variable {name}: {why}" for name, why in self._lacks.items()]
-        if self._client is not None:
-            notes += [f"did not let it reach {host}: {why}" for host, why in self._client.refused.items()]
-        place = self._unwritable(said)
-        if place and self._grants is not None:
-            text = f"Let {self._name} write in {place}?\nIt tried to, and the sandbox refused. It will run again"
-            try:
-                await self._grants.asked(me, self._name, WRITE + place, text)
-                return Beyond(writes=(place,)), ""
-            except NotAdmitted as refused:
-                notes.append(f"did not let it write in {place}: {refused}")
-        if self._is_cut_off and self._grants is not None and missed_network(said):
-            text = f"Let {self._name} use the network?\nIt tried to. Landlock can't tell hosts apart. It will run again"
-            try:
-                await self._grants.once(me, self._name, REACH + "*", text)
-                return Beyond(network=True), ""
-            except NotAdmitted as refused:
-                notes.append(f"did not let it use the network: {refused}")
-        return None, f"[the sandbox {'; it '.join(notes)}]" if notes else ""
-
-    @property
-    def _was_granted(self) -> bool:
-        return self._grants is not None and self._grants.has(self._name, REACH + "*")
-
-    @property
-    def _is_cut_off(self) -> bool:
-        """Whether it has no network where a list of hosts was meant, which this backend can't do."""
-        return (
-            isinstance(self._place.network, tuple)
-            and self._policy is not None
-            and not self._policy.network
-            and not self._door
-        )
-
-    def _unwritable(self, said: str) -> str:
-        """Where it has tried to write, if it is for the sandbox alone that it could not; "" for nowhere."""
-        policy = self._policy
-        if policy is None or policy.profile != "workspace":
-            return ""
-        for path in refused_paths(said, self._cwd):
-            place = path
-            while not os.path.lexists(place):
-                place = os.path.dirname(place)
-            if not os.path.isdir(place) and place != path:
-                continue
-            forbidden = any(is_below(place, each) for each in (*policy.hides, *policy.fixed, *policy.env_files))
-            allowed = any(is_below(place, each) for each in (*policy.writes, policy.temporary or "/tmp"))  # noqa: S108
-            too_much = place in (*WHOLE, "/tmp", self._place.home) or not os.access(place, os.W_OK)  # noqa: S108
-            if not forbidden and not allowed and not too_much:
-                return place
-        return ""
-
-    def _caches(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Where package managers keep what they fetch, so that a server can't change what others start."""
-        place = self._place.caches
-        if not place or self._place.profile == "open":
-            return {}
-        private_directory(Path(place))
-        return {name: f"{place}/{folder}" for name, folder in CACHES.items() if name not in env}
-
-    def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Without what it has inherited and should not have. What was made for it it keeps."""
-        inherited = {name: value for name, value in env.items() if os.environ.get(name) == value}
-        ours = withheld(inherited, (*self._place.rules.env, *self._given), self._names)
-        return {name: value for name, value in env.items() if name not in ours}
-
-    def _policy_for(self, argv: Sequence[str], env: Mapping[str, str]) -> Policy:
-        place, rules, profile = self._place, self._place.rules, self._place.profile
-        if profile == "open":
-            return Policy(profile="open", network=True)
-        granted = () if self._grants is None or profile != "workspace" else self._grants.writes(self._name)
-        named = real([place.here, *(_seen_from(place, path) for path in rules.write), *granted])
-        works_in = tuple(path for path in named if path not in WHOLE)
-        writes = (*works_in, *place.named) if profile == "workspace" else ()
-        if place.temporary:
-            _made(Path(place.temporary))
-        shown = real(_seen_from(place, path) for path in rules.show)
-        hidden = (
-            *secret_files(Path(place.home), Path(place.config_dir), os.environ),
-            *real(_seen_from(place, path) for path in rules.hide),
-        )
-        programs = (*_programs(), *_on_path(env), *_paths(argv))
-        can_hide = self._way.kind != "landlock" or not writes  # looking for what it could not hide takes milliseconds
-        return Policy(
-            profile=profile,
-            writes=(*writes, *real([*self._writes, *([place.caches] if place.caches else [])])),
-            fixed=tuple(path for each in writes for path in _of_git(each)),
-            shows=real((place.home, place.config_dir, self._cwd, *works_in, *self._shows, *shown, *programs)),
-            hides=tuple(path for path in dict.fromkeys(hidden) if path not in shown and path not in works_in),
-            env_files=tuple(path for path in env_files(works_in) if path not in shown) if can_hide else (),
-            temporary=place.temporary or None,
-            network=place.network == "on" or (self._door is None and (self._network or self._was_granted)),
-            namespace=None if self._door is None else self._door.namespace,
-        )
-
-
-def _made(directory: Path) -> None:
-    """Make it, if this is the first process that needs it; what runs have left that were killed goes."""
-    if not directory.is_dir():
-        sweep(directory.parent, LEFT_FOR)
-        private_directory(directory)
-
-
-def _of_git(directory: str) -> tuple[str, ...]:
-    git = f"{directory.rstrip('/')}/.git"
-    return tuple(path for name in GUARDED if exists(path := f"{git}/{name}") and not os.path.islink(path))
-
-
-def _paths(argv: Sequence[str]) -> list[str]:
-    """The program, and the files that its first arguments name: what is to be run has to be seen."""
-    return [part for part in argv[:4] if part.startswith("/")]
-
-
-def _on_path(env: Mapping[str, str]) -> list[str]:
-    """The user's programs, should they lie where a process has directories of its own."""
-    return [place for place in env.get("PATH", "").split(os.pathsep) if place.startswith(("/tmp/", "/run/"))]  # noqa: S108
-
-
-@cache
-def _programs() -> tuple[str, ...]:
-    """Where Python and our own helpers are."""
-    import sys
-
-    return real([sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[3])])
-
-
-def _seen_from(place: Place, path: str) -> str:
-    if path == "~" or path.startswith("~/"):
-        path = place.home + path[1:]
-    return os.path.join(place.here, path)
+    name: str
+    writes: Sequence[str | os.PathLike[str]] = ()
+    shows: Sequence[str | os.PathLike[str]] = ()
+    file: Path | None = None
+    beyond: Beyond = WITHIN

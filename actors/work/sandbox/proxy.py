@@ -25,6 +25,7 @@ import trio
 from ...io.http import guarded
 from ...io.http.connections import BROKEN
 from ...io.http.wires import RECEIVE, PlainWire, Wire
+from .grants import NotAdmitted
 from .hosts import shown
 
 if TYPE_CHECKING:
@@ -62,10 +63,6 @@ class Client:
 
 Admits: TypeAlias = Callable[[Client, str, int], Awaitable[bool]]
 """Told who wants to reach which host and port. Returns whether a private address will do; raises `NotAdmitted`."""
-
-
-class NotAdmitted(Exception):
-    """A host may not be reached. The text says why."""
 
 
 @final

@@ -37,13 +37,14 @@ from ....work.journal.unknown import may_run
 from ....work.library import PROMPT_UTILS
 from ....work.playback import playback as play
 from ....work.sandbox import current as sandbox
+from ....work.sandbox.place import Beyond
 from ..plan import Job, Result
 from ..templates import render
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Completed
-    from ....work.sandbox.place import Held
+    from ....work.sandbox.held import Held
 
 INLINE_LIMIT = 32_768
 """Bytes of state up to which it travels in the environment."""
@@ -76,7 +77,7 @@ async def run_script_node(me: Actor, job: Job) -> Result:
     def on_stderr(line: str) -> None:
         me.emit(ToolDelta(tool=node.script, text=line))
 
-    async def attempt(beyond: sandbox.Beyond) -> tuple[Completed, Held | None]:
+    async def attempt(beyond: Beyond) -> tuple[Completed, Held | None]:
         with _state_in(job) as state:
             shows = [str(job.plan.directory), *(state[name] for name in ("GRAPH_STATE_FILE",) if name in state)]
             held = await sandbox.sandboxed(me, node.script, shows=shows, file=path.parent, beyond=beyond)

@@ -37,6 +37,7 @@ from .....protocol.mcp.config import Server
 from .....supervisors import Actor
 from .....supervisors.process import Process, ProcessStop, start_process
 from .....supervisors.spawn import is_dead, wait_for_death
+from ....io.imports import imported
 from . import texts
 from .lines import HEAD, JUNK, TAIL, Lines, TooLong, id_in
 from .link import Json, Outgoing, Receiver
@@ -89,9 +90,10 @@ async def open_stdio(
     try:
         held = None
         if place is not None:
-            from ...sandbox.of_run import held_server
+            await imported(".actors.work.sandbox.holding")
+            from ...sandbox.holding import hold_server
 
-            held = await held_server(me, place, server.name, server.env, environ)
+            held = await hold_server(me, place, server.name, server.env, environ)
         process = await start_process(
             me,
             (_at_home(server.command), *server.args),

@@ -19,7 +19,8 @@ import trio
 
 from .....protocol.errors import ProcessError, ToolFailed
 from ...call_clock import Clock
-from ...sandbox.current import Beyond, played, sandboxed
+from ...sandbox.current import played, sandboxed
+from ...sandbox.place import Beyond
 from ..files.limits import MIB, Limits, ended, impose, kill, watch
 from ..files.output import Printed
 from .allowed_paths import Setting
@@ -27,7 +28,7 @@ from .allowed_paths import Setting
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Process
-    from ...sandbox.place import Held
+    from ...sandbox.held import Held
 
 HEAD = 48 * 1024
 TAIL = 80 * 1024

@@ -28,7 +28,8 @@ from ....io.directories import private_directory
 from ...call_clock import Clock
 from ...journal.unknown import call_key
 from ...library import PROMPT_UTILS
-from ...sandbox.current import WITHIN, Beyond, played, sandboxed
+from ...sandbox.current import played, sandboxed
+from ...sandbox.place import WITHIN, Beyond
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .call_file import Host, handed_over, memory_file, raw_json
 from .environment import Home, caches, environment, raw_names
@@ -40,7 +41,7 @@ from .questions import AskSocket
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Process, ProcessEnd
-    from ...sandbox.place import Held
+    from ...sandbox.held import Held
     from ..declare.declaration import Declaration
 
 CALL_KEY = "CALLBOARD_CALL_KEY"
