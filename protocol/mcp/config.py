@@ -140,8 +140,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What the command of its process is told, its directory among it."""
-        return self.args if self.cwd is None else (*self.args, self.cwd)
+        """What its process is told: arguments, variables, its directory."""
+        return (*self.args, *self.env.values(), self.cwd or "")
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment of its process, when `environ` is ours."""

@@ -35,7 +35,8 @@ def rendered(text: str, columns: int) -> list[str]:
 @pytest.fixture
 def house(fake_model: FakeModels, tmp_path: Path) -> dict[str, str]:
     directory = str(fake_model.config_dir(tmp_path / "config"))
-    return {"CALLBOARD_CONFIG_DIR": directory, "TERM": "tmux-256color", "PYTHONPATH": str(HERE / ".types")}
+    given = {"CALLBOARD_CONFIG_DIR": directory, "CALLBOARD_SANDBOX": "workspace", "PYTHONPATH": str(HERE / ".types")}
+    return {**given, "TERM": "tmux-256color"}
 
 
 @pytest.fixture

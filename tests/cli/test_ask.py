@@ -23,7 +23,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_the_answer_is_on_stdout_and_the_story_on_stderr(callboard: Callboard, models: FakeModels) -> None:
+def test_the_answer_is_on_stdout_and_the_story_on_stderr(
+    callboard: Callboard, models: FakeModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CALLBOARD_SANDBOX")
     models.script(Reply(calls=[("get_current_time", {})]), "It is noon.")
     code, out, err = callboard("ask", "What time is it?", "--tool", "get_current_time", "--system", "Be brief.")
     assert (code, out) == (0, "It is noon.\n")

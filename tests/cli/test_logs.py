@@ -39,6 +39,7 @@ def played(house: House, *replies: Reply | str, prompt: str = "go") -> str:
 def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """A run that is done and one that failed; their server has ended."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("CALLBOARD_SANDBOX")
     with open_house(tmp_path) as house:
         return played(house, "hello"), played(house, Reply(status=401, error="bad \x1b key"), prompt="p\x1b[2J")
 

@@ -66,7 +66,10 @@ def last(out: str) -> Any:
     return json.loads(out.splitlines()[-1])
 
 
-def test_the_result_is_on_stdout_and_the_story_on_stderr(callboard: Callboard, talk: str, models: FakeModels) -> None:
+def test_the_result_is_on_stdout_and_the_story_on_stderr(
+    callboard: Callboard, talk: str, models: FakeModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CALLBOARD_SANDBOX")
     models.script("hello \x1b[31m")
     code, out, err = callboard("run", talk, "world")
     assert (code, out) == (0, "hello \x1b[31m\n")
@@ -75,6 +78,11 @@ def test_the_result_is_on_stdout_and_the_story_on_stderr(callboard: Callboard, t
     assert story[0].endswith("graph: talk (start: say)")
     assert "say (llm) start" in story[1]
     assert story[-1].split(",")[1:] == [" 10 tokens in", " 5 out", " unpriced"]
+
+
+def test_that_there_is_no_sandbox_is_the_first_line(callboard: Callboard, talk: str) -> None:
+    _, _, err = callboard("run", "--sandbox", "off", talk, "world")
+    assert err.splitlines()[0] == "▸ sandbox: off"
 
 
 def test_quiet_says_nothing_at_all(callboard: Callboard, talk: str) -> None:

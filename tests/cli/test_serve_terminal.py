@@ -53,6 +53,7 @@ class Terminal:
         """Start the program that leads the session."""
         self.master, slave = pty.openpty()
         environ = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state")}
+        environ["CALLBOARD_SANDBOX"] = "off"  # the pids that its runs tell are those of the machine
         command = [sys.executable, "-c", IN_TERMINAL, *argv]
         self.leader = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, env=environ, cwd=self.home, start_new_session=True
@@ -166,6 +167,7 @@ async def test_a_server_that_was_to_outlive_its_terminal_does_even_if_that_close
 ) -> None:
     terminal.master, slave = pty.openpty()
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(terminal.home), "XDG_STATE_HOME": str(terminal.home / "state")}
+    environ["CALLBOARD_SANDBOX"] = "off"
     terminal.leader = subprocess.Popen(  # as setsid does: it writes to a terminal that is not its session's
         terminal.serve, stdin=slave, stdout=slave, stderr=slave, env=environ, cwd=terminal.home, start_new_session=True
     )

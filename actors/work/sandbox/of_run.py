@@ -118,7 +118,7 @@ class Sandbox:
         if place is None:
             return None
         caches = cache_dir(self._shared.environ) / "servers" / _UNSAFE.sub("_", name)
-        return msgspec.structs.replace(place, caches=str(caches), named=_paths_in(named, self._here))
+        return msgspec.structs.replace(place, caches=str(caches), named=_paths_in(named, self._here, self._home))
 
     async def held(self, me: Actor, nature: Nature) -> Held | None:
         """How a process is held that `me` is about to start; None if it is not.
@@ -178,14 +178,18 @@ class Shared:
         self.door: Door | None = None
 
 
-def _paths_in(words: Iterable[str], here: str) -> tuple[str, ...]:
-    """The directories and files of data among the words of a command, without links."""
-    paths = (os.path.join(here, os.path.expanduser(word.rpartition("=")[2])) for word in words if "/" in word)
-    return tuple(
-        path
-        for path in real(paths)
-        if path not in WHOLE and not path.endswith(PROGRAMS) and (os.path.isdir(path) or not os.access(path, os.X_OK))
-    )
+def _paths_in(words: Iterable[str], here: str, home: str) -> tuple[str, ...]:
+    """The directories and files of data that a server is told of, without links; the place of one still to be made."""
+    found = []
+    for word in words:
+        path = os.path.join(here, os.path.expanduser(word.rpartition("=")[2]))
+        if "/" not in word or "://" in word or path.endswith(PROGRAMS):
+            continue
+        if not os.path.lexists(path) and os.path.dirname(path) not in (home, here):
+            path = os.path.dirname(path)
+        if os.path.isdir(path) or not os.access(path, os.X_OK):
+            found.append(path)
+    return tuple(path for path in real(found) if path not in WHOLE)
 
 
 def before_any_run(said: Profile | UserSandbox, config_dir: Path, environ: Mapping[str, str]) -> Sandbox:
