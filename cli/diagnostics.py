@@ -255,14 +255,12 @@ def _sandbox(settings: Settings) -> Found:
 
 def _told_of_sandbox(found: Found) -> str:
     why = f" ({'; '.join(found['why_not'])})" if found["why_not"] else ""
-    profile = "off" if found["profile"] == "off" else f"'{found['profile']}'"
+    if found["profile"] == "off":
+        return f"off; 'workspace' would be held by {found['backend']}{why}"
     if found["backend"] == "none":
-        return f"{profile}; none can be had here{why}"
-    return (
-        f"{profile}; `--sandbox workspace` would use {found['backend']}{why}"
-        if profile == "off"
-        else (f"{profile} by {found['backend']}{why}")
-    )
+        return f"'{found['profile']}', and nothing here can hold processes to it: you are asked about each{why}"
+    hosts = "" if found["backend"] == "bubblewrap" else "; no lists of hosts"
+    return f"'{found['profile']}' by {found['backend']}{hosts}{why}"
 
 
 def _told_of_vault(found: Found) -> str:

@@ -133,8 +133,8 @@ sandbox = click.option(
     "--sandbox",
     type=click.Choice(["read-only", "workspace", "open", "off"]),
     help="What the processes of tools, scripts and MCP servers may do: read-only, workspace (write below the working "
-    "directory, no network for tools), open (closes only the kernel's interfaces), off. [default: sandbox of "
-    "config.yaml]",
+    "directory, reach hosts that you allow), open (closes only the kernel's interfaces), off. [default: sandbox of "
+    "config.yaml, else workspace]",
 )
 no_input = click.option("--no-input", is_flag=True, help="Never ask at the terminal.")
 yes_and_allow = several(

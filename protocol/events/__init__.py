@@ -30,7 +30,7 @@ class RunStarted(EventData, frozen=True, kw_only=True):
     """Always the first event. `target` is what the user named, `name` what the file calls itself.
 
     `model` is what answers wherever no node names its own (None if that is nowhere); where it was not chosen, `why`
-    says how it came to be. `sandbox` is the profile that its processes are held to, "" where nobody has asked for one.
+    says how it came to be. `sandbox` is the profile that its processes are held to.
     """
 
     kind = "run.started"
