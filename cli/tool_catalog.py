@@ -21,7 +21,7 @@ from ..actors.io.directories import user_folder
 from ..actors.io.settings import load_settings
 from ..actors.runs.file_checks import KnownServers
 from ..actors.runs.target import load_agent
-from ..actors.work.tools.kept_answers import KeptAnswers
+from ..actors.work.tools.kept_answers import Answered, KeptAnswers
 from ..actors.work.tools.permissions import Explained, Permissions
 from ..actors.work.tools.registry import ENDINGS, ToolOptions, ToolRegistry, agent_file
 from ..actors.work.tools.tool import Tool
@@ -231,9 +231,14 @@ def list_kept(*, as_json: bool) -> str:
     kept = KeptAnswers(Path.cwd(), os.environ)
     if as_json:
         return json_object(directory=kept.directory, allowed=msgspec.to_builtins(kept.all()))
-    rows = [[safe(each.tool), one_line(each.subject) or "with any arguments"] for each in kept.all()]
+    rows = [[safe(each.tool), _what(each)] for each in kept.all()]
     where = safe(kept.directory)
     return "\n".join([f"allowed for good in {where}", *columns(rows)] if rows else [f"nothing in {where}"]) + "\n"
+
+
+def _what(answered: Answered) -> str:
+    what = one_line(answered.subject)
+    return f"may {what}" if answered.beyond else what or "with any arguments"
 
 
 def forget_kept(tool: str | None) -> str:

@@ -7,12 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, final
 
 from ....supervisors.escalation import listens
+from ..call_clock import current as call_clock
 from .namespace import Namespace, make_namespace
 from .proxy import Client, Proxy
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ..call_clock import Clock
+    from .grants import Who
 
 _PROXY = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "no_proxy")
 
@@ -29,9 +31,9 @@ class Door:
         self.namespace = namespace
         self._proxy = proxy
 
-    def client(self, name: str, clock: Clock | None) -> Client:
+    def client(self, who: Who, clock: Clock | None) -> Client:
         """A process of this tool or server is to be started, for a call with this clock."""
-        return self._proxy.client(name, clock)
+        return self._proxy.client(who, clock)
 
     def forget(self, client: Client) -> None:
         """Its process is over. Any thread may say so."""
@@ -57,6 +59,7 @@ async def open_door(me: Actor, asks: Asks, environ: Mapping[str, str], *, as_roo
 
     async def live(own: Actor) -> None:
         listens.set(None)  # what it is asked is no answer that a run has got
+        call_clock.set(None)  # it works for all calls
         proxies.append(Proxy(namespace, partial(asks, own), environ))
         own.started()
         try:

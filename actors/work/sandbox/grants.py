@@ -12,9 +12,11 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 import trio
 
-from ....protocol.errors import NobodyToAsk
+from ....protocol.errors import ConfigError, NobodyToAsk, Saturated
+from ....protocol.events import Warned
 from ....protocol.kernel.questions import Question
 from ....protocol.permissions import Verdict
 from ....supervisors.escalation import remembers
@@ -39,6 +41,18 @@ class NotAdmitted(Exception):
     """A process may not do it. The text says why."""
 
 
+class Who(msgspec.Struct, frozen=True):
+    """Whose process it is.
+
+    Attributes:
+        name: of the tool, the script or the server.
+        sum: of its program, as far as that is a file: what was allowed to another one is not allowed to this.
+    """
+
+    name: str
+    sum: str = ""
+
+
 class HostRules(Protocol):
     """What the user's rules say of hosts."""
 
@@ -49,14 +63,11 @@ class HostRules(Protocol):
 class Kept(Protocol):
     """What was allowed for good in the run's directory."""
 
-    def has(self, tool: str, what: str) -> bool:
-        """Whether this tool may do this."""
+    def beyond(self, tool: str, sum: str) -> list[str]:
+        """What this tool may do."""
 
-    def add(self, tool: str, what: str) -> None:
-        """From now on it may."""
-
-    def named(self, what: str) -> list[tuple[str, str]]:
-        """The tools, and what each may do, as far as it begins so."""
+    def add(self, tool: str, sum: str, what: str) -> None:
+        """From now on it may do this as well."""
 
 
 class Grants:
@@ -70,14 +81,12 @@ class Grants:
     def __init__(self, rules: HostRules | None, kept: Kept | None) -> None:
         self._rules = rules
         self._kept = kept
-        self._of_run: set[tuple[str, str]] = set()
-        self._asking: defaultdict[tuple[str, str], trio.Lock] = defaultdict(trio.Lock)
+        self._of_run: defaultdict[Who, list[str]] = defaultdict(list)
+        self._asking: defaultdict[tuple[Who, str], trio.Lock] = defaultdict(trio.Lock)
 
-    def writes(self, tool: str) -> tuple[str, ...]:
-        """The directories that this tool may write in besides. Reads a small file."""
-        kept = [] if self._kept is None else self._kept.named(WRITE)
-        found = [what for whose, what in (*self._of_run, *kept) if whose == tool and what.startswith(WRITE)]
-        return tuple(what.removeprefix(WRITE) for what in found)
+    def writes(self, who: Who) -> tuple[str, ...]:
+        """The directories that it may write in besides. Reads a small file."""
+        return tuple(what.removeprefix(WRITE) for what in self._all(who) if what.startswith(WRITE))
 
     async def may_reach(self, me: Actor, client: Client, listed: Iterable[str], host: str, port: int) -> bool:
         """Whether a private address will do; asks a person on behalf of `me` if need be.
@@ -97,28 +106,28 @@ class Grants:
         if said is None and meant(listed, host, port):
             return named(listed, host, port)
         name = shown(host, port)
-        async with self._asking[client.name, name]:
+        async with self._asking[client.who, name]:
             if name in client.refused:
                 raise NotAdmitted(client.refused[name])
-            if name not in client.once and not self.has(client.name, REACH + name):
-                text = f"Let {client.name} reach {name}?{await _inside(host, port)}"
+            if name not in client.once and not self.has(client.who, REACH + name):
+                text = f"Let {client.who.name} reach {name}?{await _inside(host, port)}"
                 with nullcontext() if client.clock is None else client.clock.stopped():
-                    said_so = await self.asked(me, client.name, REACH + name, text)
+                    said_so = await self.asked(me, client.who, REACH + name, text)
                 if said_so == "yes":
                     client.once.add(name)
         return True
 
-    async def once(self, me: Actor, tool: str, what: str, text: str) -> None:
+    async def once(self, me: Actor, who: Who, what: str, text: str) -> None:
         """Have a person asked unless it was granted.
 
         Raises:
             NotAdmitted: a no, or nobody is there.
         """
-        async with self._asking[tool, what]:
-            if not self.has(tool, what):
-                await self.asked(me, tool, what, text)
+        async with self._asking[who, what]:
+            if not self.has(who, what):
+                await self.asked(me, who, what, text)
 
-    async def asked(self, me: Actor, tool: str, what: str, text: str) -> str:
+    async def asked(self, me: Actor, who: Who, what: str, text: str) -> str:
         """What a person says: `yes` or `run`.
 
         Raises:
@@ -134,28 +143,37 @@ class Grants:
                 text=text,
                 options=WITHOUT if self._kept is None else OPTIONS,
                 rule=RULE_WITHOUT if self._kept is None else RULE,
-                permission=tool,
+                permission=who.name,
             )
             with nullcontext() if clock is None else clock.stopped():
                 answer = str((await me.ask_person(question)).value).strip()
         except NobodyToAsk:
             raise NotAdmitted("nobody is there to be asked") from None
+        except Saturated as error:
+            raise NotAdmitted(str(error)) from error
         finally:
             remembers.reset(token)
         said = answer.lower()
         if said in ("run", "always"):
-            self._of_run.add((tool, what))
+            self._of_run[who].append(what)
             if said == "always" and self._kept is not None:
-                self._kept.add(tool, what)
+                try:
+                    self._kept.add(who.name, who.sum, what)
+                except ConfigError as error:
+                    me.emit(Warned(code="not_kept", message=str(error)))
             return "run"
         if said in ("yes", "y"):
             return "yes"
         why = "" if said in ("no", "n", "") else f": {answer}"
         raise NotAdmitted(f"the user refused{why}")
 
-    def has(self, tool: str, what: str) -> bool:
-        """Whether a tool was allowed this, for the run or for good."""
-        return (tool, what) in self._of_run or (self._kept is not None and self._kept.has(tool, what))
+    def has(self, who: Who, what: str) -> bool:
+        """Whether this was allowed, for the run or for good."""
+        return what in self._all(who)
+
+    def _all(self, who: Who) -> list[str]:
+        kept = [] if self._kept is None else self._kept.beyond(who.name, who.sum)
+        return [*self._of_run[who], *kept]
 
 
 async def _inside(host: str, port: int) -> str:

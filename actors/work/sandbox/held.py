@@ -20,12 +20,12 @@ from ..call_clock import current as call_clock
 from .backends import Backend
 from .confined import SandboxedProcess
 from .door import environment as by_the_door
-from .grants import REACH, WRITE, Grants, NotAdmitted
+from .grants import REACH, WRITE, Grants, NotAdmitted, Who
 from .place import WHOLE, Beyond, Nature, Place
 from .policy import Policy, exists, is_below, real
 from .refused import missed_network, refused_paths
 from .secret_files import env_files, secret_files
-from .variables import withheld
+from .variables import NO_PROGRAM, Program, withheld
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -57,7 +57,7 @@ class Held:
         grants: None for a process of no run: nobody is asked about it.
         door: its way out, if its network is a list of hosts.
         given: variables that are meant for it, whatever they are called.
-        names: words of its program's text, among which may be names of variables.
+        program: its text, among whose words may be names of variables.
         lacks: secrets among those that it does not have, and why.
     """
 
@@ -70,7 +70,7 @@ class Held:
         door: Door | None = None,
         *,
         given: Iterable[str] = (),
-        names: frozenset[str] = frozenset(),
+        program: Program = NO_PROGRAM,
         lacks: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._place = place
@@ -82,9 +82,10 @@ class Held:
         has_all = isinstance(place.network, tuple) and door is None and "*" in place.network
         self._network = nature.beyond.network or has_all
         self._given = tuple(given)
-        self._names = names
+        self._names = program.names
         self._lacks = lacks
-        self._client = None if door is None else door.client(nature.name, call_clock.get())
+        self._who = Who(nature.name, program.sum)
+        self._client = None if door is None else door.client(self._who, call_clock.get())
         self._started: SandboxedProcess | None = None
         self._policy: Policy | None = None
         self._cwd = place.here
@@ -127,14 +128,14 @@ class Held:
         if place and self._grants is not None:
             text = f"Let {self._name} write in {place}?\nIt tried to, and the sandbox refused. It will run again"
             try:
-                await self._grants.asked(me, self._name, WRITE + place, text)
+                await self._grants.asked(me, self._who, WRITE + place, text)
                 return Beyond(writes=(place,)), ""
             except NotAdmitted as refused:
                 notes.append(f"did not let it write in {place}: {refused}")
         if self._is_cut_off and self._grants is not None and missed_network(said):
             text = f"Let {self._name} use the network?\nIt tried to. Landlock can't tell hosts apart. It will run again"
             try:
-                await self._grants.once(me, self._name, REACH + "*", text)
+                await self._grants.once(me, self._who, REACH + "*", text)
                 return Beyond(network=True), ""
             except NotAdmitted as refused:
                 notes.append(f"did not let it use the network: {refused}")
@@ -142,7 +143,7 @@ class Held:
 
     @property
     def _was_granted(self) -> bool:
-        return self._grants is not None and self._grants.has(self._name, REACH + "*")
+        return self._grants is not None and self._grants.has(self._who, REACH + "*")
 
     @property
     def _is_cut_off(self) -> bool:
@@ -190,7 +191,7 @@ class Held:
         place, nature, rules, profile = self._place, self._nature, self._place.rules, self._place.profile
         if profile == "open":
             return Policy(profile="open", network=True)
-        granted = () if self._grants is None or profile != "workspace" else self._grants.writes(self._name)
+        granted = () if self._grants is None or profile != "workspace" else self._grants.writes(self._who)
         named = real([place.here, *(_seen_from(place, path) for path in rules.write), *granted])
         works_in = tuple(path for path in named if path not in WHOLE)
         writes = (*works_in, *place.named) if profile == "workspace" else ()

@@ -18,12 +18,12 @@ from ....protocol.errors import ProcessError
 from ..library import AGENTS
 from .backends import Backend, backend, is_known
 from .door import Asks, Door, open_door
-from .grants import NotAdmitted
+from .grants import NotAdmitted, Who
 from .held import Held
 from .hosts import meant, named
 from .place import Nature, Place
 from .proxy import Client
-from .variables import looks_secret, names_in, withheld
+from .variables import looks_secret, program_in, withheld
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -50,12 +50,12 @@ async def hold(me: Actor, place: Place, nature: Nature, shared: Shared, asks: As
         await _without(me, place, way, name, shared)
         return None
     door = await _door(me, place, way, shared, asks)
-    names = await trio.to_thread.run_sync(names_in, nature.file)
-    has: Iterable[str] = names
+    program = await trio.to_thread.run_sync(program_in, nature.file)
+    has: Iterable[str] = program.names
     lacks: Mapping[str, str] = {}
     if not ours and place.profile != "open":
-        has, lacks = await _secrets(me, place, name, names, shared)
-    return Held(place, nature, way, shared.grants, door, names=names, given=has, lacks=lacks)
+        has, lacks = await _secrets(me, place, Who(name, program.sum), program.names, shared)
+    return Held(place, nature, way, shared.grants, door, program=program, given=has, lacks=lacks)
 
 
 async def hold_server(me: Actor, place: Place, name: str, given: Iterable[str], environ: Mapping[str, str]) -> Held:
@@ -100,7 +100,7 @@ async def _without(me: Actor, place: Place, way: Backend, name: str, shared: Sha
     """
     why = _no_way(place, way)
     try:
-        await shared.grants.once(me, name, "start without a sandbox", f"Start {name} without a sandbox?\n{why}")
+        await shared.grants.once(me, Who(name), "start without a sandbox", f"Start {name} without a sandbox?\n{why}")
     except NotAdmitted as refused:
         raise ProcessError(
             f"can't start {name!r}: {why}. `--sandbox off` (`sandbox: off` in config.yaml) does without ({refused})"
@@ -127,15 +127,15 @@ async def _door(me: Actor, place: Place, way: Backend, shared: Shared, asks: Ask
 
 
 async def _secrets(
-    me: Actor, place: Place, name: str, names: frozenset[str], shared: Shared
+    me: Actor, place: Place, who: Who, names: frozenset[str], shared: Shared
 ) -> tuple[Iterable[str], Mapping[str, str]]:
     """The secrets that a program names: those that a person lets it have, and why not the others."""
     has, lacks = [], {}
     asked = {each: text for each, text in shared.environ.items() if each in names and looks_secret(each, text)}
     for variable in sorted(withheld(asked, place.rules.env, names)):
         try:
-            text = f"Let {name} have {variable}?\nIts file names this variable"
-            await shared.grants.once(me, name, f"have {variable}", text)
+            text = f"Let {who.name} have {variable}?\nIts file names this variable"
+            await shared.grants.once(me, who, f"have {variable}", text)
             has.append(variable)
         except NotAdmitted as refused:
             lacks[variable] = str(refused)
@@ -144,5 +144,5 @@ async def _secrets(
 
 async def _listed(hosts: tuple[str, ...], _: Actor, client: Client, host: str, port: int) -> bool:
     if not meant(hosts, host, port):
-        raise NotAdmitted(f"it is not in `network` of the server '{client.name}' (`sandbox` in config.yaml)")
+        raise NotAdmitted(f"it is not in `network` of the server '{client.who.name}' (`sandbox` in config.yaml)")
     return named(hosts, host, port)

@@ -135,7 +135,7 @@ class Sandbox:
         return await hold(me, place, nature, self._shared, self._admits)
 
     async def _admits(self, me: Actor, client: Client, host: str, port: int) -> bool:
-        place = self.of_tool(client.name)
+        place = self.of_tool(client.who.name)
         listed = place.network if place is not None and isinstance(place.network, tuple) else ()
         return await self._shared.grants.may_reach(me, client, listed, host, port)
 

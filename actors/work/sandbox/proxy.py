@@ -25,7 +25,7 @@ import trio
 from ...io.http import guarded
 from ...io.http.connections import BROKEN
 from ...io.http.wires import RECEIVE, PlainWire, Wire
-from .grants import NotAdmitted
+from .grants import NotAdmitted, Who
 from .hosts import shown
 
 if TYPE_CHECKING:
@@ -46,15 +46,15 @@ class Client:
     """One process that connects here.
 
     Attributes:
-        name: of its tool or server.
+        who: whose it is.
         once: hosts that a person has allowed to this process.
         refused: those that it was kept from, with the reasons.
         url: of the proxy, as this process has it in its environment.
         clock: of the call that it works for; it stands still while a person is asked.
     """
 
-    def __init__(self, name: str, url: str, clock: Clock | None) -> None:
-        self.name = name
+    def __init__(self, who: Who, url: str, clock: Clock | None) -> None:
+        self.who = who
         self.url = url
         self.clock = clock
         self.once: set[str] = set()
@@ -82,10 +82,10 @@ class Proxy:
         self._clients: dict[str, Client] = {}
         self._room = trio.Semaphore(MOST)
 
-    def client(self, name: str, clock: Clock | None) -> Client:
+    def client(self, who: Who, clock: Clock | None) -> Client:
         """A process of this tool or server is to be started."""
         password = secrets.token_urlsafe(12)
-        made = Client(name, f"http://callboard:{password}@127.0.0.1:{self._namespace.port}", clock)
+        made = Client(who, f"http://callboard:{password}@127.0.0.1:{self._namespace.port}", clock)
         self._clients[password] = made
         return made
 

@@ -9,11 +9,14 @@ process it has: the values of an agent's variables, `env` of a server.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
+
+import msgspec
 
 PLAIN = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|SHLVL|PWD|OLDPWD|HOSTNAME|TERM|TERM_PROGRAM.*|COLORTERM|COLUMNS|LINES|NO_COLOR"
@@ -68,19 +71,33 @@ def withheld(environ: Mapping[str, str], granted: Sequence[str], named: Iterable
     )
 
 
-def names_in(program: Path | None) -> frozenset[str]:
-    """The words of a program's text that may be names of variables. Reads files.
+class Program(msgspec.Struct, frozen=True):
+    """The text of a program.
 
-    Args:
-        program: its file; or a directory, whose programs are taken together, since they may call one another.
+    Attributes:
+        names: its words, among which may be names of variables.
+        sum: of it; "" for one that is no file.
     """
-    if program is None:
-        return frozenset()
+
+    names: frozenset[str] = frozenset()
+    sum: str = ""
+
+
+NO_PROGRAM = Program()
+
+
+def program_in(place: Path | None) -> Program:
+    """What is in a program's file, or in a directory, whose programs may call one another. Reads files."""
+    if place is None:
+        return NO_PROGRAM
     found: set[str] = set()
-    for file in islice(_files(program), MOST_FILES):
+    sum = hashlib.sha256()
+    for file in islice(_files(place), MOST_FILES):
         with contextlib.suppress(OSError), file.open("rb") as opened:
-            found.update(_WORD.findall(opened.read(LONGEST_FILE).decode("utf-8", "replace")))
-    return frozenset(found)
+            text = opened.read(LONGEST_FILE)
+            sum.update(text)
+            found.update(_WORD.findall(text.decode("utf-8", "replace")))
+    return Program(frozenset(found), sum.hexdigest())
 
 
 def _files(program: Path) -> Iterator[Path]:
@@ -88,4 +105,4 @@ def _files(program: Path) -> Iterator[Path]:
         yield program
         return
     with contextlib.suppress(OSError):
-        yield from (file for file in program.iterdir() if file.suffix in CODE)
+        yield from sorted(file for file in program.iterdir() if file.suffix in CODE)

@@ -31,13 +31,15 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         tool: its name.
-        sum: of what it was; "" where what was allowed is no call, but something beyond its sandbox.
-        subject: the command, the code, what is beyond; "" for the tool with any arguments.
+        sum: of what it was.
+        subject: the command, the code; "" for the tool with any arguments.
+        beyond: it is no call that was allowed, but that its processes do what `subject` says beyond their sandbox.
     """
 
     tool: str
     sum: str
     subject: str = ""
+    beyond: bool = False
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,22 +81,18 @@ class KeptAnswers:
         others = (each for each in self.all() if (each.tool, each.subject) != (own.tool, own.subject))
         self._write((*others, own)[-MOST:])
 
-    def has(self, tool: str, what: str) -> bool:
-        """Whether processes of a tool were allowed this for good, beyond their sandbox."""
-        return Answered(tool=tool, sum="", subject=what) in self.all()
+    def beyond(self, tool: str, sum: str) -> list[str]:
+        """What processes of a tool were allowed for good beyond their sandbox; `sum` is that of its program now."""
+        return [each.subject for each in self.all() if (each.tool, each.sum, each.beyond) == (tool, sum, True)]
 
-    def add(self, tool: str, what: str) -> None:
-        """Allow it.
+    def add(self, tool: str, sum: str, what: str) -> None:
+        """Allow that.
 
         Raises:
             ConfigError: it can't be written down.
         """
-        own = Answered(tool=tool, sum="", subject=what)
+        own = Answered(tool=tool, sum=sum, subject=what, beyond=True)
         self._write((*(each for each in self.all() if each != own), own)[-MOST:])
-
-    def named(self, what: str) -> list[tuple[str, str]]:
-        """The tools, and what each was allowed beyond its sandbox that begins so."""
-        return [(each.tool, each.subject) for each in self.all() if not each.sum and each.subject.startswith(what)]
 
     def forget(self, tool: str | None = None) -> int:
         """Take back what was allowed, of one tool or of all; how many answers those were."""

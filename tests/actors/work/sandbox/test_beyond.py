@@ -85,6 +85,20 @@ async def test_a_secret_that_a_tools_file_names_is_asked_about(
     assert "key=hot" in (await told(house, Reply(calls=[("show", {})]), sandbox=None))[0]
 
 
+async def test_what_was_allowed_to_a_program_for_good_is_asked_again_when_that_has_changed(
+    house: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEATHER_API_KEY", "hot")
+    house.agent()
+    tools = house.config / "agents" / "a" / "tools.sh"
+    tools.write_text(TOOL)
+    call = Reply(calls=[("show", {})])
+    assert len(await told(house, call, person=("always",))) == 2
+    assert len(await told(house, call, person=("no",))) == 1
+    tools.write_text(TOOL + "# and more\n")
+    assert len(await told(house, call, person=("no",))) == 2
+
+
 def test_variables_are_a_list_of_names() -> None:
     environ = dict.fromkeys(("PATH", "HOME", "LC_ALL", "UV_INDEX_URL", "MY_PLACE", "GH_TOKEN", "SSH_AUTH_SOCK"), "x")
     environ |= {"http_proxy": "http://me:secret@proxy:3128", "PIP_INDEX_URL": "https://pypi.org/simple"}
