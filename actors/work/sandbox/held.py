@@ -35,13 +35,19 @@ LEFT_FOR = 7 * 24 * 3600.0
 """Seconds after which the directory of a run is taken to be that of one that was killed."""
 
 CACHES = {
-    "XDG_CACHE_HOME": "cache",
-    "UV_CACHE_DIR": "uv",
-    "npm_config_cache": "npm",
-    "DENO_DIR": "deno",
-    "BUN_INSTALL_CACHE_DIR": "bun",
+    "npm_config_cache": ("npm", ".npm"),
+    "YARN_CACHE_FOLDER": ("yarn", ".cache/yarn"),
+    "BUN_INSTALL_CACHE_DIR": ("bun", ".bun/install/cache"),
+    "DENO_DIR": ("deno", ".cache/deno"),
+    "UV_CACHE_DIR": ("uv", ".cache/uv"),
+    "PIP_CACHE_DIR": ("pip", ".cache/pip"),
+    "GOCACHE": ("go-build", ".cache/go-build"),
+    "GOMODCACHE": ("go-mod", "go/pkg/mod"),
 }
-"""Variables that say where package managers keep what they fetch, and the names of the folders."""
+"""Variables that say where package managers keep what they fetch; a folder of ours for each, and theirs in the home."""
+
+CACHES_LEFT_FOR = 30 * 24 * 3600.0
+"""Seconds after which a place for caches is removed that nothing was started with."""
 
 GUARDED = ("config", "config.worktree", "hooks")
 """What git reads commands from: in a directory that may be written these may not."""
@@ -97,7 +103,7 @@ class Held:
         self._started = SandboxedProcess(policy, self._way)
         if not policy.bounded:
             return self._started.begin(argv, env, cwd)
-        env = {**self._caches(env), **self._environment(env)}
+        env = {**self._caches(policy, env), **self._environment(env)}
         return self._started.begin(argv, env if self._client is None else by_the_door(self._client, env), cwd)
 
     def meaning(self, status: int) -> int:
@@ -173,13 +179,14 @@ class Held:
                 return place
         return ""
 
-    def _caches(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Where package managers keep what they fetch, so that a server can't change what others start."""
-        place = self._place.caches
-        if not place or self._place.profile == "open":
+    def _caches(self, policy: Policy, env: Mapping[str, str]) -> dict[str, str]:
+        """Where package managers keep what they fetch: where it can't change what the user, or another, starts."""
+        place, home = self._place.caches, self._place.home
+        if policy.profile != "workspace" or not place:
             return {}
-        private_directory(Path(place))
-        return {name: f"{place}/{folder}" for name, folder in CACHES.items() if name not in env}
+        theirs = {name: f"{home}/{usual}" for name, (_, usual) in CACHES.items() if name not in env}
+        own = [name for name, usual in theirs.items() if not any(is_below(usual, each) for each in policy.writes)]
+        return {name: f"{place}/{CACHES[name][0]}" for name in own}
 
     def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Without what it has inherited and should not have. What was made for it it keeps."""
@@ -196,7 +203,11 @@ class Held:
         works_in = tuple(path for path in named if path not in WHOLE)
         writes = (*works_in, *place.named) if profile == "workspace" else ()
         if place.temporary:
-            _made(Path(place.temporary))
+            _made(Path(place.temporary), LEFT_FOR)
+        caches = [place.caches] if place.caches and profile == "workspace" else []
+        for each in caches:
+            _made(Path(each), CACHES_LEFT_FOR)
+            os.utime(each)
         shown = real(_seen_from(place, path) for path in rules.show)
         hidden = (
             *secret_files(Path(place.home), Path(place.config_dir), os.environ),
@@ -206,7 +217,7 @@ class Held:
         can_hide = self._way.kind != "landlock" or not writes  # looking for what it could not hide takes milliseconds
         return Policy(
             profile=profile,
-            writes=(*writes, *real([*nature.writes, *nature.beyond.writes, *([place.caches] if place.caches else [])])),
+            writes=(*writes, *real([*nature.writes, *nature.beyond.writes, *caches])),
             fixed=tuple(path for each in writes for path in _of_git(each)),
             shows=real((place.home, place.config_dir, self._cwd, *works_in, *nature.shows, *shown, *programs)),
             hides=tuple(path for path in dict.fromkeys(hidden) if path not in shown and path not in works_in),
@@ -217,10 +228,10 @@ class Held:
         )
 
 
-def _made(directory: Path) -> None:
-    """Make it, if this is the first process that needs it; what runs have left that were killed goes."""
+def _made(directory: Path, left_for: float) -> None:
+    """Make it, if this is the first process that needs it; what others have left for so long goes."""
     if not directory.is_dir():
-        sweep(directory.parent, LEFT_FOR)
+        sweep(directory.parent, left_for)
         private_directory(directory)
 
 

@@ -8,6 +8,7 @@ granted. Where no backend works, a person is asked about each process that shoul
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 import re
 import shutil
@@ -101,7 +102,12 @@ class Sandbox:
         rules = _put_together(self._rules, _named(self._rules.tools, name))
         rules = msgspec.structs.replace(rules, write=(*rules.write, *self._roots))
         usual: Network = ("*",) if FETCHES.fullmatch(name) else "ask"
-        return self._place(rules, usual, str(self.temporary))
+        return self._place(
+            rules,
+            usual,
+            str(self.temporary),
+            self._caches("workspaces", hashlib.sha256(os.fsencode(self._here)).hexdigest()[:16]),
+        )
 
     def has_network(self, tool: str) -> bool:
         """Whether the processes of a tool reach a network."""
@@ -114,11 +120,11 @@ class Sandbox:
         Args:
             named: words of its entry in the user's own file: the paths among them are meant for it.
         """
-        place = self._place(_put_together(self._rules, _named(self._rules.servers, name)), "on", "")
+        rules = _put_together(self._rules, _named(self._rules.servers, name))
+        place = self._place(rules, "on", "", self._caches("servers", _UNSAFE.sub("_", name)))
         if place is None:
             return None
-        caches = cache_dir(self._shared.environ) / "servers" / _UNSAFE.sub("_", name)
-        return msgspec.structs.replace(place, caches=str(caches), named=_paths_in(named, self._here, self._home))
+        return msgspec.structs.replace(place, named=_paths_in(named, self._here, self._home))
 
     async def held(self, me: Actor, nature: Nature) -> Held | None:
         """How a process is held that `me` is about to start; None if it is not.
@@ -143,7 +149,10 @@ class Sandbox:
         """The run is over. Blocks."""
         shutil.rmtree(self.temporary, ignore_errors=True)
 
-    def _place(self, rules: SandboxRules, usual: Network, temporary: str) -> Place | None:
+    def _caches(self, *folders: str) -> str:
+        return str(cache_dir(self._shared.environ).joinpath(*folders))
+
+    def _place(self, rules: SandboxRules, usual: Network, temporary: str, caches: str) -> Place | None:
         for own in self._narrowed:
             rules = _narrowed(rules, own)
         if rules.profile == "off":
@@ -156,6 +165,7 @@ class Sandbox:
             home=self._home,
             temporary=temporary,
             network=() if network == "ask" else network,
+            caches=caches,
         )
 
 
