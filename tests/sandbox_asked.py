@@ -30,14 +30,14 @@ class Person:
 
 async def told(house: Repository, *replies: Reply, person: tuple[str, ...] = (), **options: object) -> list[str]:
     """What the model is told of its calls, then what the person was asked."""
-    options.setdefault("sandbox", "workspace")
+    options = {"sandbox": "workspace", "allow": ("execute_command",), **options}
     async with callboard.Root(config_dir=house.config) as root:
         someone = Person(root, *person)
         if person:
             with root.questions.attach(someone):
-                outcome = await house.run(*replies, "over", root=root, allow=("execute_command",), **options)
+                outcome = await house.run(*replies, "over", root=root, **options)
         else:
-            outcome = await house.run(*replies, "over", root=root, allow=("execute_command",), **options)
+            outcome = await house.run(*replies, "over", root=root, **options)
     assert outcome.status == "done", outcome.error
     said = [turn["content"] for turn in house.models.requests[-1].json["messages"] if turn["role"] == "tool"]
     return [*said, *(question.text for question in someone.questions)]

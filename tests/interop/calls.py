@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -12,6 +13,7 @@ import trio
 from callboard.actors.work.mcp.client.client import McpClient
 from callboard.actors.work.mcp.client.connect import Abilities, connect
 from callboard.actors.work.mcp.links.link import Caller
+from callboard.actors.work.sandbox.of_run import before_any_run
 from callboard.protocol.mcp.config import Server
 from callboard.supervisors import Actor
 
@@ -24,8 +26,10 @@ async def reach(
 ) -> AsyncIterator[McpClient]:
     """A connection that can do everything, owned by an actor below `me`, which fails when the connection is lost.
 
-    `legacy` never asks whether the server speaks the newest revision.
+    `legacy` never asks whether the server speaks the newest revision. Its process is held as a user's is.
     """
+    held = before_any_run("workspace", Path("/nonexistent"), os.environ)
+    options = {"place": held.of_server(server.name, server.words), **options}
     clients, found = trio.open_memory_channel[McpClient](1)
 
     async def own(owner: Actor) -> None:

@@ -158,7 +158,7 @@ async def test_it_is_told_our_roots_and_tells_us_what_it_logs(me: Actor, server:
 
 async def test_filesystem_works_where_our_roots_say(me: Actor, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a text")
-    async with reach(me, npm("filesystem"), roots=(tmp_path.as_uri(),)) as client:
+    async with reach(me, npm("filesystem"), roots=(tmp_path.as_uri(),), place=None) as client:
         with trio.fail_after(10):  # it asks for the roots after the handshake
             while str(tmp_path) not in text_of(await client.call_tool("list_allowed_directories", {})):
                 await trio.sleep(0.01)

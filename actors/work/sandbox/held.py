@@ -174,8 +174,8 @@ class Held:
                 continue
             forbidden = any(is_below(place, each) for each in (*policy.hides, *policy.fixed, *policy.env_files))
             allowed = any(is_below(place, each) for each in (*policy.writes, policy.temporary or "/tmp"))  # noqa: S108
-            too_much = place in (*WHOLE, "/tmp", self._place.home) or not os.access(place, os.W_OK)  # noqa: S108
-            if not forbidden and not allowed and not too_much:
+            too_much = place == self._place.home or place.count("/") < 2  # `/etc` is not asked about, `/etc/x` is
+            if not forbidden and not allowed and not too_much and os.access(place, os.W_OK):
                 return place
         return ""
 

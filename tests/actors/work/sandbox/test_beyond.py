@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from fake_models import Reply
 from repository import Repository
 from sandbox_asked import told
 from sandbox_world import BACKENDS, need
+from scripted_server import scripted_server
 
 import callboard
 from callboard.actors.work.sandbox.refused import missed_network, refused_paths
@@ -24,6 +27,19 @@ show() {
 }
 eval "$(argc --argc-eval "$0" "$@")"
 """
+
+
+SERVER = scripted_server(
+    """
+    try:
+        with open(arguments["path"], "a") as file:
+            file.write("x")
+        return "written"
+    except OSError as error:
+        return str(error)
+    """,
+    write={"inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}}},
+)
 
 
 @pytest.fixture
@@ -59,7 +75,8 @@ async def test_a_refused_write_becomes_a_question_and_the_command_runs_again(hou
 async def test_nobody_is_asked_about_what_the_user_could_not_write_or_must_not(house: Repository) -> None:
     (house.root / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
     (house.root / ".git" / "config").write_text("[core]\n")
-    for path in ("/proc/version", "~/.ssh/authorized_keys", ".git/hooks/pre-commit", "/made-at-the-top", "~/made"):
+    not_asked = ("/proc/version", "~/.ssh/authorized_keys", ".git/hooks/pre-commit", "/made", "/etc/made", "~/made")
+    for path in not_asked:
         write = Reply(calls=[("execute_command", {"command": f"echo x > {path}"})])
         assert len(await told(house, write, person=("yes",))) == 1, path
 
@@ -181,3 +198,51 @@ async def test_the_variable_says_it_for_all_runs(repository: Repository, monkeyp
     events: list[callboard.Event] = []
     await repository.run("over", on_event=events.append)
     assert events[0].data.sandbox == "off"  # type: ignore[attr-defined] - it is `run.started`
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_package_managers_keep_what_they_fetch_where_nobody_else_starts_it(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    need(backend, monkeypatch)
+    monkeypatch.delenv("npm_config_cache", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(repository.home / ".cache"))
+    repository.agent("global_tools: [execute_command]")
+    line = "mkdir -p $npm_config_cache $UV_CACHE_DIR && touch $npm_config_cache/kept && echo $npm_config_cache"
+    command = Reply(calls=[("execute_command", {"command": line})])
+    (first,) = await told(repository, command)
+    place = Path(first.strip())
+    assert place.is_relative_to(repository.home / ".cache" / "callboard" / "workspaces")
+    assert (place / "kept").exists()
+    assert await told(repository, command) == [first]
+    (repository.home / ".npm").mkdir()
+    repository.settings(sandbox={"write": ["~/.npm"]})
+    line = "echo ${npm_config_cache:-theirs}; touch ~/.npm/kept"
+    assert await told(repository, Reply(calls=[("execute_command", {"command": line})]), sandbox=None) == ["theirs\n"]
+    assert (repository.home / ".npm" / "kept").exists()
+
+
+async def test_a_server_writes_what_its_entry_names_and_not_its_own_code(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, outside: Path
+) -> None:
+    need("bubblewrap", monkeypatch)
+    (outside / "data").mkdir()
+    (outside / "code").mkdir()
+    server = outside / "code" / "server.py"
+    server.write_text(SERVER)
+    entry = {
+        "command": sys.executable,
+        "args": [str(server), f"--db={outside}/data/new.db"],
+        "env": {"NOTES": str(outside / "notes" / "n.txt")},
+    }
+    (outside / "notes").mkdir()
+    functions = repository.config / "functions"
+    functions.mkdir(exist_ok=True)
+    (functions / "mcp.json").write_text(json.dumps({"mcpServers": {"s": entry}}))
+    repository.agent("mcp_servers: [s]")
+    paths = [outside / "data" / "new.db", outside / "notes" / "n.txt", outside / "code" / "server.py", outside / "else"]
+    said = await told(
+        repository, *(Reply(calls=[("s__write", {"path": str(path)})]) for path in paths), allow=("s__write",)
+    )
+    assert said[:2] == ["written", "written"]
+    assert all("Read-only file system" in each for each in said[2:])

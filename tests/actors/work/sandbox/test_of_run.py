@@ -13,6 +13,7 @@ import psutil
 import pytest
 from fake_models import FakeModels, Reply
 from sandbox_world import BACKENDS, need
+from scripted_server import scripted_server
 
 import callboard
 from callboard.actors.work.sandbox.of_run import is_off, rules_of
@@ -33,23 +34,6 @@ attempt() {{
   {{ {code}; }} >> "$LLM_OUTPUT" 2>&1
 }}
 eval "$(argc --argc-eval "$0" "$@")"
-"""
-
-SERVER = """
-import json, sys
-def answer(method):
-    if method == "initialize":
-        info = {{"name": "s", "version": "1"}}
-        return {{"protocolVersion": "2025-06-18", "capabilities": {{"tools": {{}}}}, "serverInfo": info}}
-    if method == "tools/list":
-        return {{"tools": [{{"name": "attempt", "description": "Tries.", "inputSchema": {{"type": "object"}}}}]}}
-    import subprocess
-    done = subprocess.run(["bash", "-c", {code!r}], capture_output=True, text=True)
-    return {{"content": [{{"type": "text", "text": done.stdout + done.stderr}}]}}
-for line in sys.stdin:
-    told = json.loads(line)
-    if "id" in told:
-        print(json.dumps({{"jsonrpc": "2.0", "id": told["id"], "result": answer(told["method"])}}), flush=True)
 """
 
 GRAPH = """
@@ -192,7 +176,12 @@ async def test_mcp_servers_are_and_have_a_network_unless_the_user_says_no(
     monkeypatch.setenv("SERVER_TOKEN", "meant for it")  # in mcp.json as in ours: what the entry says is meant
     server = house.home / "server.py"
     network = "python3 -c 'import socket; socket.socket().connect((\"127.0.0.1\", 1))' 2>&1 | tail -1"
-    server.write_text(SERVER.format(code=f"{house.code}; {network}; echo $SERVER_TOKEN"))
+    line = f"{house.code}; {network}; echo $SERVER_TOKEN"
+    code = f"""
+    done = subprocess.run(["bash", "-c", {line!r}], capture_output=True, text=True)
+    return done.stdout + done.stderr
+    """
+    server.write_text(scripted_server(code, attempt={}))
     functions = house.config / "functions"
     functions.mkdir()
     entry = {"command": sys.executable, "args": [str(server)], "env": {"SERVER_TOKEN": "meant for it"}}

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from fake_models import Reply
 from repository import Repository
+from scripted_server import scripted_server
 
 import callboard
 from callboard.actors.work.tools.kept_answers import KeptAnswers
@@ -23,20 +24,7 @@ send_it() {{
 }}
 """
 
-SERVER = """
-import json, sys
-def answer(method):
-    if method == "initialize":
-        info = {"name": "s", "version": "1"}
-        return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
-    if method == "tools/list":
-        return {"tools": [{"name": "do", "description": "Does.", "inputSchema": {"type": "object"}}]}
-    return {"content": [{"type": "text", "text": "done"}]}
-for line in sys.stdin:
-    told = json.loads(line)
-    if "id" in told:
-        print(json.dumps({"jsonrpc": "2.0", "id": told["id"], "result": answer(told["method"])}), flush=True)
-"""
+SERVER = scripted_server("return 'done'", do={})
 
 
 class Asked:

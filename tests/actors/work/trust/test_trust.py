@@ -10,26 +10,14 @@ from pathlib import Path
 import pytest
 from fake_models import Reply
 from repository import Repository
+from scripted_server import scripted_server
 
 from callboard.actors.work.trust import record
 from callboard.actors.work.trust.offered import imported_in, read_inside
 from callboard.actors.work.trust.place import levels, root_of
 from callboard.actors.work.trust.trusted import look, workspace_of
 
-SERVER = """
-import json, os, sys
-def answer(method):
-    if method == "initialize":
-        info = {"name": "s", "version": "1"}
-        return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
-    if method == "tools/list":
-        return {"tools": [{"name": "greet", "description": "Greets.", "inputSchema": {"type": "object"}}]}
-    return {"content": [{"type": "text", "text": "hello " + os.environ["WHERE"]}]}
-for line in sys.stdin:
-    told = json.loads(line)
-    if "id" in told:
-        print(json.dumps({"jsonrpc": "2.0", "id": told["id"], "result": answer(told["method"])}), flush=True)
-"""
+SERVER = scripted_server("return 'hello ' + os.environ['WHERE']", greet={})
 
 
 async def test_nothing_of_a_new_directory_is_told_and_one_line_says_so(repository: Repository) -> None:
