@@ -109,7 +109,10 @@ def write_agents(agents: Path) -> None:
 def config_dir(tmp_path: Path, fake_model: FakeModels) -> Path:
     """A configuration directory with these agents and the scripted model."""
     write_agents(tmp_path / "agents")
-    return fake_model.config_dir(tmp_path)
+    directory = fake_model.config_dir(tmp_path)
+    file = directory / "config.yaml"  # the scripts tell each other pids of the machine
+    file.write_text(json.dumps({**json.loads(file.read_text()), "sandbox": "off"}))
+    return directory
 
 
 @pytest.fixture(params=SIDES, ids="-".join)
