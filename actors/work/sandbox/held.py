@@ -219,6 +219,7 @@ class Held:
             profile=profile,
             writes=(*writes, *real([*nature.writes, *nature.beyond.writes, *caches])),
             fixed=tuple(path for each in writes for path in _of_git(each)),
+            ours=tuple(path for path in real([place.config_dir]) if _is_within(path, writes)),
             shows=real((place.home, place.config_dir, self._cwd, *works_in, *nature.shows, *shown, *programs)),
             hides=tuple(path for path in dict.fromkeys(hidden) if path not in shown and path not in works_in),
             env_files=tuple(path for path in env_files(works_in) if path not in shown) if can_hide else (),
@@ -233,6 +234,11 @@ def _made(directory: Path, left_for: float) -> None:
     if not directory.is_dir():
         sweep(directory.parent, left_for)
         private_directory(directory)
+
+
+def _is_within(path: str, directories: Sequence[str]) -> bool:
+    """Whether it lies in one of them, and is none itself."""
+    return any(is_below(path, each) for each in directories) and path not in directories
 
 
 def _of_git(directory: str) -> tuple[str, ...]:

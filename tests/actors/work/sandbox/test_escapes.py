@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from sandbox_world import BACKENDS, need, world
+from sandbox_world import BACKENDS, SECRET, need, world
 
 SYSCALL = "import ctypes, os; call = ctypes.CDLL(None, use_errno=True).syscall\n"
 
@@ -237,3 +237,23 @@ async def test_what_is_left_of_a_thousandth_call_is_what_was_left_of_the_first(
         assert (Path("/proc/self/mountinfo").read_text(), _open()) == before
         sandbox.remove()
         assert not sandbox.temporary.exists()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_agents_of_the_user_are_not_changed_though_they_lie_in_the_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    need(backend, monkeypatch)
+    with world(tmp_path) as there:
+        agent = there.config / "agents" / "a" / "tools.sh"
+        agent.parent.mkdir(parents=True)
+        agent.write_text("echo mine\n")
+        (tmp_path / "beside").touch()
+        plant = f"cat {agent}; echo evil >> {agent}; mv {there.config} {tmp_path}/c; cat {there.config}/config.yaml; "
+        plant += f"touch {there.config}/agents/new; echo written >> {tmp_path}/beside"
+        done = await there.run(["bash", "-c", plant], there.sandbox(here=tmp_path))
+        assert b"echo mine" in done.stdout
+        assert SECRET.encode() not in done.stdout
+        assert agent.read_text() == "echo mine\n"
+        assert sorted(path.name for path in agent.parent.parent.iterdir()) == ["a"]
+        assert (tmp_path / "beside").read_text() == "written\n"
