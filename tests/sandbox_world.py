@@ -108,7 +108,7 @@ class World:
             msgspec.convert({"profile": "workspace", **rules}, UserSandbox),
             here=here or self.workspace,
             config_dir=self.config,
-            environ={"HOME": str(self.home)},
+            environ={"HOME": str(self.home), "XDG_CACHE_HOME": str(self.workspace.parent / "cache")},
             temporary=self.workspace.parent / "temporary",
             grants=Grants(None, None),
         )

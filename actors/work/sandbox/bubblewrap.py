@@ -86,7 +86,7 @@ def _places(policy: Policy) -> dict[str, list[str]]:
         if any(is_below(path, hidden) for hidden in policy.hides):
             places[path] = ["--ro-bind-try", path, path]
     places.update({path: ["--bind-try", path, path] for path in policy.writes})
-    places.update({path: ["--ro-bind-try", path, path] for path in policy.ours})
+    places.update({path: ["--ro-bind-try", path, path] for path in policy.kept})
     for path in policy.fixed:
         above = os.path.dirname(path)
         if above not in places:

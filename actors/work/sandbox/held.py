@@ -24,7 +24,7 @@ from .grants import REACH, WRITE, Grants, NotAdmitted, Who
 from .place import WHOLE, Beyond, Nature, Place
 from .policy import Policy, exists, is_below, real
 from .refused import missed_network, refused_paths
-from .secret_files import env_files, secret_files
+from .secret_files import env_files, kept_files, secret_files
 from .variables import NO_PROGRAM, Program, withheld
 
 if TYPE_CHECKING:
@@ -208,9 +208,10 @@ class Held:
         for each in caches:
             _made(Path(each), CACHES_LEFT_FOR)
             os.utime(each)
+        home = Path(place.home)
         shown = real(_seen_from(place, path) for path in rules.show)
         hidden = (
-            *secret_files(Path(place.home), Path(place.config_dir), os.environ),
+            *secret_files(home, Path(place.config_dir), os.environ),
             *real(_seen_from(place, path) for path in rules.hide),
         )
         programs = (*_programs(), *_on_path(env), *_paths(argv))
@@ -219,7 +220,7 @@ class Held:
             profile=profile,
             writes=(*writes, *real([*nature.writes, *nature.beyond.writes, *caches])),
             fixed=tuple(path for each in writes for path in _of_git(each)),
-            ours=tuple(path for path in real([place.config_dir]) if _is_within(path, writes)),
+            kept=tuple(path for path in kept_files(home, Path(place.config_dir)) if _is_within(path, writes)),
             shows=real((place.home, place.config_dir, self._cwd, *works_in, *nature.shows, *shown, *programs)),
             hides=tuple(path for path in dict.fromkeys(hidden) if path not in shown and path not in works_in),
             env_files=tuple(path for path in env_files(works_in) if path not in shown) if can_hide else (),

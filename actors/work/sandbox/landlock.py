@@ -126,7 +126,7 @@ def _made(policy: Policy) -> tuple[int, Mapping[str, int]]:
         for path in policy.shows:
             _allow(path, READ, (*policy.hides, *policy.env_files), ruleset, seen)
         for path in policy.writes if policy.temporary is None else (*policy.writes, policy.temporary):
-            _allow(path, handled, (*policy.hides, *policy.ours), ruleset, seen)
+            _allow(path, handled, (*policy.hides, *policy.kept), ruleset, seen)
         for name in DEVICES:
             _add(
                 ruleset,

@@ -28,7 +28,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         writes: directories and files that it may change.
         shows: what it can read wherever it lies.
         fixed: what it can read, but not change, in what it may write.
-        ours: the same for our own directories, which every backend keeps.
+        kept: the same, and every backend keeps it.
         hides: what it can't read.
         env_files: the same, for files among those that it may write.
         temporary: the directory that is its `/tmp`; None for one that ends with it.
@@ -40,7 +40,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] = ()
     shows: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
-    ours: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     hides: tuple[str, ...] = ()
     env_files: tuple[str, ...] = ()
     temporary: str | None = None

@@ -55,6 +55,40 @@ OF_HOME = (
 )
 """In the home directory."""
 
+STARTED = (
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".xprofile",
+    ".xsession",
+    ".xinitrc",
+    ".pam_environment",
+    ".inputrc",
+    ".tmux.conf",
+    ".screenrc",
+    ".gitconfig",
+    ".vimrc",
+    ".vim",
+    ".emacs",
+    ".emacs.d",
+    ".config",
+    ".local/bin",
+    ".local/share/applications",
+    ".local/share/systemd",
+    ".vscode",
+    ".cursor",
+    ".claude",
+    ".codex",
+    "bin",
+)
+"""In the home directory: what programs of the user's are started by, or read commands from."""
+
 _OF_CONFIG = (".env", "vault.yaml", "vault.yml", "vault.age", "vault", "identity.txt", "tokens", "oauth")
 
 DEEP, WIDE, MANY = 3, 500, 100
@@ -72,6 +106,11 @@ def secret_files(home: Path, config_dir: Path, environ: Mapping[str, str]) -> tu
     ours += [user_folder("functions", config_dir, environ) / name for name in ("mcp.json", ".env")]
     ours += [journal_dir(environ), state_dir(environ)]
     return real([*(home / name for name in OF_HOME), *ours])
+
+
+def kept_files(home: Path, config_dir: Path) -> tuple[str, ...]:
+    """What may not be changed though it lies in what may be written: our agents, and what the user's programs obey."""
+    return real([config_dir, *(home / name for name in STARTED)])
 
 
 def env_files(directories: Sequence[str]) -> tuple[str, ...]:

@@ -240,7 +240,7 @@ async def test_what_is_left_of_a_thousandth_call_is_what_was_left_of_the_first(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_agents_of_the_user_are_not_changed_though_they_lie_in_the_workspace(
+async def test_what_the_user_starts_is_not_changed_though_it_lies_in_the_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     need(backend, monkeypatch)
@@ -249,11 +249,14 @@ async def test_agents_of_the_user_are_not_changed_though_they_lie_in_the_workspa
         agent.parent.mkdir(parents=True)
         agent.write_text("echo mine\n")
         (tmp_path / "beside").touch()
+        started = there.home / ".bashrc"
+        started.write_text("echo mine\n")
         plant = f"cat {agent}; echo evil >> {agent}; mv {there.config} {tmp_path}/c; cat {there.config}/config.yaml; "
-        plant += f"touch {there.config}/agents/new; echo written >> {tmp_path}/beside"
+        plant += f"touch {there.config}/agents/new; echo evil >> {started}; echo written >> {tmp_path}/beside"
         done = await there.run(["bash", "-c", plant], there.sandbox(here=tmp_path))
         assert b"echo mine" in done.stdout
         assert SECRET.encode() not in done.stdout
         assert agent.read_text() == "echo mine\n"
         assert sorted(path.name for path in agent.parent.parent.iterdir()) == ["a"]
+        assert started.read_text() == "echo mine\n"
         assert (tmp_path / "beside").read_text() == "written\n"
