@@ -46,7 +46,7 @@ def plain(host: str) -> str:
 
 def _parts(text: str) -> tuple[str, tuple[int, ...]]:
     name, colon, port = text.rpartition(":")
-    if not colon or (":" in name and not name.endswith("]")):
+    if not colon or not port.isdigit() or (":" in name and not name.endswith("]")):
         return plain(text), WEB
     return plain(name), (int(port),)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import errno
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,6 +23,7 @@ import httpx
 import msgspec
 import trio
 
+from ....protocol.errors import CallboardError
 from ...io.http import guarded
 from ...io.http.connections import BROKEN
 from ...io.http.wires import RECEIVE, PlainWire, Wire
@@ -37,6 +39,8 @@ HEAD_WITHIN = 30.0
 """Seconds for a client to say what it wants."""
 
 CONNECT_WITHIN = 60.0
+_PASSES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ECONNABORTED, errno.EINTR)
+
 MOST = 256
 """Connections at a time; more wait."""
 
@@ -100,7 +104,7 @@ class Proxy:
             async with trio.open_nursery() as nursery:
                 while True:
                     await self._room.acquire()
-                    client, _ = await listening.accept()
+                    client = await _accepted(listening)
                     nursery.start_soon(self._served, trio.SocketStream(client))
 
     async def _served(self, client: trio.SocketStream) -> None:
@@ -129,7 +133,7 @@ class Proxy:
         except NotAdmitted as error:
             who.refused.setdefault(shown(wanted.host, wanted.port), str(error))
             await _refuse(client, 403, str(error))
-        except (httpx.TransportError, OSError) as error:
+        except (httpx.TransportError, CallboardError, OSError, ValueError) as error:  # a name may be none at all
             await _refuse(client, 502, str(error))
         else:
             if wire is not None:
@@ -150,12 +154,23 @@ class Proxy:
                 failed.append(NotAdmitted(str(error)))
             except trio.TooSlowError:
                 failed.append(httpx.ConnectTimeout(f"{wanted.host} did not answer within {CONNECT_WITHIN:g} s"))
-            except (NotAdmitted, httpx.TransportError, OSError) as error:
+            except (NotAdmitted, httpx.TransportError, CallboardError, OSError, ValueError) as error:
                 failed.append(error)
             nursery.cancel_scope.cancel()
         if failed:
             raise failed[0]
         return found[0] if found else None
+
+
+async def _accepted(listening: trio.socket.SocketType) -> trio.socket.SocketType:
+    """The next connection. One that has gone again, or that there is no descriptor for just now, is no end of it."""
+    while True:
+        try:
+            return (await listening.accept())[0]
+        except OSError as error:
+            if error.errno not in _PASSES:
+                raise
+            await trio.sleep(0.1)
 
 
 class _Wanted(msgspec.Struct, frozen=True, kw_only=True):

@@ -171,6 +171,44 @@ async def test_https_goes_through_a_tunnel(house: Repository, site: Site) -> Non
     assert site.visits == ["/tunnelled"]
 
 
+ODD = (
+    b"CONNECT a\0b:443 HTTP/1.1",
+    b"CONNECT [::1:443 HTTP/1.1",
+    b"CONNECT example.com:99999 HTTP/1.1",
+    b"CONNECT " + b"a" * 300 + b".example:443 HTTP/1.1",
+    b"CONNECT \xff\xfe:443 HTTP/1.1",
+    b"GET http://[fe80::1%25lo]/ HTTP/1.1",
+    b"GET ftp://example.com/ HTTP/1.1",
+    b"GET / HTTP/1.1",
+    b"HELLO",
+    b"\x16\x03\x01" + bytes(100),
+    b"CONNECT example.com:443 HTTP/1.1\r\nX: " + b"x" * 100_000,
+)
+
+
+async def test_whatever_a_process_says_to_the_proxy_it_goes_on(house: Repository, site: Site) -> None:
+    house.settings(
+        sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}", "*"]},
+        permissions={"host:what:ever": "deny", "host:": "deny"},
+    )
+    (house.root / "odd.py").write_text(
+        "import base64, os, socket, urllib.parse as u\n"
+        "proxy = u.urlsplit(os.environ['HTTP_PROXY'])\n"
+        "who = base64.b64encode(f'{proxy.username}:{proxy.password}'.encode())\n"
+        f"for line in {ODD!r}:\n"
+        "    with socket.create_connection((proxy.hostname, proxy.port), 20) as s:\n"
+        "        s.sendall(line + b'\\r\\nProxy-Authorization: Basic ' + who + b'\\r\\n\\r\\n')\n"
+        "        s.shutdown(socket.SHUT_WR)\n"
+        "        try: print(s.recv(100)[:12])\n"
+        "        except ConnectionResetError: print('reset')\n"
+    )
+    odd = Reply(calls=[("execute_command", {"command": "python3 odd.py"})])
+    said = await told(house, odd, fetch(site.url()), sandbox=None)
+    assert len(said[0].splitlines()) == len(ODD), said[0]
+    assert " 200" not in said[0]
+    assert said[1] == "the page\n"
+
+
 def test_what_a_list_means() -> None:
     assert meant(["api.github.com"], "API.github.com.", 443)
     assert not meant(["api.github.com"], "api.github.com", 22)
