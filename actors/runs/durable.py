@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from ...protocol.kernel.questions import Question
     from ...protocol.settings import Settings
     from ...supervisors.journal.journal import RunJournal
-    from ...supervisors.journal.reading import Past
-    from ...supervisors.journal.row import Kept
+    from ...supervisors.journal.row import Kept, Past
     from ..work.tools.tool import Tool
     from .sessions.turn import Turn as SessionTurn
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...protocol.kernel.errors import Damaged, StillPlayed
-from .reading import Entry, Past, entries, own_entries, past_of, reading
-from .row import CLAIMING, OPEN, OVER, Block, Kept, RunRecord, sum_of_run
+from .reading import Entry, entries, own_entries, past_of, reading
+from .row import CLAIMING, OPEN, OVER, Block, Kept, Past, RunRecord, Unwritten, sum_of_run
 from .sign import ENDING as SIGN
 from .sign import lives
-from .store import INSERT, Unwritten, databases, forget, insert_run, path_of, put_letter, remove, values_of
+from .store import INSERT, databases, forget, insert_run, path_of, put_letter, remove, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -53,7 +53,7 @@ async def claim(
     Raises:
         StillPlayed: that process lives, or another is just about to claim them.
         Damaged: one of them is not as it was written; none is claimed that was named together with it.
-        JournalError, store.Unwritten: they can't be written here.
+        JournalError, row.Unwritten: they can't be written here.
     """
     found = await journal.do(lambda store: take(store, sign, runs, about))
     if found.damaged and runs is not None:

@@ -32,11 +32,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 import trio
 
 from ...protocol.kernel.errors import JournalBroken, JournalError, JournalUnread, ShuttingDown
-from .row import Part, RunRecord
+from .row import Part, RunRecord, Store, Unwritten
 from .sign import Sign, new_sign
 
 if TYPE_CHECKING:
-    from .store import Store
+    from .store import Store as FileStore
 
 GATHER, MOST_GATHERED = 0.02, 0.1
 """Seconds in which rows gather that nobody waits for: the first, and up to the second where much has to be written."""
@@ -102,6 +102,15 @@ class RunJournal:
         if not self._stopped:
             self._journal.put(self._record, None, about, over=over)
 
+    def beside(self, kind: str, data: bytes) -> None:
+        """Keep this in the same transaction as the rows around it, if the store keeps such things."""
+        if not self._stopped:
+            self._journal.put(self._record, None, data, beside=kind)
+
+    def hurry(self) -> None:
+        """Somebody waits for what was appended, though not for a barrier."""
+        self._journal.hurry()
+
     def stop(self) -> None:
         """Keep nothing more, as if the process had been killed now."""
         self._stopped = True
@@ -130,14 +139,14 @@ class Journal:
         broken: why nothing can be written any more, or None.
     """
 
-    def __init__(self, store: Store, sign: Sign, on_trouble: Callable[[str], None] | None = None) -> None:
+    def __init__(self, store: Store, sign: Sign | None, on_trouble: Callable[[str], None] | None = None) -> None:
         self.sign = store.sign
         self.directory = store.directory
         self.trouble = ""
         self.broken: JournalError | None = None
         self._on_trouble = on_trouble
         self._token = trio.lowlevel.current_trio_token()
-        self._queue: deque[tuple[RunRecord, str | None, bytes, bool]] = deque()
+        self._queue: deque[tuple[RunRecord, str | None, bytes, bool, str]] = deque()
         self._asked: deque[_Wait | _Job[Any]] = deque()
         self._put = 0
         self._written = 0
@@ -158,7 +167,6 @@ class Journal:
 
     async def again(self, run: str) -> RunJournal:
         """A run of this process that was stopped, from where its rows have ended. Raises as `letter`."""
-        from .store import Unwritten
 
         def record(store: Store) -> RunRecord:
             if any(each.run == run for each in self._writer.group):  # what was said of it last can't be written now
@@ -177,25 +185,27 @@ class Journal:
             JournalUnread: it can't be written now.
             RunClaimed, JournalBroken: nor later, as another process has the run, or the file is damaged or gone.
         """
-        from .store import Unwritten
-
         try:
             await self.do(lambda store: store.letter(run, data))
         except Unwritten as error:
             raise JournalUnread(f"nothing can be left for {run} now: {error}") from error
 
-    def put(self, record: RunRecord, actor: str | None, data: bytes, *, over: bool = False) -> None:
-        """A row of this actor; with None what is said of the run."""
+    def put(self, record: RunRecord, actor: str | None, data: bytes, *, over: bool = False, beside: str = "") -> None:
+        """A row of this actor; with None what is said of the run, or what is kept `beside` its rows."""
         if record.refused is not None or self.broken is not None:
             return
         self._put += len(data)
         if self._put - self._written > MOST_BEHIND:
             self.breaks(JournalBroken(f"more than {MOST_BEHIND // 2**20} MiB wait for the disk ({self.trouble})"))
             return
-        self._queue.append((record, actor, data, over))
+        self._queue.append((record, actor, data, over, beside))
         if not self._awake:
             self._awake = True
             self._wake.set()
+
+    def hurry(self) -> None:
+        """Write what there is without letting more gather."""
+        self._urgent.set()
 
     async def barrier(self, record: RunRecord | None = None) -> None:
         """As `RunJournal.barrier`; without a run, for the rows of all."""
@@ -341,7 +351,7 @@ class _Job(Generic[T]):
 class _Writer:
     """The thread's own: the group that is to be written, and who waits for it."""
 
-    def __init__(self, journal: Journal, store: Store, sign: Sign) -> None:
+    def __init__(self, journal: Journal, store: Store, sign: Sign | None) -> None:
         self.store = store
         self.group: dict[RunRecord, Part] = {}
         self.waits: list[_Wait] = []
@@ -350,7 +360,7 @@ class _Writer:
         self._journal = journal
         self._sign = sign
 
-    def take(self, record: RunRecord, actor: str | None, data: bytes, over: bool) -> None:
+    def take(self, record: RunRecord, actor: str | None, data: bytes, over: bool, beside: str) -> None:
         part = self.group.get(record)
         if part is None:
             part = self.group[record] = Part()
@@ -358,13 +368,14 @@ class _Writer:
         if actor is not None:
             part.rows.append((actor, data))
             return
+        if beside:
+            part.beside.append((beside, data))
+            return
         part.about = data
         part.over = part.over or over
 
     def write(self, *, full: bool, last: bool) -> int:
         """Write the group; how many bytes wait no more. Those who wait are told if it was the `last`."""
-        from .store import Unwritten
-
         journal, waits = self._journal, self.waits
         if last:
             for wait in waits:
@@ -406,7 +417,8 @@ class _Writer:
     def close(self) -> None:
         """Let go of the database and take the sign down, if there is nothing that others could go on with."""
         self.store.close()
-        self._sign.down()
+        if self._sign is not None:
+            self._sign.down()
 
 
 async def open_journal(directory: Path, on_trouble: Callable[[str], None] | None = None) -> Journal:
@@ -424,14 +436,14 @@ async def open_journal(directory: Path, on_trouble: Callable[[str], None] | None
     return Journal(store, sign, on_trouble)
 
 
-def _open(directory: Path) -> tuple[Store, Sign]:
+def _open(directory: Path) -> tuple[FileStore, Sign]:
     from .place import check_place
-    from .store import Store
+    from .store import Store as FileStore
 
     check_place(directory)
     name = new_sign()
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
-        return Store(directory, name), Sign(directory, name)
+        return FileStore(directory, name), Sign(directory, name)
     except OSError as error:
         raise JournalError(f"no run can be kept in {directory}: {error.strerror or error}") from error

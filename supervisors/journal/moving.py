@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ...protocol.kernel.errors import JournalError
 from .place import check_place
-from .row import Part, RunRecord, sum_of_letter
+from .row import Part, RunRecord, Unwritten, sum_of_letter
 from .sign import new_sign
-from .store import Store, Unwritten
+from .store import Store
 
 
 def put_in(

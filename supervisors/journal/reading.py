@@ -22,16 +22,16 @@ from .row import (
     Block,
     Kept,
     Letter,
+    Past,
     Row,
     State,
-    first_sum,
-    sum_of_block,
+    checked,
     sum_of_letter,
     sum_of_run,
     unpacked,
 )
 from .sign import lives
-from .store import RUN_COLUMNS, databases, hash_of, is_made, opened, passes, path_of, put_letter
+from .store import RUN_COLUMNS, databases, is_made, opened, passes, path_of, put_letter
 
 _ROWS = """
 select rows.seq, rows.count, rows.actor, rows.data, rows.crc, blobs.hash, blobs.data from rows
@@ -54,14 +54,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     began: float
     ended: float | None
     about: bytes
-
-
-class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is kept of a run: its rows, and what was left for it."""
-
-    kept: Kept
-    rows: list[Row]
-    letters: list[Letter] = []
 
 
 def kept_runs(directory: Path, state: State | None = None) -> list[Kept]:
@@ -169,23 +161,12 @@ def whole_blocks(db: sqlite3.Connection, entry: Entry, where: str) -> Iterator[B
     Raises:
         Damaged: the next one is not as it was written, or is missing.
     """
-    crc, seq = first_sum(entry.run), 0
     with told(where):
-        for number, count, actor, small, sum, hash, blob in db.execute(_ROWS, (entry.key,)):
-            data = small if hash is None else blob
-            if number != seq + 1:
-                raise Damaged(f"{where} is damaged: after row {seq} of {entry.rows} comes row {number}")
-            if not isinstance(count, int) or not isinstance(actor, str) or not isinstance(data, bytes):
-                raise Damaged(f"{where} is damaged: row {number} of {entry.rows} can't be read")
-            crc = sum_of_block(crc, number, count, actor, data)
-            if crc != sum or (hash is not None and hash != hash_of(data)):
-                raise Damaged(f"{where} is damaged: row {number} of {entry.rows} is not as it was written")
-            seq += count
-            if seq > entry.rows:
-                raise Damaged(f"{where} is damaged: there are more than its {entry.rows} rows")
-            yield Block(number, count, actor, data, crc)
-    if seq != entry.rows or crc != entry.crc:
-        raise Damaged(f"{where} is damaged: only {seq} of its {entry.rows} rows are there")
+        found = (
+            (seq, count, actor, small if hash is None else blob, sum, hash)
+            for seq, count, actor, small, sum, hash, blob in db.execute(_ROWS, (entry.key,))
+        )
+        yield from checked(found, entry.run, entry.rows, entry.crc, where)
 
 
 def letters_of(db: sqlite3.Connection, run: str, where: str) -> list[Letter]:

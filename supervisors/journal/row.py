@@ -11,13 +11,16 @@ file next to none: of 150 bits flipped there 131 gave wrong data, and `integrity
 from __future__ import annotations
 
 import enum
+import hashlib
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
-from ...protocol.kernel.errors import JournalError
+from ...protocol.kernel.errors import Damaged, JournalBroken, JournalError
 
 OPEN, OVER, CLAIMING = range(3)
 """States of a run. `CLAIMING`: a copy that counts only if the database it was copied from has given the run up."""
@@ -25,6 +28,10 @@ OPEN, OVER, CLAIMING = range(3)
 
 LARGE = 16 * 1024
 """Bytes of data from which on it is a blob."""
+
+
+class Unwritten(Exception):
+    """It could not be written now, and may be later; the text says why."""
 
 
 class State(enum.Enum):
@@ -81,6 +88,14 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     damage: str = ""
 
 
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is kept of a run: its rows, and what was left for it."""
+
+    kept: Kept
+    rows: list[Row]
+    letters: list[Letter] = []
+
+
 def first_sum(run: str) -> int:
     """What the sum of a run's first block goes on from."""
     return zlib.crc32(run.encode())
@@ -127,6 +142,39 @@ def pieces(rows: Sequence[tuple[str, bytes]]) -> Iterator[Sequence[tuple[str, by
             begin, size = place + 1, 0
     if begin < len(rows):
         yield rows[begin:]
+
+
+def checked(blocks: Iterable[tuple[Any, ...]], run: str, rows: int, crc: int, where: str) -> Iterator[Block]:
+    """The rows of a run, each block checked as it comes.
+
+    Args:
+        blocks: number, count, actor, data, sum and the hash of the data, which is None where it is no blob.
+        rows, crc: how many rows the run has, and the sum of the last.
+        where: what a message calls it.
+
+    Raises:
+        Damaged: the next one is not as it was written, or is missing.
+    """
+    sum, seq = first_sum(run), 0
+    for number, count, actor, data, told, hash in blocks:
+        if number != seq + 1:
+            raise Damaged(f"{where} is damaged: after row {seq} of {rows} comes row {number}")
+        if not isinstance(count, int) or not isinstance(actor, str) or not isinstance(data, bytes):
+            raise Damaged(f"{where} is damaged: row {number} of {rows} can't be read")
+        sum = sum_of_block(sum, number, count, actor, data)
+        if sum != told or (hash is not None and hash != hash_of(data)):
+            raise Damaged(f"{where} is damaged: row {number} of {rows} is not as it was written")
+        seq += count
+        if seq > rows:
+            raise Damaged(f"{where} is damaged: there are more than its {rows} rows")
+        yield Block(number, count, actor, data, sum)
+    if seq != rows or sum != crc:
+        raise Damaged(f"{where} is damaged: only {seq} of its {rows} rows are there")
+
+
+def hash_of(data: bytes) -> bytes:
+    """What a blob is found by."""
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def _framed(actor: bytes, data: bytes) -> bytes:
@@ -220,18 +268,64 @@ class Part:
 
     Attributes:
         rows: actor and data of each, in order.
+        beside: kind and data of what is written together with them, for stores that keep more than rows.
         about: what is said of it from now on; None for as before.
         over: it is over.
     """
 
-    __slots__ = ("about", "over", "rows")
+    __slots__ = ("about", "beside", "over", "rows")
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, bytes]] = []
+        self.beside: list[tuple[str, bytes]] = []
         self.about: bytes | None = None
         self.over = False
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to write."""
-        return not self.rows and self.about is None and not self.over
+        return not self.rows and not self.beside and self.about is None and not self.over
+
+    def drop_written(self, record: RunRecord, there: int, crc: int, where: str) -> None:
+        """Take out what is there: a commit that has failed may count all the same. The record says so from now on.
+
+        Args:
+            there, crc: how many rows the run has in `where`, and the sum of the last of them.
+
+        Raises:
+            JournalBroken: those are others than were written.
+        """
+        ahead = there - record.rows
+        if not 0 <= ahead <= len(self.rows):
+            raise JournalBroken(f"{where} has {there} rows of '{record.run}' where {record.rows} were written")
+        seq, sum = record.rows, record.crc
+        for rows in pieces(self.rows[:ahead]):  # the rest came after that try
+            sum, seq = packed(seq + 1, rows, sum).crc, seq + len(rows)
+        if sum != crc:
+            raise JournalBroken(f"{where} has other rows of '{record.run}' than were written")
+        record.rows, record.crc = there, crc
+        del self.rows[:ahead]
+
+
+class Store(Protocol):
+    """Where rows go: `store.Store` is a file of this process, `cluster.store.ClusterStore` a database of many."""
+
+    sign: str
+    directory: Path
+    checked: float
+
+    def write(self, group: Mapping[RunRecord, Part], *, full: bool) -> None:
+        """See `store.Store`."""
+
+    def letter(self, run: str, data: bytes) -> None:
+        """See `store.Store`."""
+
+    def record(self, run: str) -> RunRecord:
+        """See `store.Store`."""
+
+    @property
+    def is_open(self) -> bool:
+        """See `store.Store`."""
+
+    def close(self) -> bool:
+        """See `store.Store`."""

@@ -20,7 +20,6 @@ A database costs 2.5 ms to make, and an empty one is removed.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sqlite3
 import time
@@ -29,7 +28,20 @@ from pathlib import Path
 from typing import Any, final
 
 from ...protocol.kernel.errors import JournalBroken, RunClaimed
-from .row import LARGE, OPEN, OVER, Block, Part, RunRecord, packed, pieces, sum_of_letter, sum_of_run
+from .row import (
+    LARGE,
+    OPEN,
+    OVER,
+    Block,
+    Part,
+    RunRecord,
+    Unwritten,
+    hash_of,
+    packed,
+    pieces,
+    sum_of_letter,
+    sum_of_run,
+)
 from .several import insert_rows, insert_runs, update_runs
 
 ENDING = ".db"
@@ -66,10 +78,6 @@ _SELECT = f"select {RUN_COLUMNS} from runs where run=? and owner=?"  # noqa: S60
 
 _PASSES = {"SQLITE_FULL", "SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN", "SQLITE_NOMEM", "SQLITE_READONLY"}
 _DOES_NOT_PASS = {"SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC", "SQLITE_IOERR_CORRUPTFS"}
-
-
-class Unwritten(Exception):
-    """It could not be written now, and may be later; the text says why."""
 
 
 @final
@@ -285,18 +293,8 @@ class Store:
         if found is None or run.refused is not None:
             return  # never written, or refused
         key, there, crc = found
-        ahead = there - run.rows
-        if not 0 <= ahead <= len(part.rows):
-            raise JournalBroken(
-                f"the journal {self.path} has {there} rows of '{run.run}' where {run.rows} were written"
-            )
-        seq, sum = run.rows, run.crc
-        for rows in pieces(part.rows[:ahead]):  # the rest came after that try
-            sum, seq = packed(seq + 1, rows, sum).crc, seq + len(rows)
-        if sum != crc:
-            raise JournalBroken(f"the journal {self.path} has other rows of '{run.run}' than were written")
-        run.key, run.rows, run.crc = key, there, crc
-        del part.rows[:ahead]
+        part.drop_written(run, there, crc, f"the journal {self.path}")
+        run.key = key
 
 
 def values_of(db: sqlite3.Connection, run: int, block: Block) -> tuple[Any, ...]:
@@ -400,11 +398,6 @@ def settle(path: Path) -> None:
     """Say of the database of a process that has ended that none of its runs may go on."""
     with contextlib.suppress(OSError):
         path.with_name(path.name + SETTLED).touch(mode=0o600)
-
-
-def hash_of(data: bytes) -> bytes:
-    """What a blob is found by."""
-    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def remove(path: Path) -> None:

@@ -21,8 +21,7 @@ from ....protocol.kernel.questions import Answer, Question, understood
 from ....protocol.messages import WorkDone
 
 if TYPE_CHECKING:
-    from ....supervisors.journal.reading import Past
-    from ....supervisors.journal.row import Letter
+    from ....supervisors.journal.row import Letter, Past
 
 
 class LeftAnswer(msgspec.Struct, frozen=True, array_like=True):
