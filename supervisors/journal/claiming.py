@@ -20,16 +20,16 @@ import msgspec
 from ...protocol.kernel.errors import Damaged, StillPlayed
 from .reading import Entry, entries, own_entries, past_of, reading
 from .row import CLAIMING, OPEN, OVER, Block, Kept, Past, RunRecord, Unwritten, sum_of_run
+from .row import Store as Anywhere
 from .sign import ENDING as SIGN
 from .sign import lives
-from .store import INSERT, databases, forget, insert_run, path_of, put_letter, remove, values_of
+from .store import INSERT, Store, databases, forget, insert_run, path_of, put_letter, remove, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from .journal import Journal, RunJournal
-    from .store import Store
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ async def claim(
         Damaged: one of them is not as it was written; none is claimed that was named together with it.
         JournalError, row.Unwritten: they can't be written here.
     """
-    found = await journal.do(lambda store: take(store, sign, runs, about))
+    found = await journal.do(lambda store: take(_file(store), sign, runs, about))
     if found.damaged and runs is not None:
         raise next(iter(found.damaged.values()))
     return [(journal.go_on(record), past) for record, past in found.taken]
@@ -65,8 +65,14 @@ async def claim_several(
     journal: Journal, sign: str, runs: Collection[str], about: Callable[[Kept], bytes]
 ) -> tuple[list[tuple[RunJournal, Past]], dict[str, Damaged]]:
     """As `claim`: those of them that are there and can be read, and why others can't."""
-    found = await journal.do(lambda store: take(store, sign, runs, about, all_or_none=False))
+    found = await journal.do(lambda store: take(_file(store), sign, runs, about, all_or_none=False))
     return [(journal.go_on(record), past) for record, past in found.taken], found.damaged
+
+
+def _file(written: Anywhere) -> Store:
+    if not isinstance(written, Store):
+        raise Unwritten("runs of files can't go on in a cluster")
+    return written
 
 
 def take(

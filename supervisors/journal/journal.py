@@ -27,13 +27,14 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
 import trio
 
 from ...protocol.kernel.errors import JournalBroken, JournalError, JournalUnread, ShuttingDown
 from .row import Part, RunRecord, Store, Unwritten
 from .sign import Sign, new_sign
+from .waits import Job, Wait
 
 if TYPE_CHECKING:
     from .store import Store as FileStore
@@ -62,6 +63,9 @@ FRESH = 1.0
 CLOSE_WITHIN = 5.0
 
 T = TypeVar("T")
+
+Beside: TypeAlias = "tuple[str, str]"
+"""Kind and key of what is kept beside rows."""
 
 log = logging.getLogger("callboard.journal")
 
@@ -102,10 +106,10 @@ class RunJournal:
         if not self._stopped:
             self._journal.put(self._record, None, about, over=over)
 
-    def beside(self, kind: str, data: bytes) -> None:
+    def beside(self, kind: str, key: str, data: bytes) -> None:
         """Keep this in the same transaction as the rows around it, if the store keeps such things."""
         if not self._stopped:
-            self._journal.put(self._record, None, data, beside=kind)
+            self._journal.put(self._record, None, data, beside=(kind, key))
 
     def hurry(self) -> None:
         """Somebody waits for what was appended, though not for a barrier."""
@@ -146,8 +150,8 @@ class Journal:
         self.broken: JournalError | None = None
         self._on_trouble = on_trouble
         self._token = trio.lowlevel.current_trio_token()
-        self._queue: deque[tuple[RunRecord, str | None, bytes, bool, str]] = deque()
-        self._asked: deque[_Wait | _Job[Any]] = deque()
+        self._queue: deque[tuple[RunRecord, str | None, bytes, bool, Beside | None]] = deque()
+        self._asked: deque[Wait | Job[Any]] = deque()
         self._put = 0
         self._written = 0
         self._awake = self._ending = False
@@ -190,7 +194,9 @@ class Journal:
         except Unwritten as error:
             raise JournalUnread(f"nothing can be left for {run} now: {error}") from error
 
-    def put(self, record: RunRecord, actor: str | None, data: bytes, *, over: bool = False, beside: str = "") -> None:
+    def put(
+        self, record: RunRecord, actor: str | None, data: bytes, *, over: bool = False, beside: Beside | None = None
+    ) -> None:
         """A row of this actor; with None what is said of the run, or what is kept `beside` its rows."""
         if record.refused is not None or self.broken is not None:
             return
@@ -212,7 +218,7 @@ class Journal:
         while True:
             if self.broken is not None:
                 raise JournalBroken(str(self.broken)) from self.broken
-            wait = _Wait(record)
+            wait = Wait(record)
             self._ask(wait)
             await wait.over.wait()
             if wait.error is not None:
@@ -222,7 +228,7 @@ class Journal:
 
     async def do(self, work: Callable[[Store], T]) -> T:
         """Have the thread do this between two groups; what it returns or raises."""
-        job = _Job(work)
+        job = Job(work)
         self._ask(job)
         await job.over.wait()
         if job.error is not None:
@@ -251,7 +257,7 @@ class Journal:
             if self._on_trouble is not None:
                 self._soon(partial(self._on_trouble, text))
 
-    def _ask(self, what: _Wait | _Job[Any]) -> None:
+    def _ask(self, what: Wait | Job[Any]) -> None:
         self._asked.append(what)
         self._urgent.set()
         if not self._awake:
@@ -278,7 +284,7 @@ class Journal:
             self._awake = False  # from here on the event loop wakes us again
             ending = self._ending
             asked = [self._asked.popleft() for _ in range(len(self._asked))]  # before the rows: theirs are among them
-            waits = [each for each in asked if isinstance(each, _Wait)]
+            waits = [each for each in asked if isinstance(each, Wait)]
             writer.waits += waits
             began = time.monotonic()
             try:
@@ -290,9 +296,9 @@ class Journal:
             last = time.monotonic()
             took = last - began
             for job in asked:
-                if isinstance(job, _Job):
+                if isinstance(job, Job):
                     job.run(writer.store)
-            done = [*writer.over, *(job for job in asked if isinstance(job, _Job))]
+            done = [*writer.over, *(job for job in asked if isinstance(job, Job))]
             writer.over = []
             if done:
                 self._soon(partial(_tell, done))
@@ -304,7 +310,10 @@ class Journal:
         """Write all there is, transaction by transaction, or until that is not possible."""
         while True:
             size, rows = writer.size, 0
-            while self._queue and rows < MOST_ROWS and writer.size - size < MOST_BYTES:
+            # What is kept beside goes with what was said before it: that a run is over, and how it ended.
+            while self._queue and (
+                (rows < MOST_ROWS and writer.size - size < MOST_BYTES) or self._queue[0][4] is not None
+            ):
                 writer.take(*self._queue.popleft())
                 rows += 1
             last = not self._queue
@@ -314,37 +323,9 @@ class Journal:
                 return
 
 
-def _tell(done: list[_Wait | _Job[Any]]) -> None:
+def _tell(done: list[Wait | Job[Any]]) -> None:
     for each in done:
         each.over.set()
-
-
-class _Wait:
-    """Who waits for the rows of a run, or of all."""
-
-    __slots__ = ("checked", "error", "over", "run")
-
-    def __init__(self, run: RunRecord | None) -> None:
-        self.run = run
-        self.over = trio.Event()
-        self.checked = 0.0
-        self.error: JournalError | None = None
-
-
-class _Job(Generic[T]):
-    """What the thread does beside."""
-
-    def __init__(self, work: Callable[[Store], T]) -> None:
-        self._work = work
-        self.over = trio.Event()
-        self.result: T
-        self.error: Exception | None = None
-
-    def run(self, store: Store) -> None:
-        try:
-            self.result = self._work(store)
-        except Exception as error:  # noqa: BLE001 - it is raised where the job was asked for
-            self.error = error
 
 
 @final
@@ -354,13 +335,13 @@ class _Writer:
     def __init__(self, journal: Journal, store: Store, sign: Sign | None) -> None:
         self.store = store
         self.group: dict[RunRecord, Part] = {}
-        self.waits: list[_Wait] = []
-        self.over: list[_Wait | _Job[Any]] = []
+        self.waits: list[Wait] = []
+        self.over: list[Wait | Job[Any]] = []
         self.size = 0
         self._journal = journal
         self._sign = sign
 
-    def take(self, record: RunRecord, actor: str | None, data: bytes, over: bool, beside: str) -> None:
+    def take(self, record: RunRecord, actor: str | None, data: bytes, over: bool, beside: Beside | None) -> None:
         part = self.group.get(record)
         if part is None:
             part = self.group[record] = Part()
@@ -368,8 +349,8 @@ class _Writer:
         if actor is not None:
             part.rows.append((actor, data))
             return
-        if beside:
-            part.beside.append((beside, data))
+        if beside is not None:
+            part.beside.append((*beside, data))
             return
         part.about = data
         part.over = part.over or over

@@ -268,7 +268,7 @@ class Part:
 
     Attributes:
         rows: actor and data of each, in order.
-        beside: kind and data of what is written together with them, for stores that keep more than rows.
+        beside: kind, key and data of what is written together with them, for stores that keep more than rows.
         about: what is said of it from now on; None for as before.
         over: it is over.
     """
@@ -277,7 +277,7 @@ class Part:
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, bytes]] = []
-        self.beside: list[tuple[str, bytes]] = []
+        self.beside: list[tuple[str, str, bytes]] = []
         self.about: bytes | None = None
         self.over = False
 

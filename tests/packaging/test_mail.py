@@ -34,7 +34,7 @@ KERNEL = {
     "pool, lease": "a lease is a lock: those who wait for it are woken, and get nothing told",
     "process, processes, child": "subprocesses: pipes, exits and the sweep, behind one actor for each",
     "root": "`hurry`, which ends graces",
-    "journal/journal": "those who wait for the disk are woken by the thread that writes, and get nothing told",
+    "journal/journal, journal/waits": "the thread that writes wakes who waits for the disk, and tells nothing",
 }
 """Modules of `supervisors`, and why they may."""
 

@@ -6,13 +6,9 @@ DuckDB, PostgreSQL and MySQL are tried where their drivers (and a server of Post
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import shutil
 import sqlite3
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +16,7 @@ from typing import Any, Self
 
 import pytest
 from fake_models import Reply
+from postgres_house import running
 from stage import Stage
 
 from callboard.actors.work.library import AGENTS
@@ -221,30 +218,10 @@ def test_duckdb_refuses_to_write_for_who_reads_and_touches_no_other_file(
 @pytest.fixture
 def postgres(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A server of its own, on a socket in a short directory."""
-    pytest.importorskip("psycopg")
-    if shutil.which("initdb") is None or shutil.which("postgres") is None:
-        pytest.skip("needs a server of PostgreSQL")
-    home = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))
-    data = home / "data"
-    as_user = {"user": "nobody"} if os.getuid() == 0 else {}
-    if as_user:
-        shutil.chown(home, "nobody")
-    env = {**os.environ, "LC_ALL": "C"}
-    try:
-        made = ["initdb", "-D", str(data), "-U", "me", "-A", "trust", "-N"]
-        subprocess.run(made, check=True, capture_output=True, env=env, cwd=home, **as_user)
-        argv = ["postgres", "-D", str(data), "-k", str(home), "-c", "listen_addresses=", "-c", "fsync=off"]
-        with subprocess.Popen(argv, stderr=subprocess.PIPE, env=env, cwd=home, text=True, **as_user) as server:
-            assert server.stderr is not None
-            for line in server.stderr:
-                if "ready to accept connections" in line:
-                    break
-            url = f"pgsql://me:s3cret@/postgres?host={home}"
-            monkeypatch.setenv("DATABASE_URL", url)
-            yield url
-            server.terminate()
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    with running() as server:
+        url = f"pgsql://me:s3cret@/postgres?host={server.home}"
+        monkeypatch.setenv("DATABASE_URL", url)
+        yield url
 
 
 def test_postgresql_refuses_to_write_for_who_reads(sql: ModuleType, postgres: str) -> None:

@@ -1,0 +1,173 @@
+"""What anybody may want to know of the runs of a cluster: how they stand, what has happened, what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, LiteralString
+
+import msgspec
+
+from .queue import tell
+
+if TYPE_CHECKING:
+    import psycopg
+
+BLOCKS = 32
+"""Blocks of events that are read at once."""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run stands.
+
+    Attributes:
+        info: what its worker says of it, or who has put it into the queue.
+        state, parked, owner: as in the table; `owner` is the sign of its worker.
+        changed: the number of its last change.
+    """
+
+    run: str
+    info: bytes
+    state: int
+    parked: bool
+    owner: str | None
+    life: int
+    changed: int
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A question; `over` says that it was answered, or closed, and by whom."""
+
+    id: str
+    run: str
+    data: bytes
+    over: str | None
+    changed: int
+
+
+_STANDING: LiteralString = "select run, info, state, parked, owner, life, changed from callboard.runs"
+_CHANGED = _STANDING + " where changed > %s order by changed limit %s"
+_NEWEST = _STANDING + " where state = 0 or id in (select id from callboard.runs order by id desc limit %s)"  # noqa: S608 - ours
+_OF = _STANDING + " where run = any(%s)"
+_ASKED: LiteralString = (
+    "select q.id, r.run, q.data, q.answer is not null, q.closed, q.changed from callboard.questions q"
+    " join callboard.runs r on r.id = q.run"
+)
+_OPEN = _ASKED + " where q.answer is null and q.closed is null and r.state = 0 order by q.asked"
+_SINCE = _ASKED + " where q.changed > %s order by q.changed"
+
+
+def changed_since(db: psycopg.Connection[Any], changed: int, most: int = 1_000) -> list[Standing]:
+    """Runs that stand otherwise since then, the oldest change first."""
+    rows = db.execute(_CHANGED, (changed, most))
+    return [_standing(row) for row in rows]
+
+
+def newest(db: psycopg.Connection[Any], most: int) -> list[Standing]:
+    """The newest runs, and all that are not over."""
+    rows = db.execute(_NEWEST, (most,))
+    return [_standing(row) for row in rows]
+
+
+def standing(db: psycopg.Connection[Any], runs: Iterable[str]) -> list[Standing]:
+    """These, as far as they are there."""
+    return [_standing(row) for row in db.execute(_OF, (list(runs),))]
+
+
+def _standing(row: Sequence[Any]) -> Standing:
+    run, info, state, parked, owner, life, changed = row
+    return Standing(run=run, info=bytes(info), state=state, parked=parked, owner=owner, life=life, changed=changed)
+
+
+def events_after(db: psycopg.Connection[Any], run: str, after: int) -> list[bytes]:
+    """Lines of what has happened in a run, from the block with the first event after this number on; none if there is
+    none. The first ones may come before it."""
+    found = db.execute(
+        "select e.data from callboard.events e join callboard.runs r on r.id = e.run"
+        " where r.run = %s and e.last > %s order by e.first limit %s",
+        (run, after, BLOCKS),
+    ).fetchall()
+    return [line for (data,) in found for line in bytes(data).split(b"\n")]
+
+
+def last_event(db: psycopg.Connection[Any], run: str) -> bytes | None:
+    """The line of the newest event of a run."""
+    found = db.execute(
+        "select e.data from callboard.events e join callboard.runs r on r.id = e.run"
+        " where r.run = %s order by e.first desc limit 1",
+        (run,),
+    ).fetchone()
+    return None if found is None else bytes(found[0]).rpartition(b"\n")[2]
+
+
+def forget(db: psycopg.Connection[Any], run: str) -> bool:
+    """Remove a run that is over, with all that is kept of it; whether there was one."""
+    with db.transaction():
+        gone = db.execute(
+            "delete from callboard.runs where run = %s and (state = 1 or parked) and owner is null", (run,)
+        ).rowcount
+        tell(db, "r", run)
+    return bool(gone)
+
+
+# --- questions --------------------------------------------------------------------------------------------------
+
+
+def open_questions(db: psycopg.Connection[Any]) -> list[Asked]:
+    """Those that wait for an answer, the oldest first."""
+    return [_asked(row) for row in db.execute(_OPEN)]
+
+
+def questions_since(db: psycopg.Connection[Any], changed: int) -> list[Asked]:
+    """Those that were asked, answered or closed since then, the oldest change first."""
+    return [_asked(row) for row in db.execute(_SINCE, (changed,))]
+
+
+def _asked(row: Sequence[Any]) -> Asked:
+    id, run, data, answered, closed, changed = row
+    over = "answered" if answered else closed
+    return Asked(id=id, run=run, data=bytes(data), over=over, changed=changed)
+
+
+def answer(db: psycopg.Connection[Any], question: str, data: bytes) -> Literal["taken", "closed", "late"]:
+    """Answer a question; whether that was taken. The first one counts, once: others are `late`."""
+    with db.transaction():
+        found = db.execute(
+            "update callboard.questions q set answer = %s, answered = clock_timestamp(),"
+            " changed = nextval('callboard.changes') from callboard.runs r"
+            " where q.id = %s and q.answer is null and q.closed is null and r.id = q.run and r.state = 0"
+            " returning r.run",
+            (data, question),
+        ).fetchone()
+        if found is not None:
+            tell(db, "a", found[0])
+            tell(db, "k")
+            return "taken"
+    known = db.execute("select answer from callboard.questions where id = %s", (question,)).fetchone()
+    if known is None or known[0] is None:
+        return "closed"
+    return "taken" if bytes(known[0]) == data else "late"  # the same: our own try, whose answer was lost
+
+
+def answers_for(db: psycopg.Connection[Any], sign: str) -> list[tuple[str, bytes]]:
+    """The ids of questions of a worker's runs that were answered since it has them, and wait still; their answers."""
+    found = db.execute(
+        "select q.id, q.answer from callboard.questions q join callboard.runs r on r.id = q.run"
+        " where r.owner = %s and q.answered > r.taken and q.closed is null",
+        (sign,),
+    ).fetchall()
+    return [(id, bytes(answer)) for id, answer in found]
+
+
+# --- blobs ------------------------------------------------------------------------------------------------------
+
+
+def put_blob(db: psycopg.Connection[Any], hash: bytes, data: bytes) -> None:
+    """Keep this; nothing happens if it is there."""
+    if db.execute("select 1 from callboard.blobs where hash = %s", (hash,)).fetchone() is None:
+        db.execute("insert into callboard.blobs(hash, data) values (%s, %s) on conflict do nothing", (hash, data))
+
+
+def blob(db: psycopg.Connection[Any], hash: bytes) -> bytes | None:
+    """What was kept by this hash."""
+    found = db.execute("select data from callboard.blobs where hash = %s", (hash,)).fetchone()
+    return None if found is None else bytes(found[0])
