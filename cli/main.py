@@ -37,7 +37,7 @@ COMMANDS = {
     **dict.fromkeys(("macro", "macros"), "macro"),
     **{name: name for name in ("agents", "roles", "tools", "permissions", "skills")},
     **{name: name for name in ("mcp", "auth", "vault", "kb", "sessions", "install", "trust")},
-    **dict.fromkeys(("serve", "acp", "keys"), "serve"),
+    **dict.fromkeys(("serve", "worker", "acp", "keys"), "serve"),
     **dict.fromkeys(("ps", "top", "attach", "answer", "stop", "logs"), "remote"),
     **{name: name for name in ("runs", "show", "usage")},
     **dict.fromkeys(("validate", "graph", "convert", "schema"), "files"),

@@ -8,6 +8,17 @@ import click
 
 from . import options
 
+_on_server = options.several(
+    click.option(
+        "--on",
+        metavar="SERVER",
+        help="Has a server play the run: its URL, or `cluster` for the newest on this machine or $CALLBOARD_URL.",
+    ),
+    click.option(
+        "--needs", metavar="LABEL", multiple=True, help="With --on: what a worker of the cluster must have; repeatable."
+    ),
+)
+
 
 @click.command("run", short_help="Run an agent and print its result.")
 @click.argument("target", shell_complete=options.complete_target)
@@ -37,13 +48,14 @@ from . import options
 @options.on_unknown
 @options.sandbox
 @options.cassettes
+@_on_server
 @options.result_form
 @options.compat
 @options.limits
 @options.strict
 @options.loudness
 @options.config_dir
-def run(**given: Any) -> int:
+def run(*, on: str | None, needs: tuple[str, ...], **given: Any) -> int:
     """Runs TARGET and prints its result on stdout; progress goes to stderr.
 
     TARGET is the name of an agent in the config directory or of a built-in one, an agent's directory, or a YAML
@@ -57,6 +69,13 @@ def run(**given: Any) -> int:
     """
     options.check_loudness(given)
     from .flag_values import request
+
+    if on is not None:
+        from .handing_over import hand_over
+
+        return hand_over(request(given), on, needs, given)
+    if needs:
+        raise click.UsageError("--needs goes with --on: it says which worker of a cluster plays the run")
     from .running import RunFlags, play_run
 
     return play_run(request(given), RunFlags(**given))

@@ -6,7 +6,7 @@ import click
 
 from . import options
 
-_STATUS = ("running", "waiting", "done", "failed", "cancelled", "interrupted", "lost")
+_STATUS = ("queued", "running", "waiting", "done", "failed", "cancelled", "interrupted", "lost")
 
 
 @click.group("runs", cls=options.ListByDefault, short_help="List and delete the records of runs.")

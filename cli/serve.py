@@ -9,6 +9,13 @@ import click
 
 from . import options
 
+_cluster = click.option(
+    "--cluster",
+    metavar="DSN",
+    envvar="CALLBOARD_CLUSTER",
+    help="PostgreSQL database of the cluster, as libpq has it [default: $CALLBOARD_CLUSTER].",
+)
+
 
 @click.command("serve", short_help="Serve agents to people and programs: websocket, HTTP, a page.")
 @click.option("--host", metavar="HOST", help="Address to listen on [default: api.listen_addr, else 127.0.0.1].")
@@ -16,8 +23,9 @@ from . import options
 @click.option("--ui", is_flag=True, help="Prints the page's address with its token, also where stderr is no terminal.")
 @click.option("-q", "--quiet", is_flag=True, help="Prints nothing but errors.")
 @options.durable
+@_cluster
 @options.config_dir
-def serve(**given: Any) -> int:
+def serve(*, cluster: str | None, **given: Any) -> int:
     """Serves the control channel and HTTP on one port, until Ctrl-C or SIGTERM; SIGHUP reads config.yaml again.
 
     It ends with the terminal that it was started in, except under nohup and setsid.
@@ -27,10 +35,69 @@ def serve(**given: Any) -> int:
 
     The first signal lets the runs that are under way end, for api.shutdown_grace_seconds; a second one cancels them.
     Exit code 0 if all had ended, else 130, 143 or 129.
+
+    With --cluster it is a gateway: runs that are started here wait in the cluster's queue for its workers (callboard
+    worker), and those of all gateways are listed, followed, answered and stopped here.
     """
     from .serving import serve_until_signal
 
-    return serve_until_signal(**given)
+    if cluster is None:
+        return serve_until_signal(**given)
+    from ..actors.front.cluster.seat import ClusterOptions, checked
+
+    return serve_until_signal(**given, cluster=checked(ClusterOptions(dsn=cluster)))
+
+
+@click.command("worker", short_help="Play runs of a cluster.")
+@_cluster
+@click.option("--name", metavar="NAME", default="", help="What this machine is called [default: its host name].")
+@click.option("--has", metavar="LABEL,...", default="", help="What it has that runs may need: gpu,browser.")
+@click.option("--room", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="Runs at a time.")
+@click.option(
+    "--lease",
+    metavar="SECONDS",
+    type=click.FloatRange(0.5),
+    default=10.0,
+    show_default=True,
+    help="After so much silence others go on with its runs. The same for all workers.",
+)
+@click.option("--host", metavar="HOST", default="127.0.0.1", show_default=True, help="Address of its control channel.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), metavar="PORT", default=0, help="Its port [default: a free one]."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Prints nothing but errors.")
+@options.config_dir
+def worker(
+    *,
+    cluster: str | None,
+    name: str,
+    has: str,
+    room: int,
+    lease: float,
+    host: str,
+    port: int,
+    quiet: bool,
+    config_dir: str | None,
+) -> int:
+    """Takes runs from the queue of a cluster and plays them, until Ctrl-C or SIGTERM. Any number of workers share a
+    queue, on any number of machines: a run goes on with another when its own is dead.
+
+    Keys of models, MCP servers and settings are those of this machine. The agents come with the runs.
+
+    The first signal lets runs end for api.shutdown_grace_seconds, and hands back what is left; a second one leaves it
+    to the others to find out. Exit code 0 if all had ended, else 130, 143 or 129.
+    """
+    from ..actors.front.cluster.seat import ClusterOptions, checked
+    from ..protocol.errors import UsageError
+    from .serving import serve_until_signal
+
+    if cluster is None:
+        raise UsageError("which cluster? --cluster postgresql://..., or CALLBOARD_CLUSTER")
+    labels = tuple(each for part in has.split(",") if (each := part.strip()))
+    place = checked(ClusterOptions(dsn=cluster, name=name, plays=True, has=labels, room=room, lease=lease))
+    return serve_until_signal(
+        host=host, port=port, ui=False, quiet=quiet, durable=True, config_dir=config_dir, cluster=place
+    )
 
 
 @click.command("acp", short_help="Serve an agent to an editor (Agent Client Protocol).")

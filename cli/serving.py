@@ -24,6 +24,7 @@ import msgspec
 import trio
 
 from .. import Root
+from ..actors.front.cluster.seat import ClusterOptions
 from ..actors.front.server.serving import Served, ServeOptions, Server
 from ..actors.front.telemetry.export import exporting
 from ..actors.io.redact import Redactor, secrets_of
@@ -37,16 +38,26 @@ from .settings_warnings import already_printed, line_about
 
 
 def serve_until_signal(
-    *, host: str | None, port: int | None, ui: bool, quiet: bool, durable: bool | None, config_dir: str | None
+    *,
+    host: str | None,
+    port: int | None,
+    ui: bool,
+    quiet: bool,
+    durable: bool | None,
+    config_dir: str | None,
+    cluster: ClusterOptions | None = None,
 ) -> int:
     """Serves until a signal comes; returns the exit code.
+
+    Args:
+        cluster: the place of this process in a cluster, if it has one.
 
     Raises:
         UsageError: the address can't be listened on, or would be open to all.
         ConfigError: the settings forbid it, or are wrong.
     """
     logging.configure()
-    options = ServeOptions(host=host, port=port, read=sys.stderr.isatty(), durable=durable)
+    options = ServeOptions(host=host, port=port, read=sys.stderr.isatty(), durable=durable, cluster=cluster)
     ended = trio.run(_serve, options, ui, quiet, config_dir)
     if isinstance(ended, CallboardError):
         raise ended

@@ -254,7 +254,7 @@ class About(msgspec.Struct, frozen=True, array_like=True):
         prompt: the first words.
         cwd, config_dir: the directories that it works in and has its agents from.
         owner: the subject whose run it is.
-        by: what plays it: `run`, `ask`, `batch`, `chat`, `serve`; "" for a program.
+        by: what plays it: `run`, `ask`, `batch`, `chat`, `serve`, `worker`; "" for a program.
         session: id of the session that it is a turn of, or "".
         spoilt: why it can't go on, or "".
         rows: how many it had when the process that plays it took it over.
@@ -287,8 +287,8 @@ class About(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(self, rows=rows, since=since, left=self.dormant)
 
 
-BATCH, BY_SERVER = "batch", "serve"
-"""What plays runs that are tasks of a batch, and those of a server (`About.by`)."""
+BATCH, BY_SERVER, BY_WORKER = "batch", "serve", "worker"
+"""What plays runs that are tasks of a batch, those of a server, and those of a cluster (`About.by`)."""
 
 STUCK = 3
 """Processes that have died without a new row of a run, after which only a person goes on with it."""

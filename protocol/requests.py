@@ -126,6 +126,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
             whatever files say; see `repeats`.
         workspace: whether the AGENTS.md, skills and `.mcp.json` of the directory count, as far as their user trusts it;
             None: for agents that have a file.
+        needs: labels that a worker of a cluster must have to play it.
         sandbox: the profile that the run's processes are held to, whatever the settings say of all; see `sandbox`.
 
     Raises:
@@ -163,6 +164,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
     on_unknown: OnUnknown | None = None
     sandbox: Profile | None = None
     workspace: bool | None = None
+    needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the values; `state` and `answers` become what scripts, templates and questions can take."""

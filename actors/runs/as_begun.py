@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...protocol.agent import Agent
-from ...protocol.journal import Began, Definition, decode_value
+from ...protocol.journal import Began, Definition, decode_value, encode_value
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
-from ..work.journal.of_run import CALLED, CannotGoOn, OfRun
+from ..work.journal.of_run import CALLED, CannotGoOn, OfRun, RunPast
 from .finding import Found, find
 from .target import Loaded, LoopAgent, read
 
@@ -120,6 +120,39 @@ def load_again(
         registry=registry,
         variables=request.variables,
     )
+
+
+def relocated(past: RunPast, old: str, new: str) -> RunPast:
+    """A run whose files lay in the directory `old` on another machine, and lie in `new` on this one."""
+    if old == new:
+        return past
+
+    def there(path: str) -> str:
+        return new + path.removeprefix(old) if path == old or path.startswith(old + os.sep) else path
+
+    def moved(each: Definition) -> Definition:
+        return msgspec.structs.replace(
+            each,
+            file=there(each.file),
+            directory=there(each.directory),
+            parts={there(path): text for path, text in each.parts.items()},
+            sums={there(path): sum for path, sum in each.sums.items()},
+        )
+
+    began = past.began
+    assert isinstance(began.request.target, str)
+    began = msgspec.structs.replace(
+        began,
+        request=msgspec.structs.replace(began.request, target=there(began.request.target)),
+        definition=None if began.definition is None else moved(began.definition),
+    )
+    once = {
+        name.replace(f" of {old}", f" of {new}"): encode_value(moved(decode_value(value, Definition)))
+        if name.startswith(CALLED)
+        else value
+        for name, value in past.once.items()
+    }
+    return msgspec.structs.replace(past, began=began, once=once)
 
 
 def check_files(run: str, definitions: Iterable[Definition | None], *, strict: bool) -> tuple[Problem, ...]:

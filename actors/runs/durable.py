@@ -106,11 +106,11 @@ async def take(root: Root, run: str, *, by: str = "") -> Taken:
         raise Conflict(f"{run} {'is over' if found.kept.state is State.OVER else 'goes on in another process'}")
     if by != BATCH and decode_about(found.kept.about).by == BATCH:  # which keeps what comes of its tasks
         raise Conflict(f"{run} is a task of a batch: the same `callboard batch` goes on with it")
-    _check(run, await trio.to_thread.run_sync(past_of, found.rows))
+    check_goes_on(run, await trio.to_thread.run_sync(past_of, found.rows))
     claimed = await claim(await root.journal(), found.kept.sign, [run], _taken_over)
     if not claimed:
         raise Conflict(f"{run} goes on in another process")
-    return await trio.to_thread.run_sync(_taken, *claimed[0])
+    return await trio.to_thread.run_sync(taken_of, *claimed[0])
 
 
 async def take_several(root: Root, runs: Collection[Interrupted]) -> tuple[list[Taken], dict[str, Exception]]:
@@ -125,8 +125,8 @@ async def take_several(root: Root, runs: Collection[Interrupted]) -> tuple[list[
     failed: dict[str, Exception] = dict(refused)
     for rows, past in claimed:
         try:
-            each = await trio.to_thread.run_sync(_taken, rows, past)
-            _check(rows.run, each.past)
+            each = await trio.to_thread.run_sync(taken_of, rows, past)
+            check_goes_on(rows.run, each.past)
         except CannotGoOn as error:
             failed[rows.run] = error
         else:
@@ -148,7 +148,7 @@ async def taken_again(root: Root, run: str) -> Taken:
     past = await trio.to_thread.run_sync(read_run, journal_dir(os.environ), run)
     if past is None:
         raise NotFound(f"nothing is kept of {run} any more")
-    taken = await trio.to_thread.run_sync(_taken, rows, past)
+    taken = await trio.to_thread.run_sync(taken_of, rows, past)
     about = msgspec.structs.replace(decode_about(past.kept.about), left=True, dormant=True)
     return msgspec.structs.replace(taken, about=about, life=past.kept.life, wakes=True)
 
@@ -161,7 +161,16 @@ def _taken_over(kept: Kept) -> bytes:
     return encode_about(decode_about(kept.about).taken_over(kept.life + 1, kept.rows))
 
 
-def _taken(rows: RunJournal, past: Past) -> Taken:
+def taken_of(rows: RunJournal, past: Past) -> Taken:
+    """A run that is ours from now on.
+
+    Args:
+        rows: where its further rows go.
+        past: what is kept of it, as it was before it was ours.
+
+    Raises:
+        CannotGoOn: it can't go on.
+    """
     kept = past.kept
     about = decode_about(kept.about).taken_over(kept.life + 1, kept.rows)
     told = past_of(past.rows)
@@ -172,7 +181,8 @@ def _taken(rows: RunJournal, past: Past) -> Taken:
     return Taken(rows, told, about, kept.life + 1, len(past.rows), asked)
 
 
-def _check(run: str, past: RunPast) -> None:
+def check_goes_on(run: str, past: RunPast) -> None:
+    """Raise `CannotGoOn` if it can't."""
     if past.spoilt:
         raise CannotGoOn(f"{run} can't go on: {past.spoilt}")
     if past.began.fold != FOLD:
@@ -395,6 +405,7 @@ __all__ = [
     "CannotGoOn",
     "Interrupted",
     "Taken",
+    "check_goes_on",
     "count_on",
     "go_on",
     "interrupted",
@@ -404,4 +415,5 @@ __all__ = [
     "take",
     "take_several",
     "taken_again",
+    "taken_of",
 ]

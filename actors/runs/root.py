@@ -273,6 +273,10 @@ class Root:
                 self._journal = await open_journal(directory, _tell_trouble)
             return self._journal
 
+    def keep_in(self, journal: Journal) -> None:
+        """Have durable runs kept in this journal, which is closed with the root; before any run begins."""
+        self._journal = journal
+
     @property
     def journal_in_use(self) -> Journal | None:
         """The journal, once it was asked for."""

@@ -65,7 +65,7 @@ def find_server(where: Where, environ: Mapping[str, str]) -> Server:
         if not local:
             raise NoServer("no server runs here: start one with `callboard serve`, or name one with --url")
         newest = local[0]
-        return _at(newest.url, token or newest.token, pid=newest.pid, others=len(local) - 1)
+        return _at(newest.url, token or newest.token, pid=newest.pid, others=sum(not each.worker for each in local[1:]))
     wanted = _at(where.url, token)
     for known in local:
         if (found := _at(known.url, known.token, pid=known.pid)).url == wanted.url:

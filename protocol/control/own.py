@@ -42,6 +42,7 @@ class StartRun(Params, frozen=True):
         title: what lists call it.
         files, attach: paths; need the scope `run:files`.
         knowledge: names of knowledge bases.
+        needs: labels that a worker of the cluster must have to play it.
         role, role_prompt: as for `callboard ask`: a role by its name, or the text of one; the target is "" then.
     """
 
@@ -66,6 +67,7 @@ class StartRun(Params, frozen=True):
     attach: Paths = []
     role: Name | None = None
     role_prompt: Text | None = None
+    needs: Paths = []
 
 
 class ListRuns(Params, frozen=True):

@@ -12,9 +12,9 @@ from msgspec import UNSET, UnsetType
 
 from ..outcome import ErrorReport
 
-RunStatus = Literal["running", "waiting", "done", "failed", "cancelled", "lost", "interrupted"]
-"""`waiting`: a question is open. `lost`: the process was killed before the run had an end. `interrupted`: the same, or
-it was told to end, and enough is kept of the run to go on with it."""
+RunStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled", "lost", "interrupted"]
+"""`queued`: it waits for a worker of a cluster. `waiting`: a question is open. `lost`: the process was killed before
+the run had an end. `interrupted`: the same, or it was told to end, and enough is kept of the run to go on with it."""
 
 ActorKind = Literal["run", "graph", "node", "agent", "tool", "mcp", "process", "actor"]
 
@@ -73,7 +73,7 @@ class RunInfo(msgspec.Struct, kw_only=True):
     @property
     def over(self) -> bool:
         """Whether nobody plays it any more; one that is interrupted may still go on."""
-        return self.status not in ("running", "waiting")
+        return self.status not in ("queued", "running", "waiting")
 
 
 class Row(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -45,6 +45,7 @@ class Scene:
         learns: a name that the page makes up for what only the run can know, and where it is shown.
         then: by the beginning of a command, what stands for the page in the browser after it.
         needs_index: something of it comes from the package index.
+        needs_postgres: CALLBOARD_CLUSTER names an empty database.
         environ: what makes its commands quick and changes nothing that they show.
     """
 
@@ -55,6 +56,7 @@ class Scene:
     learns: Mapping[str, str] = field(default_factory=dict)
     then: Mapping[str, str] = field(default_factory=dict)
     needs_index: bool = False
+    needs_postgres: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -149,6 +151,7 @@ SCENES = {
             "callboard kb ": Row(skip="docs/knowledge.md's are run"),
             "callboard ask --kb": Row(skip="docs/knowledge.md's is run"),
             "callboard serve": Row(skip="docs/server.md's are run"),
+            "callboard worker": Row(skip="docs/cluster.md's are run"),
             "callboard keys hash": Row(answers=((r"[Kk]ey", "cb_a-key-of-some-length-0123456789\n"),), shows="argon2"),
             "callboard show 7f3a": Row(skip="the id is an example; those of the last run are shown"),
             "callboard -e find": Row(interactive="q", shows=r"execute \| revise"),
@@ -235,6 +238,18 @@ SCENES = {
             "callboard mcp status": Row(skip="of a server that systemd runs"),
             "callboard sessions": Row(),
         },
+    ),
+    "docs/cluster.md": Scene(
+        rows={
+            "pip install": Row(skip="the environment of the tests has them"),
+            "callboard worker --name one": Row(serves=r"serving at http://127"),
+            "callboard worker --name two": Row(serves=r"serving at http://127"),
+            "callboard serve": Row(serves=r"http://127\.0\.0\.1:3400"),
+            "callboard run greeter Ada": Row(shows=r"Hello, Ada!"),
+            "callboard ps -a": Row(shows=r"done +greeter"),
+        },
+        fences={"~/.config/callboard/agents/greeter/graph.yaml": 0},
+        needs_postgres=True,
     ),
     "docs/server.md": Scene(
         rows={

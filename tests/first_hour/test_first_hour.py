@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from fake_models import FakeModels
 from first_hour.pages import ROOT, Command, File, fences, is_synopsis, pages, steps
 from first_hour.reader import Reader
 from first_hour.scenes import SCENES, Scene
+from postgres_house import running
 from starter import STARTER
 
 BIN = Path(sys.executable).parent
@@ -79,7 +80,10 @@ async def test_what_a_page_promises_its_commands_do(page: str, fake_model: FakeM
         path = tmp_path / "home" / name.removeprefix("~/") if name.startswith("~/") else work / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
-    await read(page, environ, work)
+    with ExitStack() as stack:
+        if scene.needs_postgres:
+            environ["CALLBOARD_CLUSTER"] = stack.enter_context(running()).database()
+        await read(page, environ, work)
 
 
 @pytest.mark.skipif(

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from callboard.actors.front.http.routes import find_route
-from callboard.cli.serve import serve
+from callboard.cli.serve import serve, worker
 from callboard.protocol.problems import errors_in
 from callboard.protocol.settings import Settings, read_settings
 
@@ -154,3 +154,16 @@ def test_what_the_image_is_built_of_is_there() -> None:
     for line in re.findall(r"^COPY (?!--from)(.*)$", read("Dockerfile"), re.MULTILINE):
         *sources, _ = line.split()
         assert [name for name in sources if not (ROOT / name).exists()] == []
+
+
+def test_the_cluster_s_compose_file_starts_what_there_is_and_gives_workers_time_to_end() -> None:
+    made = yaml.safe_load(read("cluster.yml"))["services"]
+    grace = Settings().api.shutdown_grace_seconds
+    for name in ("gateway", "worker"):
+        program, command, *flags = made[name]["command"]
+        assert program == "callboard"
+        known = {option for param in {"serve": serve, "worker": worker}[command].params for option in param.opts}
+        assert {flag for flag in flags if flag.startswith("--")} <= known
+        assert flags[flags.index("--port") + 1] == str(PORT)  # which the image's health check asks
+        assert int(made[name]["stop_grace_period"].removesuffix("s")) >= grace + 10
+        assert made[name]["depends_on"] == {"db": {"condition": "service_healthy"}}

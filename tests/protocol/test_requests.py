@@ -96,6 +96,7 @@ requests = st.builds(
     on_unknown=st.sampled_from([None, *ON_UNKNOWN]),
     sandbox=st.sampled_from([None, *PROFILES]),
     workspace=st.none() | st.booleans(),
+    needs=several,
 )
 
 

@@ -23,6 +23,9 @@ LOOK_AGAIN = 0.5
 async def answer(hub: Hub, open: OpenQuestions, caller: Caller, question: str, value: str | list[str]) -> bool:
     """See `Hub.answer`."""
     caller.need("answer:questions")
+    if hub.cluster is not None and hub.cluster.has(run := run_of(question)):
+        check_owner(caller, hub.running.owner_of(run), run)
+        return await hub.cluster.answer(question, value, caller.called)
     await _settled(hub, open, question)
     asked = open.open.get(question)
     if asked is None:

@@ -37,6 +37,7 @@ from ...runs.keeping import remove_kept
 from ...runs.loading import NO_HOOKS, Hooks
 from .actors import Actors
 from .answering import answer
+from .listing import first_page
 from .logs.reading import LoggedEvent
 from .logs.runs import RunLogs, is_settled, order
 from .open_questions import OpenQuestions, QuestionFeed
@@ -44,12 +45,13 @@ from .requests import check_model, request_of
 from .resuming import Resuming
 from .runs.dormant import Dormant
 from .runs.live_run import HubOptions
-from .runs.running import Running, check_owner, no_run, sees
+from .runs.running import Running, check_owner, elsewhere, no_run, sees
 from .runs.summary import outcome_of
 from .subscription import Lagged, Subscription
 
 if TYPE_CHECKING:
     from ...runs.root import Root
+    from .cluster import Cluster
     from .peer import Method
     from .sessions import HubSessions
 
@@ -61,12 +63,6 @@ PRUNE_AFTER = 1.0
 LOOK_EVERY = 2.0
 """Seconds between two looks at what other processes have begun and ended."""
 
-LONGEST_PAGE = 256 * 1024
-"""Bytes of a page of runs, unless a single one is longer."""
-
-LONGEST_LISTED = 2_000
-"""Characters of each run's output in a page; a request for one run gets more of it."""
-
 END_WITHIN = 6.0
 """Seconds for the logs to be written at the end."""
 
@@ -77,13 +73,14 @@ class Hub:
     Attributes:
         root: what the runs share.
         logs: what is kept of runs.
-        options: see there.
+        options, cluster: see there.
         running: its runs that are under way; dormant: those of them that wait for people alone.
         sessions: starts runs that belong to a session.
         resuming: goes on with runs whose process was killed.
         actors: what can be seen of the actors of runs, and done with them.
         methods: what a peer may be asked, by name.
         unread: what the connections of each key have not read yet.
+        shown: the questions that are open.
         since: when it was opened, in trio's time.
         closing: set before the process ends: nothing new begins.
     """
@@ -94,8 +91,10 @@ class Hub:
         logs: RunLogs,
         options: HubOptions,
         redact: Callable[[bytes], bytes] | None,
+        cluster: Cluster | None = None,
     ) -> None:
         self.root = root
+        self.cluster = cluster
         self.logs = logs
         self.options = options
         self.sessions: HubSessions
@@ -104,10 +103,10 @@ class Hub:
         self.since = trio.current_time()
         self.closing = False
         self.unread = UnreadOfAll()
-        self._open_questions = OpenQuestions(self.options.questions)
+        self.shown = OpenQuestions(self.options.questions)
         self._pictures: dict[str, GraphPicture] = {}
         self.running = Running(root, logs, self.options, redact)
-        self.dormant = Dormant(root, self.running, self._open_questions, root.settings.durable.dormant_after)
+        self.dormant = Dormant(root, self.running, self.shown, root.settings.durable.dormant_after)
         self.actors = Actors(root, self.running, self.get)
 
     def complete(self, sessions: HubSessions) -> None:
@@ -119,7 +118,7 @@ class Hub:
     async def open(self) -> AsyncIterator[trio.Nursery]:
         """Listen, and let runs go on, while the block lasts; what goes on beside them is put into the nursery."""
         try:
-            with self.root.bus.listen(self._hear), self.root.questions.attach(self._open_questions):
+            with self.root.bus.listen(self._hear), self.root.questions.attach(self.shown):
                 async with trio.open_nursery() as nursery:
                     self.running.nursery = nursery
                     nursery.start_soon(self._prune)
@@ -199,13 +198,19 @@ class Hub:
         if request.role is not None:
             hooks = self.hooks(caller, hooks)
         info = RunInfo(run="", owner=caller.subject, title=title, session=session)
+        if self.cluster is not None and self.cluster.takes(info, request):
+            return await self.cluster.start(info, request)
         return self.get(caller, await self.running.start(info, request, hooks, durable=durable))
 
     async def resume(self, caller: Caller, run: str, *, with_changes: bool = False) -> RunInfo:
         """Go on with a run whose process was killed; see `Resuming.resume`. Returns when it has begun."""
         caller.need("write:runs")
         self.check_open()
-        await self.resuming.resume(await self.look(caller, run), with_changes=with_changes)
+        info = await self.look(caller, run)
+        if self.cluster is not None and self.cluster.has(run):
+            await self.cluster.resume(run)
+        else:
+            await self.resuming.resume(info, with_changes=with_changes)
         return self.get(caller, run)
 
     def list(
@@ -225,16 +230,7 @@ class Hub:
         self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
     ) -> tuple[builtins.list[RunInfo], str | None]:
         """As `list`, but no more than can be sent at once; and the `before` of the next page, if there is one."""
-        runs = self.list(caller, status=status, limit=limit + 1, before=before)
-        page: builtins.list[RunInfo] = []
-        size = 0
-        for info in runs[:limit]:
-            shown = msgspec.structs.replace(info, output=info.output[:LONGEST_LISTED])
-            size += len(msgspec.json.encode(shown))
-            if page and size > LONGEST_PAGE:
-                break
-            page.append(shown)
-        return page, page[-1].run if len(page) < len(runs) else None
+        return first_page(self.list(caller, status=status, limit=limit + 1, before=before), limit)
 
     def get(self, caller: Caller, run: str) -> RunInfo:
         """One run.
@@ -266,8 +262,10 @@ class Hub:
         await self.dormant.woken(run)
         info, record = self.get(caller, run), self.running.live.get(run)
         if record is None:
-            if not info.over:
-                raise _elsewhere(run)
+            if self.cluster is not None and self.cluster.has(run):
+                info = await self.cluster.over(run)
+            elif not info.over:
+                raise elsewhere(run)
             return outcome_of(info, await self.logs.last(run))
         await record.ended()
         return outcome_of(record.info, record.ring[-1])
@@ -284,7 +282,10 @@ class Hub:
             self.running.nursery.start_soon(self.dormant.cancel, run)
             return True
         if not info.over and run not in self.running.live:
-            raise _elsewhere(run)
+            if self.cluster is None or not self.cluster.has(run):
+                raise elsewhere(run)
+            self.running.nursery.start_soon(self.cluster.cancel, run, caller.called)
+            return True
         actor = self.root.kernel.actor.child(run)
         if actor is None or actor.end is not None:
             return False
@@ -302,6 +303,9 @@ class Hub:
         info = self.get(caller, run)
         if not info.over:
             raise Conflict(f"{run} is under way; cancel it first")
+        if self.cluster is not None and self.cluster.has(run):
+            await self.cluster.delete(run)
+            return
         if run in self.running.live:  # its log is about to be closed
             await self.logs.flush()
         record = self.running.live.pop(run, None)
@@ -359,8 +363,7 @@ class Hub:
             NotFound: its file is not there any more.
         """
         info = self.get(caller, run)
-        found = self._pictures.get(run)
-        if found is None:
+        if (found := self._pictures.get(run)) is None:
             from .targets import picture_of
 
             found = picture_of(info.target, self.root.config_dir)
@@ -388,7 +391,7 @@ class Hub:
         """Those that wait for an answer, oldest first."""
         if run is not None:
             self.get(caller, run)
-        asked = self._open_questions.open.values()
+        asked = self.shown.open.values()
         return [each for each in asked if run in (None, each.run) and sees(caller, self.running.owner_of(each.run))]
 
     async def answer(self, caller: Caller, question: str, value: str | builtins.list[str]) -> bool:
@@ -401,11 +404,11 @@ class Hub:
             JournalError, ShuttingDown: the answer can't be kept, so it counts for this process alone, or for none.
             Conflict: an answer was left for it before, or must not be left.
         """
-        return await answer(self, self._open_questions, caller, question, value)
+        return await answer(self, self.shown, caller, question, value)
 
     def watch_questions(self, caller: Caller) -> contextlib.AbstractContextManager[QuestionFeed]:
         """The open ones, then each as it is asked or closed."""
-        return self._open_questions.watch(lambda question: sees(caller, self.running.owner_of(question.run)))
+        return self.shown.watch(lambda question: sees(caller, self.running.owner_of(question.run)))
 
     # --- what runs share ----------------------------------------------------------------------------------
 
@@ -444,7 +447,3 @@ class Hub:
         while True:
             await trio.sleep(LOOK_EVERY)
             await self.logs.look_again(self.running.live.keys() | self.resuming.held | self.dormant.runs.keys())
-
-
-def _elsewhere(run: str) -> Conflict:
-    return Conflict(f"{run} goes on in another process, which alone can steer it; from here it can only be watched")

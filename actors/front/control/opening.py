@@ -17,6 +17,7 @@ from .sessions import HubSessions
 
 if TYPE_CHECKING:
     from ...runs.root import Root
+    from .cluster import Cluster
 
 
 @contextlib.asynccontextmanager
@@ -26,25 +27,27 @@ async def open_hub(
     directory: Path | None = None,
     options: HubOptions | None = None,
     redact: Callable[[bytes], bytes] | None = None,
+    cluster: Cluster | None = None,
 ) -> AsyncIterator[Hub]:
     """The hub of a process, for as long as the block lasts; runs that are under way at its end are interrupted.
 
     Args:
         directory: where the logs lie; by default `runs` of the state directory.
         redact: takes secrets out of an encoded event, before a reader gets it.
+        cluster: has runs that other processes play, or has this one play runs of others.
 
     Raises:
         ConfigError: the logs can't be kept there.
     """
     options = options or HubOptions(keep_runs=root.settings.api.keep_runs)
-    logs = RunLogs(
+    logs = (RunLogs if cluster is None else cluster.logs)(
         directory or state_dir(os.environ) / "runs",
         keep=options.keep_runs,
         shows_interrupted=root.settings.durable.resume != "never",
     )
     await logs.__aenter__()
     try:
-        hub = Hub(root, logs, options, redact)
+        hub = Hub(root, logs, options, redact, cluster)
         async with hub.open() as nursery:
             hub.complete(HubSessions(hub, nursery))
             hub.methods = dict(METHODS)

@@ -27,6 +27,7 @@ from ....protocol.control.caller import LOCAL
 from ....protocol.errors import ConfigError, JournalError, NotFound
 from ....protocol.journal import BY_SERVER
 from ....supervisors import Actor
+from ....supervisors.journal.sign import new_sign
 from ...io.directories import user_folder
 from ...io.redact import Redactor, secrets_of
 from ...runs.keeping import prune_regularly
@@ -48,6 +49,9 @@ from .token_file import ServerFile, new_token, remove_server, write_server
 if TYPE_CHECKING:
     from ....protocol.settings.api import ApiSettings
     from ..chat.chats import Chats
+    from ..cluster.gateway import Gateway
+    from ..cluster.seat import ClusterOptions
+    from ..cluster.worker import Worker
     from ..metrics import Metrics
 
 log = logging.getLogger("callboard.server")
@@ -69,6 +73,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
         grace: seconds for runs to end by themselves once the server is told to end; None for what the settings say.
         durable: whether what its runs do is kept; None for what the settings say.
         by: what it is, for lists of durable runs.
+        cluster: the place of this process in a cluster, whose runs it plays, or hands in; None for neither.
     """
 
     host: str | None = None
@@ -78,6 +83,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     grace: float | None = None
     durable: bool | None = None
     by: str = BY_SERVER
+    cluster: ClusterOptions | None = None
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +126,10 @@ class Server:
         self._told_to_end = trio.Event()
         self._hung_up = trio.Event()
         self._token = new_token()
+
+    @property
+    def _works(self) -> bool:
+        return self._options.cluster is not None and self._options.cluster.plays
 
     def drains_within(self, settings: ApiSettings) -> float:
         """Seconds from `drain` to the beginning of the root's stop, at most."""
@@ -176,13 +186,10 @@ class Server:
         settings = root.settings.api
         port: int = listener.socket.getsockname()[1]
         redactor = Redactor([self._token, *secrets_of(root.settings, os.environ)])
-        options = HubOptions(
-            keep_runs=settings.keep_runs,
-            keep_requests=self._options.keep_requests,
-            durable=durable_by(self._options.durable, root.settings),
-            by=self._options.by,
-        )
-        async with open_hub(root, options=options, redact=redactor.data) as hub:
+        place = None if self._options.cluster is None else _place(root, self._options.cluster)
+        options = self._of_hub(root, place)
+        resumes = options.by == BY_SERVER and root.settings.durable.resume == "auto" and not self._works
+        async with open_hub(root, options=options, redact=redactor.data, cluster=place) as hub:
             self.chats = _chats(hub)
             self.under_way = lambda: hub.under_way
             self._being_told = lambda: bool(hub.being_told)
@@ -207,10 +214,12 @@ class Server:
                 stack.enter_context(self._written(served.url, port))
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._reload, access, root)
-                    nursery.start_soon(self._end, root, hub, access, health)
+                    nursery.start_soon(self._end, root, hub, access, health, place)
                     if options.durable is not False:
                         nursery.start_soon(_prune, root)
-                    if self._options.by == BY_SERVER and root.settings.durable.resume == "auto":
+                    if place is not None:
+                        await place.begin(hub, nursery, served.url)
+                    if resumes:
                         hub.resuming.expect()
                         nursery.start_soon(hub.resuming.work)
                     notify("READY=1")
@@ -219,6 +228,15 @@ class Server:
                     await serve_port(
                         listener, limiter, http=http or say_missing, websocket=_websocket(me, self.chats, access)
                     )
+
+    def _of_hub(self, root: Root, place: Gateway | Worker | None) -> HubOptions:
+        options = HubOptions(
+            keep_runs=root.settings.api.keep_runs,
+            keep_requests=self._options.keep_requests,
+            durable=durable_by(self._options.durable, root.settings),
+            by=self._options.by,
+        )
+        return options if place is None else place.of_hub(options)
 
     def _told(self, host: str, port: int, *, http: bool) -> Served:
         shown = f"[{host}]" if ":" in host else host
@@ -229,7 +247,7 @@ class Server:
     @contextmanager
     def _written(self, url: str, port: int) -> Iterator[None]:
         here = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
-        server = ServerFile(url=here, token=self._token, pid=os.getpid(), started=time.time())
+        server = ServerFile(url=here, token=self._token, pid=os.getpid(), started=time.time(), worker=self._works)
         try:
             path = write_server(server, port, os.environ)
         except OSError as error:
@@ -248,9 +266,13 @@ class Server:
                 root.days.configure(access.settings)
             notify("READY=1")
 
-    async def _end(self, root: Root, hub: Hub, access: AccessControl, health: Health) -> None:
+    async def _end(
+        self, root: Root, hub: Hub, access: AccessControl, health: Health, place: Gateway | Worker | None
+    ) -> None:
         await self._told_to_end.wait()
         notify("STOPPING=1")
+        if place is not None:
+            await place.drain()
         hub.closing = True
         health.draining = True
         with trio.move_on_after(self._grace(root.settings.api)):
@@ -260,7 +282,23 @@ class Server:
             await _until(lambda: not hub.under_way)
         with trio.move_on_after(LAST_WORDS):  # followers of a run get its end
             await _until(lambda: not access.requests.taken and not hub.being_told)
+        if place is not None:
+            with trio.move_on_after(LAST_WORDS):
+                await place.leave()
         root.begin_stop()
+
+
+def _place(root: Root, options: ClusterOptions) -> Gateway | Worker:
+    from ..cluster.seat import Seat
+
+    seat = Seat(options, new_sign())
+    if options.plays:
+        from ..cluster.worker import Worker
+
+        return Worker(root, seat)
+    from ..cluster.gateway import Gateway
+
+    return Gateway(root, seat)
 
 
 async def _prune(root: Root) -> None:

@@ -20,12 +20,16 @@ from ...io.whole_file import write_whole
 
 
 class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that can be asked: where, with which token, and who it is. `started` is seconds since 1970."""
+    """A server that can be asked: where, with which token, and who it is. `started` is seconds since 1970.
+
+    A worker of a cluster knows its own runs alone, so it is meant only where nobody else is there to be asked.
+    """
 
     url: str
     token: str
     pid: int
     started: float
+    worker: bool = False
 
 
 def new_token() -> str:
@@ -54,7 +58,7 @@ def remove_server(path: Path, token: str) -> None:
 
 
 def read_servers(environ: Mapping[str, str]) -> list[ServerFile]:
-    """The servers of this user that are alive, the newest first."""
+    """The servers of this user that are alive: the newest first, behind all others workers of a cluster."""
     alive = []
     for path in sorted(_folder(environ).glob("[0-9]*.json")):
         server = _read(path)
@@ -62,7 +66,7 @@ def read_servers(environ: Mapping[str, str]) -> list[ServerFile]:
             path.unlink(missing_ok=True)
         else:
             alive.append(server)
-    return sorted(alive, key=lambda server: server.started, reverse=True)
+    return sorted(alive, key=lambda server: (server.worker, -server.started))
 
 
 def _folder(environ: Mapping[str, str]) -> Path:

@@ -224,6 +224,12 @@ class RowsOut(Protocol):
     def tell(self, about: bytes, *, over: bool = False) -> None:
         """See `RunJournal`."""
 
+    def beside(self, kind: str, key: str, data: bytes) -> None:
+        """See `RunJournal`."""
+
+    def hurry(self) -> None:
+        """See `RunJournal`."""
+
     def stop(self) -> None:
         """See `RunJournal`."""
 

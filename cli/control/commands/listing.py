@@ -20,7 +20,7 @@ from ..figures import cells
 from ..servers import Where
 
 _HEAD = ("RUN", "STATUS", "TARGET", "SINCE", "ASKS", "TOKENS", "COST", "DOING")
-_LIVE = ("running", "waiting")
+_LIVE = ("queued", "running", "waiting")
 
 
 def list_runs(where: Where, *, past: bool, limit: int, as_json: bool) -> str:

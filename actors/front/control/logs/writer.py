@@ -104,6 +104,9 @@ class RunLog:
         """Replace the summary, after what was appended."""
         self._writer.put(self, Kept(process=self._writer.process, info=msgspec.structs.replace(info)))
 
+    def stands(self, info: RunInfo) -> None:
+        """What lists say of the run has changed. A log on disk tells it at its beginning and its end."""
+
     def close(self, info: RunInfo, done: Done) -> None:
         """The run has ended. `done` is called, in the event loop, when all of it is on disk, or as much as can be."""
         self.summarise(info)

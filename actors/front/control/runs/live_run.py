@@ -122,13 +122,14 @@ class LiveRun:
         self._bytes += len(line)
         while len(ring) > options.ring_events or (self._bytes > options.ring_bytes and len(ring) > 1):
             self._bytes -= len(ring.popleft().data)
-            self.first += 1
+            self.first = ring[0].seq if ring else event.seq + 1
         self.info.seq = event.seq
         self.log.append(line)
         try:
             self.view.see(event)
             if type(data) in CONCERNS:
                 sum_up(self.info, self.view, event)
+                self.log.stands(self.info)
         except Exception:  # reported; a run must come to its end here even if we can't sum it up
             log.exception("%s can't be summed up", event.run)
         if event.kind in TERMINAL:

@@ -17,7 +17,7 @@ import trio
 
 from .....protocol.control.caller import LOCAL, Caller
 from .....protocol.control.things import RunInfo
-from .....protocol.errors import ActorCancelled, CallboardError, Denied, NotFound, Saturated
+from .....protocol.errors import ActorCancelled, CallboardError, Conflict, Denied, NotFound, Saturated
 from .....protocol.events import Event, RunResumed, RunStarted, Warned
 from .....protocol.outcome import ErrorReport
 from .....protocol.requests import RunRequest
@@ -133,14 +133,14 @@ class Running:
         return record.view if record is not None else None
 
     async def start(self, info: RunInfo, request: RunRequest, hooks: Hooks, *, durable: bool = True) -> str:
-        """Start a run, and wait until it has begun; its id, which replaces that of `info`.
+        """Start a run, and wait until it has begun; its id: that of `info`, if it has one, else a new one.
 
         Args:
             durable: whether it is kept so that another process can go on with it, if the hub's runs are.
 
         Raises: what `callboard.run` raises before a run begins.
         """
-        id = self._new_id()
+        id = info.run or self._new_id()
         info, request = msgspec.structs.replace(info, run=id), msgspec.structs.replace(request, id=id)
         hooks = self._with_options(info, hooks, durable=durable)
         return await self._begin(info, lambda: perform(request, hooks, self._root))
@@ -318,3 +318,8 @@ def check_owner(caller: Caller, owner: str, run: str) -> None:
 
 def no_run(run: str) -> NotFound:
     return NotFound(f"there is no run {run[:60]!r}")
+
+
+def elsewhere(run: str) -> Conflict:
+    """A run is another process's to steer."""
+    return Conflict(f"{run} goes on in another process, which alone can steer it; from here it can only be watched")

@@ -47,6 +47,12 @@ class NoRows:
     def tell(self, about: bytes, *, over: bool = False) -> None:
         """Say nothing."""
 
+    def beside(self, kind: str, key: str, data: bytes) -> None:
+        """Keep nothing."""
+
+    def hurry(self) -> None:
+        """Nobody waits."""
+
     def stop(self) -> None:
         """There is nothing to stop."""
 

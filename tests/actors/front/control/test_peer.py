@@ -319,7 +319,7 @@ async def test_a_client_that_is_gone_leaves_nothing(root: callboard.Root, hub: H
     await trio.testing.wait_all_tasks_blocked()
     line.peer.close()
     await until(lambda: not line.peer.me.child_count)
-    assert not hub._open_questions._feeds
+    assert not hub.shown._feeds
     assert not hub.actors._watches
     run.end()
     assert (await hub.wait(LOCAL, run.id)).status == "done"

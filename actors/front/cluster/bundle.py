@@ -1,0 +1,133 @@
+"""The files of an agent, carried to whoever plays it: a bundle is known by what is in it, and the same everywhere.
+
+A gateway packs the agent's directory, or the file that was named, and those that lie beside it: agents that it may call
+and tools of the configuration directory, as far as they are files of the user. Secrets, settings and what a machine has
+of its own stay where they are. A worker unpacks it once, below the cache directory, and never changes it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from ....protocol.decoding import msgpack_decoder
+from ....protocol.errors import CallboardError, UsageError
+from ....supervisors.journal.row import hash_of
+from ...io.directories import cache_dir, private_directory
+
+if TYPE_CHECKING:
+    from ....protocol.requests import RunRequest
+
+MOST = 8 * 1024 * 1024
+"""Bytes of a bundle."""
+
+LEFT_OUT = {".git", ".hg", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"}
+"""Directories that are nobody's agent."""
+
+SECRET = (".env", ".pem", ".key", ".age")
+"""Endings of files that stay where they are, and `.env.*`."""
+
+
+class Packed(msgspec.Struct, frozen=True, array_like=True):
+    """A bundle: files by their path in it, each with whether it may be executed."""
+
+    files: dict[str, tuple[bool, bytes]]
+
+
+class BundleLost(CallboardError):
+    """The files of a run are not in the cluster."""
+
+    code = "bundle_lost"
+
+
+def pack(target: Path, config_dir: Path) -> tuple[bytes, str]:
+    """The bundle of an agent's directory or file, and the path of its target in it. Blocks.
+
+    Of an agent of the configuration directory all agents there are in it, as it may call them.
+
+    Raises:
+        UsageError: it is too large, or can't be read.
+    """
+    target = target.absolute()
+    home = target if target.is_dir() else target.parent
+    agents = config_dir.absolute() / "agents"
+    if home != agents and home.is_relative_to(agents):
+        home = agents
+    files: dict[str, tuple[bool, bytes]] = {}
+    size = 0
+    try:
+        for path in sorted(_files(home)):
+            data = path.read_bytes()
+            size += len(data)
+            if size > MOST:
+                raise UsageError(
+                    f"{home} has more than {MOST // 2**20} MiB, too much to be sent to a worker: "
+                    "put the agent into a directory of its own"
+                )
+            name = str(PurePosixPath(home.name, path.relative_to(home)))
+            files[name] = bool(path.stat().st_mode & stat.S_IXUSR), data
+    except OSError as error:
+        raise UsageError(f"{home} can't be read: {error.strerror or error}") from error
+    inner = PurePosixPath(home.name, target.relative_to(home))
+    return msgspec.msgpack.Encoder(order="sorted").encode(Packed(files)), str(inner)
+
+
+def _files(home: Path) -> Iterator[Path]:
+    for directory, names, files in os.walk(home):
+        names[:] = [name for name in names if name not in LEFT_OUT]
+        for name in files:
+            path = Path(directory, name)
+            if path.is_file() and not path.is_symlink() and not name.endswith(SECRET) and not name.startswith(".env."):
+                yield path
+
+
+async def unpacked(
+    request: RunRequest, hash: bytes, read: Callable[[], Awaitable[bytes | None]], environ: Mapping[str, str]
+) -> RunRequest:
+    """The request, with a target where this machine has it.
+
+    Args:
+        request: its target is a path in the bundle.
+        read: gets the bundle.
+
+    Raises:
+        BundleLost: it is not there.
+    """
+    place = cache_dir(environ) / "bundles" / hash.hex()
+    if not place.is_dir():
+        data = await read()
+        if data is None or hash_of(data) != hash:
+            raise BundleLost("the files of the agent are not in the cluster any more")
+        await trio.to_thread.run_sync(_unpack, data, place)
+    assert isinstance(request.target, str)
+    return msgspec.structs.replace(request, target=str(place / request.target))
+
+
+def _unpack(data: bytes, place: Path) -> None:
+    private_directory(place.parent)
+    new = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+    try:
+        for name, (executable, content) in msgpack_decoder(Packed).decode(data).files.items():
+            inner = PurePosixPath(name)
+            if inner.is_absolute() or ".." in inner.parts:
+                raise BundleLost(f"the bundle has a file {name!r}, which would be outside of it")
+            path = new / inner
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            path.chmod(0o700 if executable else 0o600)
+        new.rename(place)
+    except FileExistsError:
+        pass  # another worker of this machine was faster
+    except OSError:
+        if not place.is_dir():
+            raise
+    finally:
+        shutil.rmtree(new, ignore_errors=True)

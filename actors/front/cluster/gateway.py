@@ -1,0 +1,295 @@
+"""A gateway: what a hub knows of the runs of a cluster, and what it may do with them.
+
+Runs that are started here go into the queue, with the files of their agent. How runs stand is read from the database
+whenever it is told that one stands otherwise, and every second, since what is told may get lost; so are questions. An
+answer counts when the database has taken it, and the first one counts, whichever gateway it came to.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from ....protocol.agent import Agent
+from ....protocol.control.things import RunInfo
+from ....protocol.decoding import decode_json
+from ....protocol.errors import CallboardError, Conflict, NotFound, Unsupported
+from ....protocol.kernel.questions import Answer, Question, understood
+from ....supervisors.cluster import queue, tables, telling
+from ....supervisors.cluster.queue import Wanted
+from ....supervisors.cluster.telling import Standing
+from ....supervisors.journal.row import OVER, hash_of
+from ...runs.begin import new_id
+from ...runs.finding import find
+from ...runs.loading import NO_HOOKS
+from ...work.journal.left import letter_of
+from ...work.library import AGENTS
+from ..control.runs.running import no_run
+from ..control.runs.summary import LONGEST_PROMPT, rfc3339
+from .bundle import pack
+from .gateway_logs import GatewayLogs
+
+if TYPE_CHECKING:
+    from ....protocol.requests import RunRequest
+    from ...runs.root import Root
+    from ..control.hub import Hub
+    from ..control.runs.live_run import HubOptions
+    from .seat import Seat
+
+log = logging.getLogger("callboard.cluster")
+
+
+class Gateway:
+    """See the module, and `control.cluster.Cluster`.
+
+    Args:
+        root: finds agents; seat: of this process.
+    """
+
+    plays = False
+
+    def __init__(self, root: Root, seat: Seat) -> None:
+        self.seat = seat
+        self._root = root
+        self._hub: Hub
+        self._logs: GatewayLogs
+        self._dirty: set[str] = set()
+        self._all = self._asked = True
+        self._news = trio.Event()
+        self._seen = self._seen_before = 0
+        self._questions = self._questions_before = 0
+        self._packed: dict[str, bytes] = {}
+
+    def logs(self, directory: Path, **options: object) -> GatewayLogs:
+        """See `Cluster`."""
+        return GatewayLogs(self.seat, directory, **options)
+
+    def of_hub(self, options: HubOptions) -> HubOptions:
+        """The options of the hub."""
+        return options
+
+    async def drain(self) -> None:
+        """The process ends."""
+
+    async def leave(self) -> None:
+        """It is gone."""
+        self.seat.close()
+
+    async def begin(self, hub: Hub, nursery: trio.Nursery, url: str) -> None:  # noqa: ARG002 - nobody calls a gateway
+        """Go on for as long as the nursery lives; returns when the runs of the cluster are known."""
+        assert isinstance(hub.logs, GatewayLogs)
+        self._hub, self._logs = hub, hub.logs
+        await self.seat.do(tables.migrate)
+        keep = hub.options.keep_runs or 10_000
+        self._take_in(await self.seat.do(lambda db: telling.newest(db, keep)))
+        await self._look_at_questions()
+        nursery.start_soon(self._look)
+        nursery.start_soon(self.seat.listen, self._hear, self._look_soon)
+
+    # --- news ---------------------------------------------------------------------------------------------------
+
+    def _hear(self, kind: str, about: list[str]) -> None:
+        if kind == "r":
+            self._dirty.update(about)
+        elif kind == "k":
+            self._asked = True
+        else:
+            return
+        self._news.set()
+
+    def _look_soon(self) -> None:
+        self._all = self._asked = True
+        self._news.set()
+
+    async def _look(self) -> None:
+        """Read what is news, as it comes."""
+        while True:
+            await self._news.wait()
+            self._news = trio.Event()
+            dirty, self._dirty = self._dirty, set()
+            everything, self._all = self._all, False
+            asked, self._asked = self._asked, False
+            try:
+                if everything:
+                    await self._look_at_all()
+                if dirty:
+                    found = await self.seat.read(partial(telling.standing, runs=dirty))
+                    self._take_in(found)
+                    for run in dirty.difference(each.run for each in found):
+                        self._logs.forget(run)
+                if asked:
+                    await self._look_at_questions()
+            except CallboardError as error:
+                log.warning("%s", error)
+                self._dirty |= dirty
+                continue
+            for run in dirty:
+                self._logs.told(run)
+            if everything:
+                self._logs.told_all()
+
+    async def _look_at_all(self) -> None:
+        """All that has changed since the look before the last: numbers of changes are given before they can be seen."""
+        since, self._seen_before = self._seen_before, self._seen
+        while True:
+            found = await self.seat.read(partial(telling.changed_since, changed=since))
+            self._take_in(found)
+            if not found or found[-1].changed == since:
+                return
+            since = found[-1].changed
+
+    def _take_in(self, found: list[Standing]) -> None:
+        for each in found:
+            self._seen = max(self._seen, each.changed)
+            info = info_of(each)
+            if info is not None:
+                self._logs.stands(info)
+
+    async def _look_at_questions(self) -> None:
+        open = self._hub.shown
+        since, self._questions_before = self._questions_before, self._questions
+        if not self._questions:
+            found = await self.seat.read(telling.open_questions)
+        else:
+            found = await self.seat.read(partial(telling.questions_since, changed=since))
+        for each in found:
+            self._questions = max(self._questions, each.changed)
+            if each.over is None:
+                open.hold([decode_json(each.data, Question)])
+            else:
+                open.release([each.id], each.over)
+        for id, question in list(open.open.items()):
+            if self._logs.in_cluster(question.run) and (await self._logs.is_over(question.run)):
+                open.release([id], "cancelled")
+
+    # --- what a hub asks ----------------------------------------------------------------------------------------
+
+    def takes(self, info: RunInfo, request: RunRequest) -> bool:
+        """See `Cluster`: turns of sessions stay here, with their session."""
+        return info.session is None and not request.history
+
+    async def start(self, info: RunInfo, request: RunRequest) -> RunInfo:
+        """See `Cluster`."""
+        request = msgspec.structs.replace(request, id=request.id or new_id())
+        assert request.id is not None
+        _check(request)
+        named, bundle = request.target, None
+        name = named.name if isinstance(named, Agent) else named
+        if isinstance(named, str) and not request.in_role:
+            loaded = await self._root.loader.threaded(partial(self._root.loader.loaded, request, NO_HOOKS))
+            name = loaded.name
+            found = await trio.to_thread.run_sync(partial(find, named, config_dir=self._root.config_dir))
+            if not found.directory.is_relative_to(AGENTS):
+                where = found.directory if Path(found.file).parent == found.directory else Path(found.file)
+                data, target = await trio.to_thread.run_sync(pack, where, self._root.config_dir)
+                request, bundle = msgspec.structs.replace(request, target=target), hash_of(data)
+                if bundle not in self._packed.values():
+                    await self.seat.do(partial(telling.put_blob, hash=bundle, data=data))
+                    self._packed[named] = bundle
+        info = msgspec.structs.replace(
+            info,
+            run=request.id,
+            status="queued",
+            target=named if isinstance(named, str) else "",
+            name=name,
+            prompt=request.prompt[:LONGEST_PROMPT],
+            started=rfc3339(datetime.now(UTC)),
+        )
+        wanted = Wanted(
+            run=info.run,
+            request=msgspec.json.encode(request),
+            info=msgspec.json.encode(info),
+            bundle=bundle,
+            needs=request.needs,
+            subject=info.owner,
+        )
+        if not await self.seat.do(partial(queue.submit, wanted=wanted)):
+            raise Conflict(f"there is a run '{info.run}' already")
+        known = self._logs.past.get(info.run)
+        if known is None:
+            self._logs.stands(info)
+        return known or info
+
+    def has(self, run: str) -> bool:
+        """See `Cluster`."""
+        return self._logs.in_cluster(run)
+
+    async def over(self, run: str) -> RunInfo:
+        """See `Cluster`."""
+        while True:
+            info = self._logs.past.get(run)
+            if info is None:
+                raise no_run(run)
+            if info.over:
+                return info
+            await self._logs.news(run)
+
+    async def cancel(self, run: str, by: str) -> None:
+        """See `Cluster`."""
+        info = self._logs.past.get(run)
+        if info is not None:
+            gone = msgspec.structs.replace(info, status="cancelled", ended=rfc3339(datetime.now(UTC)), exit_code=130)
+            data = msgspec.json.encode(gone)
+            await self.seat.at_last(lambda db: queue.cancel(db, run, by, data))
+
+    async def resume(self, run: str) -> None:
+        """See `Cluster`."""
+        how = await self.seat.do(lambda db: queue.unpark(db, run))
+        if how == "missing":
+            raise NotFound(f"there is no run {run[:60]!r}")
+        if how != "done":
+            raise Conflict(f"{run} is {how}")
+
+    async def delete(self, run: str) -> None:
+        """See `Cluster`."""
+        if not await self.seat.do(lambda db: telling.forget(db, run)):
+            raise Conflict(f"{run} is under way; cancel it first")
+        self._logs.forget(run)
+
+    async def answer(self, question: str, value: str | list[str], by: str) -> bool:
+        """See `Cluster`."""
+        asked = self._hub.shown.open.get(question)
+        if asked is None:
+            return False
+        if asked.secret:
+            raise Unsupported(
+                f"the answer to {question} is secret, and would be in the database of the cluster: "
+                "give it at the worker that plays the run"
+            )
+        data = letter_of(Answer(question=question, value=understood(asked, value), by=by))
+        how = await self.seat.do(lambda db: telling.answer(db, question, data))
+        self._hub.shown.release([question], by)
+        if how == "late":
+            raise Conflict(f"question {question} is open no more: another answer came first")
+        return how == "taken"
+
+
+def info_of(standing: Standing) -> RunInfo | None:
+    """What lists say of a run; None if that is nothing yet."""
+    if not standing.info:
+        return None
+    info = decode_json(standing.info, RunInfo)
+    if standing.state == OVER:
+        if not info.over:  # its worker has died between its last row and its last event
+            info.status, info.open_questions = "lost", 0
+    elif standing.parked:
+        info.status, info.resumable, info.stuck = "interrupted", True, info.error is None
+    elif standing.owner is None:
+        info.status = "queued"
+    elif info.status == "queued":
+        info.status = "running"
+    info.life = max(1, standing.life)
+    return info
+
+
+def _check(request: RunRequest) -> None:
+    """Raise `Unsupported` for what only one machine has."""
+    here = [name for name in ("save", "files", "attach", "roots") if getattr(request, name)]
+    if here:
+        raise Unsupported(f"`{here[0]}` names files of this machine, which a worker of the cluster does not have")

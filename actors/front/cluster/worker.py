@@ -1,0 +1,375 @@
+"""A worker: takes runs from the queue, plays them with its hub, and says that it lives.
+
+    lease     every quarter of it; who comes late finds out which runs others have by now, and ends those here
+    take      as many as there is room for, when something waits and every second
+    sweep     runs of workers that are dead go back into the queue; only by one whose own lease has been good for a
+              whole one: when the database was away, all are over at once
+    answers   those that people have given to its runs' questions, and who wants which run cancelled
+
+A run that was taken begins, or goes on from its rows as after a kill. One whose worker was taken for dead writes
+nothing any more, whatever it does (`supervisors.cluster.store`), and is interrupted when that turns out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from ....protocol.control.caller import LOCAL
+from ....protocol.control.things import RunInfo
+from ....protocol.decoding import decode_json, msgpack_decoder
+from ....protocol.errors import CallboardError, ShuttingDown
+from ....protocol.journal import BY_WORKER, STUCK
+from ....protocol.outcome import ErrorReport
+from ....protocol.requests import RunRequest
+from ....protocol.version import VERSION
+from ....supervisors.cluster import queue, tables, telling, workers
+from ....supervisors.cluster.store import ClusterStore
+from ....supervisors.cluster.workers import Worker as Registered
+from ....supervisors.journal.journal import Journal
+from ...runs.as_begun import relocated
+from ...runs.durable import Taken as Interrupted
+from ...runs.durable import check_goes_on, taken_of
+from ...runs.loading import Hooks
+from ...work.journal.left import LeftAnswer
+from ..control.cluster import NothingElsewhere
+from ..control.runs.summary import rfc3339
+from .asking import Asking
+from .bundle import unpacked
+from .seat import RETRY_EVERY, Seat, code_of
+from .worker_logs import WorkerLogs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ....supervisors.cluster.queue import Taken
+    from ...runs.root import Root
+    from ..control.hub import Hub
+    from ..control.runs.live_run import HubOptions
+
+AT_ONCE = 8
+"""Runs that are taken at once at most, so that others get some."""
+
+LOOK_EVERY = 1.0
+
+log = logging.getLogger("callboard.cluster")
+
+
+class Worker(NothingElsewhere):
+    """See the module.
+
+    Args:
+        root: plays runs; its journal is that of the cluster from now on.
+        seat: of this process.
+
+    Attributes:
+        runs: those that it has, with the number of its life of each.
+    """
+
+    plays = True
+
+    def __init__(self, root: Root, seat: Seat) -> None:
+        options = seat.options
+        self.runs: dict[str, int] = {}
+        self.seat = seat
+        self._root = root
+        self._store = ClusterStore(options.dsn, seat.sign, seat.shown, options.lease)
+        self._journal = Journal(self._store, None, _tell_trouble)
+        root.keep_in(self._journal)
+        quiet = msgspec.structs.replace(root.settings.durable, dormant_after=None)  # others would not know of it
+        root.settings = msgspec.structs.replace(root.settings, durable=quiet)
+        self._hub: Hub
+        self._logs: WorkerLogs
+        self._nursery: trio.Nursery
+        self._news = trio.Event()
+        self._answered = trio.Event()
+        self._good_since: float | None = None
+        self._draining = False
+
+    def logs(self, directory: Path, **options: object) -> WorkerLogs:
+        """See `control.cluster.Cluster`."""
+        return WorkerLogs(self.seat, directory, **options)
+
+    def of_hub(self, options: HubOptions) -> HubOptions:
+        """The options of the hub: whatever it plays is kept. That a run has begun need not be: it was in the queue."""
+        return msgspec.structs.replace(options, durable=True, by=BY_WORKER)
+
+    @property
+    def room(self) -> int:
+        """How many more runs it may take."""
+        return 0 if self._draining else self.seat.options.room - len(self.runs)
+
+    async def begin(self, hub: Hub, nursery: trio.Nursery, url: str) -> None:
+        """Work, for as long as the nursery lives; returns when the cluster knows of it.
+
+        Args:
+            hub: plays the runs; its logs are `WorkerLogs`.
+            url: of its control channel.
+        """
+        self._hub, self._nursery = hub, nursery
+        assert isinstance(hub.logs, WorkerLogs)
+        self._logs = hub.logs
+        self._logs.kept, self._logs.nursery = self._root.kept, nursery
+        self._url = url
+        await self.seat.do(tables.migrate)
+        await self._register()
+        nursery.start_soon(self._ask)
+        nursery.start_soon(self._keep_lease)
+        nursery.start_soon(self._take)
+        nursery.start_soon(self._deliver)
+        nursery.start_soon(self.seat.listen, self._hear, self._look)
+
+    async def _ask(self) -> None:
+        with self._root.questions.attach(Asking(self._root.kept)):
+            await trio.sleep_forever()
+
+    async def drain(self) -> None:
+        """Take no more."""
+        self._draining = True
+        sign = self.seat.sign
+        try:
+            await self.seat.do(lambda db: workers.drain(db, sign))
+        except CallboardError as error:
+            log.warning("%s", error)
+
+    async def leave(self) -> None:
+        """Hand back what is left, and be gone. After the journal has written all there is."""
+        sign, name = self.seat.sign, self.seat.options.called
+        try:
+            await self._journal.barrier()
+            await self.seat.do(lambda db: workers.leave(db, sign, name))
+        except CallboardError as error:
+            log.warning("the cluster finds out by itself that this worker is gone: %s", error)
+        self.seat.close()
+
+    # --- its lease ----------------------------------------------------------------------------------------------
+
+    async def _register(self) -> None:
+        options, sign = self.seat.options, self.seat.sign
+        row = Registered(
+            sign=sign, name=options.called, url=self._url, has=options.has, room=options.room, version=VERSION
+        )
+        await self.seat.of_lease(lambda db: workers.register(db, row, options.lease))
+        self._good_since = trio.current_time()
+
+    async def _keep_lease(self) -> None:
+        lease, rounds = self.seat.options.lease, 0
+        while True:
+            await trio.sleep(lease / 8)
+            rounds += 1
+            try:
+                if rounds % 2 == 0 or self._good_since is None:
+                    await self._renew(look=rounds % 8 == 0 or self._good_since is None)
+                if self._good_since is not None and trio.current_time() - self._good_since >= lease:
+                    await self._sweep()
+            except CallboardError as error:
+                if self._good_since is not None:
+                    log.warning("the lease can't be renewed: %s", error)
+                self._good_since = None
+                await trio.sleep(RETRY_EVERY)
+
+    async def _renew(self, *, look: bool) -> None:
+        sign, lease = self.seat.sign, self.seat.options.lease
+        held = await self.seat.of_lease(lambda db: workers.renew(db, sign, lease, look=look))
+        if held is None:
+            log.warning("this worker was taken for dead, since it was silent for longer than %g s", lease)
+            await self._register()
+            held = await self.seat.of_lease(lambda db: workers.renew(db, sign, lease, look=True))
+            if held is None:
+                return
+        if held.late or self._good_since is None:
+            self._good_since = trio.current_time()
+        for run, by in held.cancelled.items():
+            self._cancel(run, by)
+        if held.runs is None:
+            return
+        for run in self.runs.keys() - held.runs:
+            self._lose(run)
+        unknown = held.runs - self.runs.keys()
+        if unknown:  # the answer to a take was lost
+            await self.seat.do(lambda db: queue.give_back(db, sign, sorted(unknown)))
+
+    async def _sweep(self) -> None:
+        lost = await self.seat.of_lease(lambda db: queue.sweep(db, STUCK, self.seat.options.lease))
+        for run in lost.back:
+            log.warning("%s goes on with another worker, since its own is dead", run)
+        for run in lost.parked:
+            log.error("%s has ended %d workers without getting on: callboard resume has it go on", run, STUCK)
+
+    def _lose(self, run: str) -> None:
+        """Others have it."""
+        kept, actor = self._root.kept.get(run), self._root.kernel.actor.child(run)
+        if kept is None or kept.left or actor is None or actor.end is not None:
+            return  # it is about to end
+        log.warning("%s goes on elsewhere, since this worker was silent for too long: it ends here", run)
+        kept.leave()
+        actor.interrupt()
+
+    # --- what is told -------------------------------------------------------------------------------------------
+
+    def _hear(self, kind: str, about: list[str]) -> None:
+        if kind == "q":
+            self._news.set()
+        elif kind == "a" and not self.runs.keys().isdisjoint(about):
+            self._answered.set()
+        elif kind == "c":
+            for run in about:
+                self._cancel(run, "")
+
+    def _look(self) -> None:
+        self._news.set()
+        self._answered.set()
+
+    def _cancel(self, run: str, by: str) -> None:
+        if run in self._hub.running.live:
+            log.info("%s is cancelled%s", run, f" by {by}" if by else "")
+            self._hub.cancel(LOCAL, run)
+
+    async def _deliver(self) -> None:
+        """Give answers to the runs that asked."""
+        sign = self.seat.sign
+        while True:
+            await self._answered.wait()
+            self._answered = trio.Event()
+            if not self.runs:
+                continue
+            try:
+                found = await self.seat.do(lambda db: telling.answers_for(db, sign))
+            except CallboardError:
+                continue
+            for question, data in found:
+                answer = msgpack_decoder(LeftAnswer).decode(data).answer
+                try:
+                    await self._root.questions.answer_for_good(question, answer.value, by=answer.by)
+                except (CallboardError, ValueError) as error:
+                    log.warning("question %s: %s", question, error)
+
+    # --- runs ---------------------------------------------------------------------------------------------------
+
+    async def _take(self) -> None:
+        options, sign = self.seat.options, self.seat.sign
+        while True:
+            taken: list[Taken] = []
+            damaged: dict[str, Exception] = {}
+            self._news = trio.Event()
+            most = min(self.room, AT_ONCE)
+            if most > 0:
+                try:
+                    take = partial(queue.take, sign=sign, name=options.called, has=options.has, most=most)
+                    taken, damaged = await self.seat.do(take)
+                except CallboardError as error:
+                    log.debug("nothing can be taken: %s", error)
+            for each in taken:
+                self.runs[each.run] = each.life
+                self._nursery.start_soon(self._play, each, damaged.get(each.run))
+            if not taken:
+                with trio.move_on_after(LOOK_EVERY):
+                    await self._news.wait()
+
+    async def _play(self, taken: Taken, damaged: Exception | None) -> None:
+        info = _info(taken)
+        try:
+            if damaged is not None:
+                await self._park(taken, info, damaged)
+            elif taken.past.rows:
+                await self._go_on(taken, info)
+            elif taken.cancelled:
+                await self._finish(taken, msgspec.structs.replace(info, status="cancelled", exit_code=130))
+            else:
+                await self._begin_run(taken, info)
+        finally:
+            self.runs.pop(taken.run, None)
+            self._news.set()
+
+    async def _begin_run(self, taken: Taken, info: RunInfo) -> None:
+        try:
+            request = decode_json(taken.request, RunRequest)
+            request = await self._placed(taken, request)
+            self._store.adopt(taken.run, taken.key, taken.life, taken.began)
+            hooks = Hooks(holds=self._logs.holds)
+            await self._until_over(taken, lambda: self._hub.running.start(info, request, hooks))
+        except ShuttingDown:
+            return  # the next one begins it
+        except Exception as error:  # one that can't begin must not end the worker
+            if not isinstance(error, CallboardError):
+                log.exception("%s could not begin", taken.run)
+            report = ErrorReport.of(code_of(error))
+            failed = msgspec.structs.replace(info, status="failed", error=report, exit_code=code_of(error).exit_code)
+            await self._finish(taken, failed)
+
+    async def _placed(self, taken: Taken, request: RunRequest) -> RunRequest:
+        """The request, with the files that came with it where this machine has them."""
+        if taken.bundle is None:
+            return request
+        hash = taken.bundle
+        return await unpacked(request, hash, partial(self.seat.at_last, lambda db: telling.blob(db, hash)), os.environ)
+
+    async def _go_on(self, taken: Taken, info: RunInfo) -> None:
+        try:
+            past = await trio.to_thread.run_sync(taken_of, await self._journal.again(taken.run), taken.past)
+            check_goes_on(taken.run, past.past)
+            past = await self._moved(taken, past)
+            hooks = Hooks(holds=self._logs.holds)
+            self._hub.running.expect(info)
+            await self._until_over(taken, lambda: self._hub.running.go_on(info, past, hooks))
+        except ShuttingDown:
+            return
+        except Exception as error:  # one that can't go on must not keep the others from it
+            if not isinstance(error, CallboardError):
+                log.exception("%s could not go on", taken.run)
+            await self._park(taken, info, error)
+
+    async def _moved(self, taken: Taken, past: Interrupted) -> Interrupted:
+        """The run, with its files where this machine has them: the one before had them elsewhere, perhaps."""
+        if taken.bundle is None:
+            return past
+        inner = decode_json(taken.request, RunRequest).target
+        here = (await self._placed(taken, decode_json(taken.request, RunRequest))).target
+        there = past.began.request.target
+        assert isinstance(inner, str)
+        assert isinstance(here, str)
+        assert isinstance(there, str)
+        old, new = (place.removesuffix(inner).rstrip(os.sep) for place in (there, here))
+        return msgspec.structs.replace(past, past=relocated(past.past, old, new))
+
+    async def _until_over(self, taken: Taken, start: Callable[[], Awaitable[object]]) -> None:
+        """Play a run to its end, and until all of it is in the database."""
+        await start()
+        if taken.cancelled:
+            self._cancel(taken.run, taken.cancelled)
+        if self._hub.running.plays(taken.run):
+            await self._hub.running.over(taken.run).wait()
+        while (record := self._hub.running.live.get(taken.run)) is not None:
+            await record.ended()
+            await trio.sleep(0.01)
+
+    async def _finish(self, taken: Taken, info: RunInfo) -> None:
+        info.ended = rfc3339(datetime.now(UTC))
+        data, sign = msgspec.json.encode(info), self.seat.sign
+        await self.seat.at_last(lambda db: queue.finish(db, sign, taken.run, taken.life, data))
+
+    async def _park(self, taken: Taken, info: RunInfo, error: Exception) -> None:
+        log.warning("%s does not go on: %s", taken.run, error)
+        info = msgspec.structs.replace(info, status="interrupted", error=ErrorReport.of(code_of(error)))
+        data, sign = msgspec.json.encode(info), self.seat.sign
+        await self.seat.at_last(lambda db: queue.park(db, sign, taken.run, taken.life, data))
+
+
+def _info(taken: Taken) -> RunInfo:
+    info = decode_json(taken.info, RunInfo) if taken.info else RunInfo(run=taken.run)
+    info.seq = max(info.seq, taken.seen)
+    return msgspec.structs.replace(info, status="running", ended=None, error=None)
+
+
+def _tell_trouble(trouble: str) -> None:
+    if trouble:
+        log.warning("runs wait before they change anything, since it can't be kept: %s", trouble)
+    else:
+        log.warning("runs go on: what they do can be kept again")

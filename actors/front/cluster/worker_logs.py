@@ -1,0 +1,123 @@
+"""The logs of a worker: events of runs of the cluster go into its database, in the transaction that has their rows.
+
+So an event is there if and only if the rows before it are, and none of a run that was taken over. Pieces of texts stay
+out: who comes later finds the whole text in the event at its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import trio
+
+from ....protocol.control.things import RunInfo
+from ....protocol.errors import JournalError, ShuttingDown
+from ....protocol.events import TERMINAL, LlmDelta, ToolDelta
+from ....supervisors.cluster.store import EVENT, INFO
+from ..control.logs.writer import Done, RunLog
+from .logs import ClusterLogs, logged
+
+if TYPE_CHECKING:
+    from ...work.journal.of_run import OfRun, RowsOut
+    from ..control.logs.reading import LoggedEvent
+    from .seat import Seat
+
+PIECES = {LlmDelta.kind, ToolDelta.kind}
+"""Kinds of events that are not kept."""
+
+
+class WorkerLogs(ClusterLogs):
+    """See the module.
+
+    Attributes:
+        kept: the runs that this process plays, by id (`Root.kept`).
+        nursery: where is waited for the database.
+    """
+
+    kept: dict[str, OfRun]
+    nursery: trio.Nursery
+
+    def __init__(self, seat: Seat, directory: Path, **options: Any) -> None:
+        super().__init__(seat, directory, **options)
+        self._overs: dict[str, Callable[[], None]] = {}
+
+    def in_cluster(self, run: str) -> bool:  # noqa: ARG002 - all are
+        """See `ClusterLogs`."""
+        return True
+
+    def begin(self, info: RunInfo, on_trouble: Done) -> RunLog:
+        """See `RunLogs`."""
+        return ClusterLog(self, info.run, self.directory / info.run, on_trouble)
+
+    def holds(self, run: str, over: Callable[[], None]) -> None:
+        """A run is over, which is to be said when its last event is on its way (`Hooks.holds`)."""
+        self._overs[run] = over
+
+    def rows(self, run: str) -> RowsOut | None:
+        """Where what a run does is kept."""
+        kept = self.kept.get(run)
+        return None if kept is None else kept.rows
+
+    def says_over(self, run: str) -> None:
+        """Its last event is on its way."""
+        over = self._overs.pop(run, None)
+        if over is not None:
+            over()
+
+
+class ClusterLog(RunLog):
+    """The log of a run of the cluster."""
+
+    def __init__(self, logs: WorkerLogs, run: str, directory: Path, on_trouble: Done) -> None:
+        super().__init__(logs.writer, directory, on_trouble)
+        self._logs = logs
+        self._run = run
+        self._rows: RowsOut | None = None
+        self._last: LoggedEvent | None = None
+
+    @property
+    def rows(self) -> RowsOut | None:
+        """Where it goes; None before that is known."""
+        if self._rows is None:
+            self._rows = self._logs.rows(self._run)
+        return self._rows
+
+    def append(self, line: bytes) -> None:
+        """See `RunLog`; the last one waits for `close`."""
+        event = logged(line)
+        if event.kind in TERMINAL:
+            self._last = event
+        elif event.kind not in PIECES and (rows := self.rows) is not None:
+            rows.beside(EVENT, str(event.seq), line)
+
+    def summarise(self, info: RunInfo) -> None:
+        """See `RunLog`."""
+        self.stands(info)
+
+    def stands(self, info: RunInfo) -> None:
+        """See `RunLog`; of its end `close` tells."""
+        if not info.over and (rows := self.rows) is not None:
+            rows.beside(INFO, "", msgspec.json.encode(info))
+            rows.hurry()
+
+    def close(self, info: RunInfo, done: Done) -> None:
+        """See `RunLog`. That it is over, its last event and how it stands are written together, behind its last row."""
+        self._logs.says_over(self._run)
+        if (rows := self.rows) is not None:
+            if self._last is not None:
+                rows.beside(EVENT, str(self._last.seq), self._last.data)
+            rows.beside(INFO, "", msgspec.json.encode(info))
+            rows.hurry()
+        self._logs.nursery.start_soon(partial(_closed, self.rows, done))
+
+
+async def _closed(rows: RowsOut | None, done: Done) -> None:
+    if rows is not None:
+        with contextlib.suppress(JournalError, ShuttingDown):  # others have it, or it goes on later
+            await rows.barrier()
+    done()

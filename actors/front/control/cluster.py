@@ -1,0 +1,80 @@
+"""What a hub may do with runs that other processes play: those of a cluster. `front.cluster` does it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ....protocol.control.things import RunInfo
+    from ....protocol.requests import RunRequest
+    from .logs.runs import RunLogs
+
+
+class Cluster(Protocol):
+    """Runs of a cluster, as a hub sees them."""
+
+    @property
+    def logs(self) -> Callable[..., RunLogs]:
+        """Makes the logs of the hub, from what `RunLogs` takes."""
+
+    def takes(self, info: RunInfo, request: RunRequest) -> bool:
+        """Whether a new run is for the cluster."""
+
+    async def start(self, info: RunInfo, request: RunRequest) -> RunInfo:
+        """Put a run into the queue. Raises as `Hub.start` does."""
+
+    def has(self, run: str) -> bool:
+        """Whether it is a run of the cluster that this process does not play."""
+
+    async def over(self, run: str) -> RunInfo:
+        """How it stands when it is over."""
+
+    async def cancel(self, run: str, by: str) -> None:
+        """Have it cancelled."""
+
+    async def resume(self, run: str) -> None:
+        """Have it go on that nobody takes by itself. Raises `Conflict`."""
+
+    async def delete(self, run: str) -> None:
+        """Remove it. Raises `Conflict`."""
+
+    async def answer(self, question: str, value: str | list[str], by: str) -> bool:
+        """Answer a question of such a run. Raises as `Hub.answer` does."""
+
+
+class NothingElsewhere:
+    """A cluster of which this process knows its own runs alone."""
+
+    def takes(self, info: RunInfo, request: RunRequest) -> bool:  # noqa: ARG002 - whatever it is
+        """See `Cluster`."""
+        return False
+
+    def has(self, run: str) -> bool:  # noqa: ARG002 - whatever it is
+        """See `Cluster`."""
+        return False
+
+    async def start(self, info: RunInfo, request: RunRequest) -> RunInfo:
+        """Never called, nor are those below: `takes` and `has` say no."""
+        raise NotImplementedError
+
+    async def over(self, run: str) -> RunInfo:
+        """See `start`."""
+        raise NotImplementedError
+
+    async def cancel(self, run: str, by: str) -> None:
+        """See `start`."""
+        raise NotImplementedError
+
+    async def resume(self, run: str) -> None:
+        """See `start`."""
+        raise NotImplementedError
+
+    async def delete(self, run: str) -> None:
+        """See `start`."""
+        raise NotImplementedError
+
+    async def answer(self, question: str, value: str | list[str], by: str) -> bool:
+        """See `start`."""
+        raise NotImplementedError

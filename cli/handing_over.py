@@ -1,0 +1,79 @@
+"""What `callboard run --on` does: a server plays the run, and it is shown here as `callboard attach` shows it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..protocol.control import own
+from ..protocol.control.things import RunInfo
+from ..protocol.errors import UsageError
+from . import logging
+from .control.client import Client, with_client
+from .control.commands.attaching import attach
+from .control.servers import Where
+from .stdin import prompt_text
+
+if TYPE_CHECKING:
+    from ..protocol.requests import RunRequest
+
+_HERE = ("ui", "session", "save_session", "dry_run", "keep_requests", "durable", "record", "replay", "loose")
+"""Flags about what this machine does beside the run."""
+
+_TRAVELS = {name for name in own.StartRun.__struct_fields__ if name not in ("session", "title", "needs")}
+
+
+def hand_over(request: RunRequest, on: str, needs: Sequence[str], flags: Mapping[str, Any]) -> int:
+    """Has a server play this; returns the exit code of the run.
+
+    Args:
+        on: the URL of a server, or `cluster` for the newest one here.
+        needs: labels that a worker must have.
+        flags: of `callboard run`, without those of the request.
+
+    Raises:
+        UsageError: a flag is about this machine.
+        CallboardError: there is no such server, or the run could not start.
+    """
+    logging.configure()
+    for name in _HERE:
+        if flags.get(name):
+            raise UsageError(f"--{name.replace('_', '-')} is about this machine, and --on has another one play the run")
+    request = msgspec.structs.replace(request, prompt=prompt_text(request.prompt, quiet=flags["quiet"]))
+    if isinstance(request.target, str) and os.path.exists(request.target):  # noqa: PTH110 - no event loop runs yet
+        request = msgspec.structs.replace(request, target=os.path.abspath(request.target))  # noqa: PTH100 - the same
+    given = {name: getattr(request, name) for name in _TRAVELS if hasattr(request, name)}
+    given |= {name: getattr(request.limits, name) for name in request.limits.__struct_fields__}
+    _check(request, set(given))
+    params = {name: value for name, value in given.items() if value not in (None, "", (), {}, [], False)}
+    where = Where(url=None if on == "cluster" else on, token=None)
+    if on == "cluster" and os.environ.get("CALLBOARD_URL"):
+        where = Where(url=os.environ["CALLBOARD_URL"], token=None)
+
+    async def start(client: Client) -> RunInfo:
+        return (await client.ask("_run/start", own.OneRun, **params, needs=list(needs))).run
+
+    info = with_client(where, start)
+    return attach(
+        run=info.run,
+        no_input=flags["no_input"],
+        output=flags["output"],
+        quiet=flags["quiet"],
+        verbose=flags["verbose"],
+        url=where.url,
+        token=None,
+    )
+
+
+def _check(request: RunRequest, travels: set[str]) -> None:
+    """Raise for what a server can't be told."""
+    for field in msgspec.structs.fields(type(request)):
+        if field.name in travels or field.name in ("limits", "id", "target"):
+            continue
+        usual = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+        if getattr(request, field.name) != usual:
+            flag = field.name.replace("_", "-")
+            raise UsageError(f"--{flag} can't be told to a server: leave it out, or say it in the agent's file")

@@ -1,0 +1,99 @@
+"""Workers and a gateway on one PostgreSQL, all of them real processes: what works on one machine works on many."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from cluster_house import House, all_over, answer_all, info, over, until
+
+
+def test_a_run_of_a_gateway_is_played_by_a_worker_that_has_no_agents_of_its_own(house: House) -> None:
+    house.worker("one")
+    http = house.client(house.gateway())
+    run = house.start(http, "steps")
+    told = over(http, run)
+    assert (told["status"], told["output"], told["name"]) == ("done", f"all of {house.runs[run]}", "steps")
+    assert house.wrongs() == []
+    events = http.get(f"/v1/runs/{run}/events", params={"limit": 1000}).json()["events"]
+    kinds = [event["kind"] for event in events]
+    assert (kinds[0], kinds[-1]) == ("run.started", "run.finished")
+    assert [event["seq"] for event in events] == sorted({event["seq"] for event in events})
+    assert not (house.home / "one" / "config" / "agents").exists()
+
+
+def test_a_run_waits_in_the_queue_for_a_worker_that_has_what_it_needs(house: House) -> None:
+    house.worker("plain")
+    http = house.client(house.gateway())
+    run = house.start(http, "nothing", needs=["gpu"])
+    other = house.start(http, "nothing")
+    assert over(http, other)["status"] == "done"
+    assert info(http, run)["status"] == "queued"
+    house.worker("gpu", "--has", "gpu,browser")
+    assert over(http, run)["status"] == "done"
+
+
+def test_a_question_of_any_worker_is_answered_at_any_gateway_once(house: House) -> None:
+    house.worker("one")
+    first, second = (house.client(house.gateway(name)) for name in ("first", "second"))
+    run = house.start(first, "asks")
+    (question,) = until(lambda: second.get("/v1/questions").json()["questions"])
+    assert question["run"] == run
+    assert until(lambda: info(second, run)["status"] == "waiting")
+    answers = [
+        http.post(f"/v1/questions/{question['id']}/answer", json={"value": value}).status_code
+        for http, value in ((second, "yes"), (first, "no"))
+    ]
+    assert answers[0] == 200
+    assert answers[1] in (404, 409)
+    assert over(first, run)["output"] == "yes"
+    assert house.wrongs("one", "last") == []
+
+
+def test_a_run_is_cancelled_in_the_queue_and_at_its_worker(house: House) -> None:
+    http = house.client(house.gateway())
+    queued = house.start(http, "steps")
+    assert http.post(f"/v1/runs/{queued}/cancel").status_code == 200
+    assert over(http, queued)["status"] == "cancelled"
+    house.worker("one")
+    run = house.start(http, "asks")
+    until(lambda: http.get("/v1/questions").json()["questions"])
+    begun = time.monotonic()
+    assert http.post(f"/v1/runs/{run}/cancel").status_code == 200
+    assert over(http, run)["status"] == "cancelled"
+    assert time.monotonic() - begun < 5
+    assert http.get("/v1/questions").json()["questions"] == []
+
+
+def test_a_worker_that_is_told_to_end_hands_its_runs_to_the_others_at_once(house: House) -> None:
+    one = house.worker("one")
+    http = house.client(house.gateway())
+    runs = [house.start(http, "asks") for _ in range(3)]
+    until(lambda: len(http.get("/v1/questions").json()["questions"]) == 3)
+    house.worker("two")
+    one.end(signal.SIGTERM)
+    until(lambda: all(house.owner(run) == "two" for run in runs))
+    all_over(http, runs)
+    assert house.wrongs("one", "last") == []
+    assert house.sql("select * from callboard.counts") == []  # nobody was taken for dead
+
+
+def test_a_file_that_is_wrong_is_refused_by_the_gateway_and_reaches_no_worker(house: House) -> None:
+    http = house.client(house.gateway())
+    (house.config / "agents" / "steps" / "graph.yaml").write_text("name: x\nnodes: {}\n")
+    answer = http.post("/v1/runs", json={"target": "steps"})
+    assert answer.status_code == 400
+    assert "graph.yaml" in answer.json()["error"]["message"]
+    assert house.sql("select count(*) from callboard.runs") == [(0,)]
+
+
+def test_a_run_that_is_over_can_be_removed_and_one_under_way_not(house: House) -> None:
+    house.worker("one")
+    http = house.client(house.gateway())
+    run, other = house.start(http, "nothing"), house.start(http, "asks")
+    over(http, run)
+    assert http.delete(f"/v1/runs/{run}").status_code in (200, 204)
+    assert http.get(f"/v1/runs/{run}").status_code == 404
+    assert http.delete(f"/v1/runs/{other}").status_code == 409
+    until(lambda: answer_all(http))
+    over(http, other)

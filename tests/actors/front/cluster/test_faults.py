@@ -1,0 +1,158 @@
+"""Workers are killed, stopped and cut off, and their database is restarted: nothing is lost, nothing is done twice
+that nobody was asked about. What the database tells is compared with what was done to the world (`cluster_history`).
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster_house import LEASE, House, all_over, answer_all, over, until
+from cutting_proxy import Link
+from postgres_house import Postgres, running
+
+ROWS = 15
+"""Rows of a run of `steps`, at least."""
+
+
+def some(rows: list[int], number: int) -> list[object]:
+    """So many of these in every run of the tests, the others among the long repetitions."""
+    chosen = set(random.Random("cluster").sample(rows, number))
+    return [row if row in chosen else pytest.param(row, marks=pytest.mark.soak) for row in rows]
+
+
+@pytest.mark.parametrize("row", some(list(range(1, ROWS + 1)), 2))
+def test_killed_after_any_row_it_goes_on_with_another_worker_and_repeats_nothing(house: House, row: int) -> None:
+    house.worker("one", order={"kill": row})
+    http = house.client(house.gateway())
+    run = house.start(http, "steps")
+    one = house.processes[0]
+    until(lambda: one.process.poll() is not None)
+    killed = time.monotonic()
+    house.worker("two")
+    all_over(http, [run])
+    assert time.monotonic() - killed < 5 * (2 * LEASE + 5)  # it has no lease of its own that is old enough, at first
+    assert over(http, run)["status"] == "done"
+    assert house.wrongs() == []
+    assert house.sql("select life from callboard.runs") == [(2,)]
+
+
+def test_runs_of_a_dead_worker_are_taken_over_within_its_lease_and_a_second(house: House) -> None:
+    one = house.worker("one")
+    http = house.client(house.gateway())
+    runs = [house.start(http, "asks") for _ in range(5)]
+    until(lambda: len(http.get("/v1/questions").json()["questions"]) == 5)
+    house.worker("two", "--room", "50")
+    time.sleep(LEASE + 0.5)  # it may sweep from now on
+    one.process.kill()
+    killed = time.monotonic()
+    until(lambda: all(house.owner(run) == "two" for run in runs))
+    assert time.monotonic() - killed < 5 * (LEASE + 1)
+    all_over(http, runs)
+    assert house.wrongs("one", "last") == []
+
+
+def test_stopped_for_longer_than_its_lease_a_worker_does_nothing_more_when_it_wakes(house: House) -> None:
+    one = house.worker("one")
+    http = house.client(house.gateway())
+    runs = [house.start(http, "steps") for _ in range(4)]
+    until(lambda: house.world.exists())
+    one.process.send_signal(signal.SIGSTOP)
+    house.worker("two")
+    until(lambda: all(house.owner(run) != "one" for run in runs))
+    one.process.send_signal(signal.SIGCONT)
+    all_over(http, runs)
+    time.sleep(1.0)  # what it was about to do, it would have done
+    assert house.wrongs() == []
+    assert one.process.poll() is None
+    more = [house.start(http, "nothing") for _ in range(6)]  # and it takes part again
+    all_over(http, more)
+
+
+def test_without_the_fence_the_history_shows_a_double_effect(house: House) -> None:
+    one = house.worker("one", order={"unfenced": True})
+    http = house.client(house.gateway())
+    run = house.start(http, "steps")
+    until(lambda: house.world.exists())
+    one.process.send_signal(signal.SIGSTOP)
+    house.worker("two")
+    until(lambda: house.owner(run) == "two")
+    one.process.send_signal(signal.SIGCONT)
+    all_over(http, [run])
+    found = until(lambda: [each for each in house.wrongs() if "times" in each], 20)
+    assert "was done 2 times, and 1 were allowed" in found[0]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[tuple[Postgres, House, Link]]:
+    """A database of its own with a port, and a link to it that can be cut."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with running(port) as server:
+        link = Link(port)
+        house = House(tmp_path, server.database())
+        try:
+            yield server, house, link
+        finally:
+            house.end_all()
+            link.end()
+
+
+def through(house: House, link: Link) -> str:
+    """The DSN of the house by way of the link."""
+    database = house.dsn.partition("dbname=")[2].split()[0]
+    return f"host=127.0.0.1 port={link.port} user=me dbname={database}"
+
+
+@pytest.mark.parametrize("ways", ["both", "up", pytest.param("down", marks=pytest.mark.soak)])
+def test_cut_off_from_the_database_a_worker_is_replaced_and_finds_that_out(
+    own: tuple[Postgres, House, Link], ways: str
+) -> None:
+    _, house, link = own
+    house.worker("one", dsn=through(house, link))
+    http = house.client(house.gateway())
+    runs = [house.start(http, "steps") for _ in range(4)]
+    until(lambda: house.world.exists())
+    link.up, link.down = ways == "down", ways == "up"
+    house.worker("two")
+    until(lambda: all(house.owner(run) != "one" for run in runs))
+    time.sleep(1.0)
+    link.heal()
+    all_over(http, runs)
+    time.sleep(1.0)
+    assert house.wrongs() == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGQUIT, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
+def test_runs_wait_while_the_database_is_away_and_go_on(own: tuple[Postgres, House, Link], how: signal.Signals) -> None:
+    server, house, _ = own
+    for name in ("one", "two"):
+        house.worker(name)
+    http = house.client(house.gateway())
+    runs = [house.start(http, target) for target in ("steps", "asks", "steps", "asks")]
+    until(lambda: house.world.exists())
+    server.stop(how)
+    time.sleep(LEASE + 1)  # all leases are over when it is back
+    server.start()
+    all_over(http, runs)
+    assert [each for each in house.wrongs() if "was done 0" not in each] == []  # `asks` has fewer effects
+    assert house.sql("select value from callboard.counts where name = 'takeovers'") == []
+
+
+def test_an_answer_given_while_its_worker_is_replaced_counts_once(house: House) -> None:
+    one = house.worker("one")
+    http = house.client(house.gateway())
+    runs = [house.start(http, "asks") for _ in range(4)]
+    until(lambda: len(http.get("/v1/questions").json()["questions"]) == 4)
+    one.process.kill()
+    assert answer_all(http) == 4
+    assert answer_all(http) == 0
+    house.worker("two")
+    all_over(http, runs)
+    assert {over(http, run)["output"] for run in runs} == {"yes"}
+    assert house.wrongs("one", "last") == []

@@ -1,0 +1,66 @@
+"""`callboard worker` with something done to it: killed behind a row, or without the fence that keeps two from one run.
+
+python working.py '{"words": ["worker", ...], "kill": 7}'
+python working.py '{"words": ["worker", ...], "unfenced": true}'
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from callboard.actors.front.cluster.worker import Worker
+from callboard.cli.main import main
+from callboard.supervisors.cluster import store as stores
+from callboard.supervisors.journal import journal as journals
+
+
+def kill_after_row(number: int) -> None:
+    """One row is written at a time, and this process killed right behind the one of this number."""
+    journals.MOST_ROWS = 1
+    write, left = stores.ClusterStore.write, [number]
+
+    def counting(self: stores.ClusterStore, group: Any, *, full: bool) -> None:
+        left[0] -= sum(len(part.rows) for part in group.values())
+        write(self, group, full=full)
+        if left[0] <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    stores.ClusterStore.write = counting  # type: ignore[method-assign]
+
+
+def without_fence() -> None:
+    """Whose a run is counts for nothing: this worker goes on with what others have taken over, and keeps no rows."""
+
+    def writes(self: stores.ClusterStore, group: Any, *, full: bool) -> None:
+        del full
+        import time
+
+        for run, part in group.items():
+            run.rows += len(part.rows)
+        self.checked = time.monotonic()
+
+    write = stores.ClusterStore.write
+
+    def either(self: stores.ClusterStore, group: Any, *, full: bool) -> None:
+        write(self, group, full=full)
+        if any(run.refused is not None for run in group):
+            for run in group:
+                run.refused = None
+            stores.ClusterStore.write = writes  # type: ignore[method-assign]
+
+    stores.ClusterStore.write = either  # type: ignore[method-assign]
+    Worker._lose = lambda self, run: None  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    order = json.loads(sys.argv[1])
+    if order.get("kill"):
+        kill_after_row(order["kill"])
+    if order.get("unfenced"):
+        without_fence()
+    sys.argv = ["callboard", *order["words"]]
+    main()

@@ -1,0 +1,258 @@
+"""Workers and gateways of one cluster as processes of their own, each with a home of its own, and who asks them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import cluster_history
+import httpx
+import secret_watch
+from starter import CALLBOARD
+
+SOON = 60.0
+LEASE = 2.0
+
+EFFECTS = ("one", "two", "left", "right", "last")
+
+STEPS = """
+name: steps
+start: one
+nodes:
+  one: {type: script, script: one.sh, next: two}
+  two: {type: script, script: two.sh, next: [left, right]}
+  left: {type: script, script: left.sh, state_updates: {}, next: meet}
+  right: {type: script, script: right.sh, state_updates: {}, next: meet}
+  meet: {type: script, script: rest.sh, next: last}
+  last: {type: script, script: last.sh, next: end}
+  end: {type: end, output: "all of {{initial_prompt}}"}
+"""
+
+ASKS = """
+name: asks
+start: one
+nodes:
+  one: {type: script, script: one.sh, next: ask}
+  ask: {type: approval, question: "Go on?", options: ["yes", "no"], routes: {"yes": last, "no": no}, on_other: no}
+  last: {type: script, script: last.sh, next: end}
+  no: {type: end, output: "no"}
+  end: {type: end, output: "yes"}
+"""
+
+NOTHING = """
+name: nothing
+start: end
+nodes:
+  end: {type: end, output: "nothing of {{initial_prompt}}"}
+"""
+
+THINKS = """
+name: thinks
+start: think
+nodes:
+  think: {type: llm, prompt: "THINK {{initial_prompt}}", state_updates: {thought: "{{output}}"}, next: end}
+  end: {type: end, output: "{{thought}}"}
+"""
+
+
+class Process:
+    """A worker or a gateway."""
+
+    def __init__(self, argv: list[str], home: Path, environ: dict[str, str]) -> None:
+        self.home = home
+        home.mkdir(parents=True, exist_ok=True)
+        self.log = home / f"log{time.monotonic_ns()}"
+        with self.log.open("w") as written:
+            self.process = subprocess.Popen(argv, stderr=written, stdout=written, env=environ)
+
+    def see(self, text: str) -> None:
+        """Wait until it has said this."""
+        begun = time.monotonic()
+        while text not in self.said:
+            assert self.process.poll() is None, self.said
+            assert time.monotonic() - begun < SOON, self.said
+            time.sleep(0.02)
+
+    @property
+    def said(self) -> str:
+        """What it has said so far."""
+        return self.log.read_text()
+
+    def end(self, how: signal.Signals = signal.SIGKILL) -> int:
+        """Its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(how)
+        code = self.process.wait(SOON)
+        for line in self.said.splitlines():
+            secret_watch.told("callboard worker", line)
+        return code
+
+
+class House:
+    """See the module.
+
+    Args:
+        home: of all of it. dsn: of the database.
+        config: directory with config.yaml for all; agents are those of gateways.
+        program: what stands for `callboard`.
+    """
+
+    def __init__(self, home: Path, dsn: str, config: Path | None = None, program: Sequence[str] = CALLBOARD) -> None:
+        self.home = home
+        self.program = program
+        self.dsn = dsn
+        self.world = home / "world"
+        self.config = config or home / "config"
+        self.processes: list[Process] = []
+        self.runs: dict[str, str] = {}
+        self._tags = count(1)
+        for name, text in (("steps", STEPS), ("asks", ASKS), ("nothing", NOTHING), ("thinks", THINKS)):
+            directory = self.config / "agents" / name
+            directory.mkdir(parents=True)
+            (directory / "graph.yaml").write_text(text)
+            for effect in re.findall(r"script: (\w+)\.sh", text):
+                does = ":" if effect == "rest" else f'echo "$run {effect}" >> {self.world}'
+                (directory / f"{effect}.sh").write_text(_SCRIPT.format(effect=does, pause=0.1))
+
+    def worker(self, name: str, *flags: str, dsn: str | None = None, order: dict[str, Any] | None = None) -> Process:
+        """A worker that is known to the cluster.
+
+        Args:
+            order: see tests/actors/front/cluster/working.py; without it, it is `callboard worker`.
+        """
+        config = self.home / name / "config"
+        config.mkdir(parents=True, exist_ok=True)
+        if (shared := self.config / "config.yaml").exists():
+            (config / "config.yaml").write_text(shared.read_text())
+        words = ["worker", "--name", name, "--lease", str(LEASE), "--config-dir", str(config), *flags]
+        argv = [*self.program, *words]
+        if order is not None:
+            program = Path(__file__).parent / "actors" / "front" / "cluster" / "working.py"
+            argv = [sys.executable, str(program), json.dumps({**order, "words": words})]
+        return self._begin(argv, name, dsn)
+
+    def gateway(self, name: str = "gateway", *flags: str) -> Process:
+        """A gateway that listens."""
+        argv = [*self.program, "serve", "--port", "0", "--config-dir", str(self.config), *flags]
+        return self._begin(argv, name)
+
+    def _begin(self, argv: list[str], name: str, dsn: str | None = None) -> Process:
+        home = self.home / name
+        environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "XDG_STATE_HOME": str(home / "state"),
+            "CALLBOARD_SANDBOX": "off",  # effects are counted outside of the workspace
+            "CALLBOARD_CLUSTER": dsn or self.dsn,
+        }
+        process = Process(argv, home, environ)
+        self.processes.append(process)
+        process.see("serving at ")
+        return process
+
+    def end_all(self) -> None:
+        """Whatever still runs."""
+        for each in self.processes:
+            each.end()
+
+    def client(self, process: Process) -> httpx.Client:
+        """Who asks this gateway, or worker."""
+        for file in (process.home / "state" / "callboard" / "servers").glob("*.json"):
+            told = json.loads(file.read_text())
+            if told["pid"] == process.process.pid:
+                return httpx.Client(
+                    base_url=told["url"],
+                    headers={"authorization": f"Bearer {told['token']}"},
+                    trust_env=False,
+                    timeout=SOON,
+                )
+        raise AssertionError("no server has left its file")
+
+    def start(self, http: httpx.Client, target: str, **more: Any) -> str:
+        """Start a run; its prompt is a word of its own, by which its effects name it."""
+        tag = f"tag{next(self._tags)}"
+        answer = http.post("/v1/runs", json={"target": target, "prompt": tag, **more})
+        assert answer.status_code == 201, answer.text
+        run = str(answer.json()["run"])
+        self.runs[run] = tag
+        return run
+
+    def wrongs(self, *effects: str) -> list[str]:
+        """What is wrong with the runs that were started; see `cluster_history`."""
+        return cluster_history.wrongs(self.dsn, self.world, effects or EFFECTS, self.runs)
+
+    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Ask the database."""
+        import psycopg
+
+        with psycopg.connect(self.dsn, autocommit=True, client_encoding="UTF8") as db:
+            cursor = db.execute(statement, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def owner(self, run: str) -> str:
+        """The name of the worker that has a run, or ""."""
+        found = self.sql(
+            "select w.name from callboard.runs r join callboard.workers w on w.sign = r.owner where r.run = %s", run
+        )
+        return found[0][0] if found else ""
+
+
+_SCRIPT = """
+run=$(printf '%s' "$GRAPH_STATE" | jq -r .initial_prompt)
+{effect}
+sleep {pause}
+echo '{{}}'
+"""
+
+
+def until(what: Callable[[], Any], within: float = SOON, look_every: float = 0.03) -> Any:
+    """What is true at last."""
+    begun = time.monotonic()
+    while not (found := what()):
+        assert time.monotonic() - begun < within, "it did not happen"
+        time.sleep(look_every)
+    return found
+
+
+def info(http: httpx.Client, run: str) -> dict[str, Any]:
+    """How a run stands."""
+    found: dict[str, Any] = http.get(f"/v1/runs/{run}").json()
+    return found
+
+
+def over(http: httpx.Client, run: str) -> dict[str, Any]:
+    """How it stands when it is over."""
+    found: dict[str, Any] = until(lambda: (found := info(http, run))["ended"] and found)
+    return found
+
+
+def answer_all(http: httpx.Client, value: str = "yes") -> int:
+    """Answer what is asked: `again` to what was under way, else the value; how many counted."""
+    counted = 0
+    for each in http.get("/v1/questions").json()["questions"]:
+        said = "again" if "under way" in each["text"] else value
+        counted += http.post(f"/v1/questions/{each['id']}/answer", json={"value": said}).status_code == 200
+    return counted
+
+
+def all_over(http: httpx.Client, runs: Iterable[str], within: float = SOON) -> None:
+    """Answer what is asked until all these runs are over."""
+    left = set(runs)
+
+    def done() -> bool:
+        answer_all(http)
+        found = http.get("/v1/runs", params={"limit": 1000}).json()["runs"]
+        left.difference_update(each["run"] for each in found if each["ended"])
+        return not left
+
+    until(done, within)
