@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,14 @@ nodes:
   last: {type: script, script: last.sh, next: end}
   no: {type: end, output: "no"}
   end: {type: end, output: "yes"}
+"""
+
+WAITS = """
+name: waits
+start: ask
+nodes:
+  ask: {type: input, question: "Who?", state_updates: {who: "{{input}}"}, next: end}
+  end: {type: end, output: "said {{who}}"}
 """
 
 NOTHING = """
@@ -116,7 +124,13 @@ class House:
         self.processes: list[Process] = []
         self.runs: dict[str, str] = {}
         self._tags = count(1)
-        for name, text in (("steps", STEPS), ("asks", ASKS), ("nothing", NOTHING), ("thinks", THINKS)):
+        for name, text in (
+            ("steps", STEPS),
+            ("asks", ASKS),
+            ("nothing", NOTHING),
+            ("waits", WAITS),
+            ("thinks", THINKS),
+        ):
             directory = self.config / "agents" / name
             directory.mkdir(parents=True)
             (directory / "graph.yaml").write_text(text)
@@ -187,9 +201,9 @@ class House:
         self.runs[run] = tag
         return run
 
-    def wrongs(self, *effects: str) -> list[str]:
+    def wrongs(self, effects: Collection[str] | None = None) -> list[str]:
         """What is wrong with the runs that were started; see `cluster_history`."""
-        return cluster_history.wrongs(self.dsn, self.world, effects or EFFECTS, self.runs)
+        return cluster_history.wrongs(self.dsn, self.world, EFFECTS if effects is None else effects, self.runs)
 
     def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Ask the database."""

@@ -142,7 +142,8 @@ class Database:
             ClusterAway: the database can't be used now.
             NoCluster: or not as it is.
         """
-        return await trio.to_thread.run_sync(self._do, work, limiter=self._turn)
+        # A database that has stopped in the midst of a statement must not keep us from ending.
+        return await trio.to_thread.run_sync(self._do, work, limiter=self._turn, abandon_on_cancel=True)
 
     def _do(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         psycopg = driver()

@@ -54,7 +54,8 @@ lost as (
     select id from callboard.runs where owner in (select sign from dead) and state = 0 for update skip locked
 )
 update callboard.runs r set owner = null, queued = clock_timestamp(), lost = case when rows = at_lost then lost + 1
-    else 1 end, at_lost = rows, parked = parked or (rows = at_lost and lost + 1 >= %s)
+    else 1 end, at_lost = rows, parked = parked or (rows = at_lost and lost + 1 >= %s),
+    changed = nextval('callboard.changes')
 from lost where r.id = lost.id returning r.run, r.parked
 """
 _CUT = """

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...protocol.kernel.errors import JournalBroken, RunClaimed
 from ..journal.row import LARGE, OVER, Block, Part, RunRecord, hash_of, packed, pieces
 from .database import connected, told
+from .queue import count
 from .tables import CHANNEL
 
 if TYPE_CHECKING:
@@ -150,6 +151,8 @@ class ClusterStore:
                 db.execute("set local synchronous_commit = off")
             fence = batch.send(db)
         there = {each[0] for each in fence.fetchall()}
+        if lost := sum(run.key not in there for run in batch.runs):
+            count(db, "fenced", lost)
         self.checked = now  # when it was sent: it was ours then, or later
         for run, (seq, crc) in batch.runs.items():
             if run.key in there:

@@ -49,13 +49,15 @@ create table callboard.runs(
 );
 create index runs_queue on callboard.runs(priority, id) where state = 0 and owner is null and not parked;
 create index runs_owner on callboard.runs(owner) where owner is not null;
+create index runs_bundle on callboard.runs(bundle) where bundle is not null;
 create index runs_changed on callboard.runs(changed);
 create sequence callboard.changes;
 create table callboard.blobs(id bigint generated always as identity primary key, hash bytea not null unique,
-    data bytea not null);
+    data bytea not null, used timestamptz not null default now());
 create table callboard.rows(run bigint not null references callboard.runs on delete cascade, seq int not null,
     count int not null, actor text not null, data bytea, blob bigint references callboard.blobs, crc bigint not null,
     primary key (run, seq));
+create index rows_blob on callboard.rows(blob) where blob is not null;
 create table callboard.events(run bigint not null references callboard.runs on delete cascade, first bigint not null,
     last bigint not null, data bytea not null, primary key (run, first));
 create table callboard.questions(id text primary key, run bigint not null references callboard.runs on delete cascade,
@@ -64,7 +66,7 @@ create table callboard.questions(id text primary key, run bigint not null refere
 create index questions_run on callboard.questions(run);
 create index questions_changed on callboard.questions(changed);
 create table callboard.workers(sign text primary key, name text not null, url text not null default '',
-    has text[] not null default '{}', room int not null, version text not null,
+    token text not null default '', has text[] not null default '{}', room int not null, version text not null,
     began timestamptz not null default now(), lease timestamptz not null, draining boolean not null default false);
 create table callboard.counts(name text primary key, value bigint not null);
 """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, LiteralString
 
 import msgspec
 
+from ..journal.row import Block, Row, unpacked
 from .queue import tell
 
 if TYPE_CHECKING:
@@ -44,6 +45,40 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     changed: int
 
 
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """How a cluster stands.
+
+    Attributes:
+        queued: runs that wait for a worker; oldest: seconds for which the first of them has.
+        workers: those that are alive; least_lease: seconds that are left to the one whose lease is over next.
+        takeovers: runs that were taken from the dead; fenced: that a worker has found to be others'.
+    """
+
+    queued: int
+    oldest: float
+    workers: int
+    least_lease: float
+    takeovers: int
+    fenced: int
+
+
+_ROWS_AFTER = """
+select r.seq, r.count, r.actor, coalesce(r.data, b.data), r.crc from callboard.rows r
+left join callboard.blobs b on b.id = r.blob where r.run = %s and r.seq + r.count > %s + 1 order by r.seq
+"""
+_PRUNE = """
+delete from callboard.runs where id in (
+    select id from callboard.runs where state = 1 and (
+        (%s > 0 and id <= (select id from callboard.runs where state = 1 order by id desc offset %s limit 1))
+        or (%s > 0 and ended < extract(epoch from clock_timestamp()) - %s * 86400.0)
+    ) order by id limit %s for update skip locked
+) returning run
+"""
+_UNUSED = """
+delete from callboard.blobs b where b.used < clock_timestamp() - interval '1 hour'
+    and not exists (select 1 from callboard.rows r where r.blob = b.id)
+    and not exists (select 1 from callboard.runs r where r.bundle = b.hash)
+"""
 _STANDING: LiteralString = "select run, info, state, parked, owner, life, changed from callboard.runs"
 _CHANGED = _STANDING + " where changed > %s order by changed limit %s"
 _NEWEST = _STANDING + " where state = 0 or id in (select id from callboard.runs order by id desc limit %s)"  # noqa: S608 - ours
@@ -97,6 +132,56 @@ def last_event(db: psycopg.Connection[Any], run: str) -> bytes | None:
         (run,),
     ).fetchone()
     return None if found is None else bytes(found[0]).rpartition(b"\n")[2]
+
+
+def rows_after(db: psycopg.Connection[Any], run: str, after: int, most: int) -> list[Row] | None:
+    """So many rows of a run behind a number; None if there is no such run. What comes before them is not checked."""
+    found = db.execute("select id from callboard.runs where run = %s", (run,)).fetchone()
+    if found is None:
+        return None
+    rows: list[Row] = []
+    for seq, count, actor, data, crc in db.execute(_ROWS_AFTER, (found[0], after)):
+        rows += [row for row in unpacked(Block(seq, count, actor, data, crc)) if row.seq > after]
+        if len(rows) >= most:
+            break
+    return rows[:most]
+
+
+def figures(db: psycopg.Connection[Any]) -> Figures:
+    """How a cluster stands."""
+    queued, oldest = db.execute(
+        "select count(*), coalesce(extract(epoch from clock_timestamp() - min(queued)), 0)::double precision"
+        " from callboard.runs where state = 0 and owner is null and not parked"
+    ).fetchall()[0]
+    workers, least = db.execute(
+        "select count(*), coalesce(min(extract(epoch from lease - clock_timestamp())), 0)::double precision"
+        " from callboard.workers"
+    ).fetchall()[0]
+    counts = dict(db.execute("select name, value from callboard.counts").fetchall())
+    return Figures(
+        queued=queued,
+        oldest=oldest,
+        workers=workers,
+        least_lease=least,
+        takeovers=counts.get("takeovers", 0),
+        fenced=counts.get("fenced", 0),
+    )
+
+
+def prune(db: psycopg.Connection[Any], *, keep: int, days: float, most: int = 500) -> list[str]:
+    """Remove the oldest runs that are over, `most` at a time; their ids.
+
+    Args:
+        keep: how many stay, the newest; 0 for all.
+        days: how long they stay; 0 for ever.
+    """
+    with db.transaction():
+        gone = [run for (run,) in db.execute(_PRUNE, (keep, keep, days, days, most))]
+        if len(gone) < most:  # nothing more of it is needed: what a run that is about to be submitted has is young
+            db.execute(_UNUSED)
+        if gone:
+            tell(db, "r", *gone)
+    return gone
 
 
 def forget(db: psycopg.Connection[Any], run: str) -> bool:
@@ -162,8 +247,9 @@ def answers_for(db: psycopg.Connection[Any], sign: str) -> list[tuple[str, bytes
 
 
 def put_blob(db: psycopg.Connection[Any], hash: bytes, data: bytes) -> None:
-    """Keep this; nothing happens if it is there."""
-    if db.execute("select 1 from callboard.blobs where hash = %s", (hash,)).fetchone() is None:
+    """Keep this for an hour, and for as long as a run needs it."""
+    seen = db.execute("update callboard.blobs set used = clock_timestamp() where hash = %s", (hash,)).rowcount
+    if not seen:
         db.execute("insert into callboard.blobs(hash, data) values (%s, %s) on conflict do nothing", (hash, data))
 
 

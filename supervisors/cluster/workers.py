@@ -18,7 +18,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         sign: its own, of this very process.
         name: as people call it; the next process on the machine has the same.
-        url: where its control channel is, or "".
+        url: where its control channel is, or ""; token: what opens it to who is on its machine.
         has: its labels; room: how many runs it plays at a time.
         left: seconds of its lease; less than 0 for one that is dead.
         runs: how many it plays.
@@ -27,12 +27,21 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     sign: str
     name: str
     url: str = ""
+    token: str = ""
     has: tuple[str, ...] = ()
     room: int = 0
     version: str = ""
     draining: bool = False
     left: float = 0.0
     runs: int = 0
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """Where the worker of a run is, and the token for who is on its machine."""
+
+    name: str
+    url: str
+    token: str
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -52,10 +61,10 @@ class Held(msgspec.Struct, frozen=True):
 def register(db: psycopg.Connection[Any], worker: Worker, lease: float) -> None:
     """A worker lives from now on."""
     db.execute(
-        "insert into callboard.workers(sign, name, url, has, room, version, lease)"
-        " values (%s, %s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))"
+        "insert into callboard.workers(sign, name, url, token, has, room, version, lease)"
+        " values (%s, %s, %s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))"
         " on conflict (sign) do update set lease = excluded.lease, url = excluded.url",
-        (worker.sign, worker.name, worker.url, list(worker.has), worker.room, worker.version, lease),
+        (worker.sign, worker.name, worker.url, worker.token, list(worker.has), worker.room, worker.version, lease),
     )
 
 
@@ -77,6 +86,16 @@ def renew(db: psycopg.Connection[Any], sign: str, lease: float, *, look: bool) -
         return Held(late=False, runs=None, cancelled={})
     runs = db.execute("select run, cancelled from callboard.runs where owner = %s", (sign,)).fetchall()
     return Held(late=found[0], runs={run for run, _ in runs}, cancelled={run: by for run, by in runs if by})
+
+
+def worker_of(db: psycopg.Connection[Any], run: str) -> Reached | None:
+    """The worker that plays a run; None if none does."""
+    found = db.execute(
+        "select w.name, w.url, w.token from callboard.runs r join callboard.workers w on w.sign = r.owner"
+        " where r.run = %s",
+        (run,),
+    ).fetchone()
+    return None if found is None else Reached(*found)
 
 
 def drain(db: psycopg.Connection[Any], sign: str) -> None:

@@ -167,3 +167,26 @@ def test_the_cluster_s_compose_file_starts_what_there_is_and_gives_workers_time_
         assert flags[flags.index("--port") + 1] == str(PORT)  # which the image's health check asks
         assert int(made[name]["stop_grace_period"].removesuffix("s")) >= grace + 10
         assert made[name]["depends_on"] == {"db": {"condition": "service_healthy"}}
+
+
+def test_the_cluster_s_manifests_agree_with_the_image_and_what_there_is() -> None:
+    file = DEPLOY / "k8s-cluster" / "cluster.yaml"
+    made = [each for each in yaml.safe_load_all(file.read_text()) if each["kind"] == "Deployment"]
+    image = dict(re.findall(r"(CALLBOARD_CONFIG_DIR|XDG_\w+)=(\S+)", read("Dockerfile")))
+    assert [each["metadata"]["name"] for each in made] == ["callboard-gateway", "callboard-worker"]
+    for each in made:
+        pod = each["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        program, command, *flags = container["args"]
+        assert program == "callboard"
+        known = {option for param in {"serve": serve, "worker": worker}[command].params for option in param.opts}
+        assert {flag for flag in flags if flag.startswith("--")} <= known
+        assert container["ports"] == [{"name": "http", "containerPort": PORT}]
+        assert each["spec"]["selector"]["matchLabels"].items() <= each["spec"]["template"]["metadata"]["labels"].items()
+        probes = [container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")]
+        assert all((found := find_route("GET", path)) is not None and found.rule.open for path in probes)
+        mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert {image["XDG_STATE_HOME"], image["XDG_CACHE_HOME"]} <= mounted, "the rest is read-only"
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+        assert pod["terminationGracePeriodSeconds"] >= Settings().api.shutdown_grace_seconds + 10

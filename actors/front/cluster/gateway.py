@@ -8,6 +8,7 @@ answer counts when the database has taken it, and the first one counts, whicheve
 from __future__ import annotations
 
 import logging
+import os
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,10 +22,10 @@ from ....protocol.control.things import RunInfo
 from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, Conflict, NotFound, Unsupported
 from ....protocol.kernel.questions import Answer, Question, understood
-from ....supervisors.cluster import queue, tables, telling
+from ....supervisors.cluster import queue, tables, telling, workers
 from ....supervisors.cluster.queue import Wanted
-from ....supervisors.cluster.telling import Standing
-from ....supervisors.journal.row import OVER, hash_of
+from ....supervisors.cluster.telling import Figures, Standing
+from ....supervisors.journal.row import OVER, Row, hash_of
 from ...runs.begin import new_id
 from ...runs.finding import find
 from ...runs.loading import NO_HOOKS
@@ -34,6 +35,7 @@ from ..control.runs.running import no_run
 from ..control.runs.summary import LONGEST_PROMPT, rfc3339
 from .bundle import pack
 from .gateway_logs import GatewayLogs
+from .relay import KEY, ask
 
 if TYPE_CHECKING:
     from ....protocol.requests import RunRequest
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     from ..control.hub import Hub
     from ..control.runs.live_run import HubOptions
     from .seat import Seat
+
+PRUNE_EVERY = 60.0
+"""Seconds between two looks at runs that need not be kept."""
 
 log = logging.getLogger("callboard.cluster")
 
@@ -50,6 +55,9 @@ class Gateway:
 
     Args:
         root: finds agents; seat: of this process.
+
+    Attributes:
+        figures: how the cluster stood at the last look; None before the first.
     """
 
     plays = False
@@ -64,7 +72,7 @@ class Gateway:
         self._news = trio.Event()
         self._seen = self._seen_before = 0
         self._questions = self._questions_before = 0
-        self._packed: dict[str, bytes] = {}
+        self.figures: Figures | None = None
 
     def logs(self, directory: Path, **options: object) -> GatewayLogs:
         """See `Cluster`."""
@@ -81,7 +89,13 @@ class Gateway:
         """It is gone."""
         self.seat.close()
 
-    async def begin(self, hub: Hub, nursery: trio.Nursery, url: str) -> None:  # noqa: ARG002 - nobody calls a gateway
+    async def begin(
+        self,
+        hub: Hub,
+        nursery: trio.Nursery,
+        url: str,  # noqa: ARG002 - no worker asks a gateway
+        token: str,  # noqa: ARG002 - the same
+    ) -> None:
         """Go on for as long as the nursery lives; returns when the runs of the cluster are known."""
         assert isinstance(hub.logs, GatewayLogs)
         self._hub, self._logs = hub, hub.logs
@@ -90,6 +104,7 @@ class Gateway:
         self._take_in(await self.seat.do(lambda db: telling.newest(db, keep)))
         await self._look_at_questions()
         nursery.start_soon(self._look)
+        nursery.start_soon(self._prune)
         nursery.start_soon(self.seat.listen, self._hear, self._look_soon)
 
     # --- news ---------------------------------------------------------------------------------------------------
@@ -125,6 +140,8 @@ class Gateway:
                         self._logs.forget(run)
                 if asked:
                     await self._look_at_questions()
+                if everything:
+                    self.figures = await self.seat.read(telling.figures)
             except CallboardError as error:
                 log.warning("%s", error)
                 self._dirty |= dirty
@@ -133,6 +150,18 @@ class Gateway:
                 self._logs.told(run)
             if everything:
                 self._logs.told_all()
+
+    async def _prune(self) -> None:
+        """Remove runs beyond what the settings keep."""
+        settings = self._root.settings
+        prune = partial(telling.prune, keep=settings.api.keep_runs, days=settings.durable.keep_days)
+        while True:
+            try:
+                while await self.seat.read(prune):
+                    await trio.lowlevel.checkpoint()
+            except CallboardError as error:
+                log.warning("%s", error)
+            await trio.sleep(PRUNE_EVERY)
 
     async def _look_at_all(self) -> None:
         """All that has changed since the look before the last: numbers of changes are given before they can be seen."""
@@ -189,9 +218,7 @@ class Gateway:
                 where = found.directory if Path(found.file).parent == found.directory else Path(found.file)
                 data, target = await trio.to_thread.run_sync(pack, where, self._root.config_dir)
                 request, bundle = msgspec.structs.replace(request, target=target), hash_of(data)
-                if bundle not in self._packed.values():
-                    await self.seat.do(partial(telling.put_blob, hash=bundle, data=data))
-                    self._packed[named] = bundle
+                await self.seat.do(partial(telling.put_blob, hash=bundle, data=data))
         info = msgspec.structs.replace(
             info,
             run=request.id,
@@ -246,22 +273,32 @@ class Gateway:
         if how != "done":
             raise Conflict(f"{run} is {how}")
 
+    async def rows(self, run: str, after: int, most: int) -> list[Row] | None:
+        """See `Cluster`."""
+        return await self.seat.read(partial(telling.rows_after, run=run, after=after, most=most))
+
     async def delete(self, run: str) -> None:
         """See `Cluster`."""
         if not await self.seat.do(lambda db: telling.forget(db, run)):
             raise Conflict(f"{run} is under way; cancel it first")
         self._logs.forget(run)
 
+    async def ask(self, run: str, method: str, params: msgspec.Raw) -> msgspec.Raw:
+        """See `Cluster`."""
+        worker = await self.seat.read(lambda db: workers.worker_of(db, run))
+        if worker is None:
+            raise Conflict(f"no worker plays {run} now, so nothing can be seen or done at its actors")
+        return await ask(worker, os.environ.get(KEY, ""), method, params)
+
     async def answer(self, question: str, value: str | list[str], by: str) -> bool:
         """See `Cluster`."""
         asked = self._hub.shown.open.get(question)
         if asked is None:
             return False
-        if asked.secret:
-            raise Unsupported(
-                f"the answer to {question} is secret, and would be in the database of the cluster: "
-                "give it at the worker that plays the run"
-            )
+        if asked.secret:  # it must not be in the database
+            params = msgspec.Raw(msgspec.json.encode({"question": question, "value": value}))
+            told = decode_json(await self.ask(asked.run, "_question/answer", params), dict[str, bool])
+            return told["answered"]
         data = letter_of(Answer(question=question, value=understood(asked, value), by=by))
         how = await self.seat.do(lambda db: telling.answer(db, question, data))
         self._hub.shown.release([question], by)

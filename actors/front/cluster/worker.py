@@ -74,6 +74,7 @@ class Worker(NothingElsewhere):
     """
 
     plays = True
+    figures = None
 
     def __init__(self, root: Root, seat: Seat) -> None:
         options = seat.options
@@ -106,18 +107,18 @@ class Worker(NothingElsewhere):
         """How many more runs it may take."""
         return 0 if self._draining else self.seat.options.room - len(self.runs)
 
-    async def begin(self, hub: Hub, nursery: trio.Nursery, url: str) -> None:
+    async def begin(self, hub: Hub, nursery: trio.Nursery, url: str, token: str) -> None:
         """Work, for as long as the nursery lives; returns when the cluster knows of it.
 
         Args:
             hub: plays the runs; its logs are `WorkerLogs`.
-            url: of its control channel.
+            url: of its control channel; token: what opens that to who is on this machine.
         """
         self._hub, self._nursery = hub, nursery
         assert isinstance(hub.logs, WorkerLogs)
         self._logs = hub.logs
         self._logs.kept, self._logs.nursery = self._root.kept, nursery
-        self._url = url
+        self._url, self._token = url, token
         await self.seat.do(tables.migrate)
         await self._register()
         nursery.start_soon(self._ask)
@@ -154,7 +155,13 @@ class Worker(NothingElsewhere):
     async def _register(self) -> None:
         options, sign = self.seat.options, self.seat.sign
         row = Registered(
-            sign=sign, name=options.called, url=self._url, has=options.has, room=options.room, version=VERSION
+            sign=sign,
+            name=options.called,
+            url=self._url,
+            token=self._token,
+            has=options.has,
+            room=options.room,
+            version=VERSION,
         )
         await self.seat.of_lease(lambda db: workers.register(db, row, options.lease))
         self._good_since = trio.current_time()

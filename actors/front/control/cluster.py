@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ....protocol.control.things import RunInfo
     from ....protocol.requests import RunRequest
+    from ....supervisors.journal.row import Row
     from .logs.runs import RunLogs
+
+
+RELAYED = frozenset(
+    {
+        *("_actor/tree", "_actor/inspect", "_actor/send", "_actor/pause", "_actor/resume", "_actor/cancel"),
+        *("_run/calls", "_run/call", "_run/changes"),
+    }
+)
+"""Methods that only the process which plays a run can answer."""
 
 
 class Cluster(Protocol):
@@ -37,11 +49,17 @@ class Cluster(Protocol):
     async def resume(self, run: str) -> None:
         """Have it go on that nobody takes by itself. Raises `Conflict`."""
 
+    async def rows(self, run: str, after: int, most: int) -> list[Row] | None:
+        """So many rows of it behind a number; None if nothing is kept of it."""
+
     async def delete(self, run: str) -> None:
         """Remove it. Raises `Conflict`."""
 
     async def answer(self, question: str, value: str | list[str], by: str) -> bool:
         """Answer a question of such a run. Raises as `Hub.answer` does."""
+
+    async def ask(self, run: str, method: str, params: msgspec.Raw) -> msgspec.Raw:
+        """What the process that plays such a run answers to one of `RELAYED`. Raises what it refuses with."""
 
 
 class NothingElsewhere:
@@ -71,10 +89,18 @@ class NothingElsewhere:
         """See `start`."""
         raise NotImplementedError
 
+    async def rows(self, run: str, after: int, most: int) -> list[Row] | None:
+        """See `start`."""
+        raise NotImplementedError
+
     async def delete(self, run: str) -> None:
         """See `start`."""
         raise NotImplementedError
 
     async def answer(self, question: str, value: str | list[str], by: str) -> bool:
+        """See `start`."""
+        raise NotImplementedError
+
+    async def ask(self, run: str, method: str, params: msgspec.Raw) -> msgspec.Raw:
         """See `start`."""
         raise NotImplementedError

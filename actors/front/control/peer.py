@@ -22,6 +22,7 @@ from ....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, ErrorData, Notifi
 from ....protocol.problems import did_you_mean
 from ...io import peer
 from ...io.outbox import Gone
+from .cluster import RELAYED
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
@@ -122,6 +123,10 @@ class Peer(peer.Peer):
             self._access.authorize_method(self.caller, name)
         if method.long:
             await self.room()
+        cluster = self.hub.cluster
+        if cluster is not None and name in RELAYED and cluster.has(run := _run_of(request)):
+            self.hub.get(self.caller, run)
+            return await cluster.ask(run, name, request.params)
         return method.call(self, decode_json(request.params, method.params))
 
     def block(self, request: Request) -> AbstractAsyncContextManager[None]:
@@ -229,6 +234,13 @@ class _Target(msgspec.Struct):
     session: Any = None
     server: Any = None
     target: Any = None
+
+
+def _run_of(request: Request) -> str:
+    """The run that it is about; "" for none, or all."""
+    about = decode_json(request.params, _Target)
+    path = about.path.strip("/").partition("/")[0] if isinstance(about.path, str) else ""
+    return about.run if isinstance(about.run, str) else path
 
 
 def _target_of(request: Request) -> str | None:

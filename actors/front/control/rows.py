@@ -16,6 +16,7 @@ from ....protocol.errors import NotFound, UsageError
 from ....protocol.journal import decode
 from ....protocol.journal_shown import shown
 from ...io.directories import journal_dir
+from ...io.imports import imported
 
 if TYPE_CHECKING:
     from ....supervisors.journal.row import Row as Kept
@@ -36,13 +37,17 @@ async def rows_of(hub: Hub, caller: Caller, run: str, after: int, limit: int) ->
     if after < 0:
         raise UsageError(f"`after` is the number of a row, 0 for before the first, not {after}")
     info = await hub.look(caller, run)
-    return await trio.to_thread.run_sync(partial(_page, hub, info.run, after, limit))
+    if hub.cluster is not None and hub.cluster.has(info.run):
+        found = await hub.cluster.rows(info.run, after, limit + 1)
+    else:
+        await imported(".supervisors.journal.reading")
+        from ....supervisors.journal.reading import read_rows
+
+        found = await trio.to_thread.run_sync(read_rows, journal_dir(os.environ), info.run, after, limit + 1)
+    return await trio.to_thread.run_sync(partial(_page, hub, info.run, found, limit))
 
 
-def _page(hub: Hub, run: str, after: int, limit: int) -> Rows:
-    from ....supervisors.journal.reading import read_rows
-
-    found = read_rows(journal_dir(os.environ), run, after, limit + 1)
+def _page(hub: Hub, run: str, found: list[Kept] | None, limit: int) -> Rows:
     if found is None:
         raise NotFound(f"nothing is kept of {run} to go on with: it is not durable, or that was removed")
     page: list[Row] = []

@@ -32,12 +32,14 @@ from prometheus_client.registry import Collector
 
 from ....supervisors.mailbox import Mailbox
 from ....supervisors.tally import Tally
+from .cluster import cluster_figures
 from .daily import daily_limits
 from .spending import Spending
 from .work import SECONDS, Work
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
+    from ....supervisors.cluster.telling import Figures
     from ...runs.root import Root
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -84,6 +86,7 @@ class Metrics:
         rejections: too many `requests` or `connections` of a subject, or bad `logins` from an address.
         websockets: those that are open; `frames` are theirs, `in` and `out`.
         rates: gives each subject's requests in the last minute; set by the server.
+        cluster: gives how its cluster stands; set by a gateway.
     """
 
     def __init__(self) -> None:
@@ -112,6 +115,7 @@ class Metrics:
         registry.register(self._spending)
         self._mail = Tally()
         self.rates: Callable[[], Iterable[tuple[str, float]]] | None = None
+        self.cluster: Callable[[], Figures | None] = lambda: None
 
     def exposition(self) -> bytes:
         """Everything, as Prometheus reads it."""
@@ -139,6 +143,7 @@ class Metrics:
             journal: what writes the logs of runs.
         """
         collector = StateCollector(root, self._names, self._mail, journal, lambda: self.rates and self.rates())
+        collector.cluster = lambda: self.cluster()
         self._registry.register(collector)
         before, root.kernel.mailbox = root.kernel.mailbox, timed_by(self._mail)
         if root.book is not None:
@@ -170,6 +175,7 @@ class StateCollector(Collector):
         mail: how long mail waited.
         journal: what writes the logs of runs.
         rates: gives how often each subject has asked in the last minute; None if that is not counted.
+        cluster: gives how its cluster stands; None if it has none.
     """
 
     root: Root
@@ -177,6 +183,7 @@ class StateCollector(Collector):
     mail: Tally
     journal: Journal | None
     rates: Callable[[], Iterable[tuple[str, float]] | None]
+    cluster: Callable[[], Figures | None] = lambda: None
 
     def collect(self) -> Iterable[Metric]:
         yield from self._actors()
@@ -191,6 +198,8 @@ class StateCollector(Collector):
             yield self._subjects(rates)
         if (days := self.root.days) is not None:
             yield from daily_limits(days.readings(), self.names.of, OTHER)
+        if (figures := self.cluster()) is not None:
+            yield from cluster_figures(figures)
 
     def _actors(self) -> Iterator[Metric]:
         kernel = self.root.kernel

@@ -204,6 +204,7 @@ class Server:
                 )
                 if metrics is not None:
                     metrics.rates = lambda: access.rates.current()
+                    metrics.cluster = lambda: None if place is None else place.figures
                 await access.start(me)
                 root.days = Days(root.kernel, root.usage_file, settings, now=time.time)
                 await root.days.look()
@@ -218,7 +219,7 @@ class Server:
                     if options.durable is not False:
                         nursery.start_soon(_prune, root)
                     if place is not None:
-                        await place.begin(hub, nursery, served.url)
+                        await place.begin(hub, nursery, served.url, self._token if loopback else "")
                     if resumes:
                         hub.resuming.expect()
                         nursery.start_soon(hub.resuming.work)
@@ -272,7 +273,8 @@ class Server:
         await self._told_to_end.wait()
         notify("STOPPING=1")
         if place is not None:
-            await place.drain()
+            with trio.move_on_after(LAST_WORDS):
+                await place.drain()
         hub.closing = True
         health.draining = True
         with trio.move_on_after(self._grace(root.settings.api)):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 from cluster_house import House, all_over, answer_all, info, over, until
 
@@ -47,7 +52,7 @@ def test_a_question_of_any_worker_is_answered_at_any_gateway_once(house: House) 
     assert answers[0] == 200
     assert answers[1] in (404, 409)
     assert over(first, run)["output"] == "yes"
-    assert house.wrongs("one", "last") == []
+    assert house.wrongs(["one", "last"]) == []
 
 
 def test_a_run_is_cancelled_in_the_queue_and_at_its_worker(house: House) -> None:
@@ -74,7 +79,7 @@ def test_a_worker_that_is_told_to_end_hands_its_runs_to_the_others_at_once(house
     one.end(signal.SIGTERM)
     until(lambda: all(house.owner(run) == "two" for run in runs))
     all_over(http, runs)
-    assert house.wrongs("one", "last") == []
+    assert house.wrongs(["one", "last"]) == []
     assert house.sql("select * from callboard.counts") == []  # nobody was taken for dead
 
 
@@ -97,3 +102,37 @@ def test_a_run_that_is_over_can_be_removed_and_one_under_way_not(house: House) -
     assert http.delete(f"/v1/runs/{other}").status_code == 409
     until(lambda: answer_all(http))
     over(http, other)
+
+
+def test_the_actors_of_a_run_are_seen_and_steered_at_a_gateway(house: House) -> None:
+    house.worker("one")
+    gateway = house.gateway()
+    http = house.client(gateway)
+    run = house.start(http, "asks")
+    until(lambda: http.get("/v1/questions").json()["questions"])
+    url = str(http.base_url)
+    environ = {"CALLBOARD_TOKEN": http.headers["authorization"].removeprefix("Bearer "), "HOME": str(house.home)}
+    argv = [str(Path(sys.executable).with_name("callboard")), "top", run, "-o", "json", "--url", url]
+    done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **environ}, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"/{run}/" in done.stdout
+    actor = next(word for word in re.findall(r"/run-[^\s\"]*", done.stdout) if word.count("/") > 1)
+    argv[1:5] = ["stop", actor]
+    done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **environ}, check=False)
+    assert done.returncode == 0, done.stderr
+    assert over(http, run)["status"] in ("failed", "cancelled")
+
+
+def test_what_is_kept_of_a_run_is_read_at_a_gateway_and_pruned_by_it(house: House) -> None:
+    (house.config / "config.yaml").write_text("api: {keep_runs: 2}\n")
+    house.worker("one")
+    http = house.client(house.gateway())
+    runs = [house.start(http, "nothing") for _ in range(4)]
+    all_over(http, runs)
+    text = until(lambda: "cluster_workers 1.0" in (text := http.get("/metrics").text) and text)
+    assert "cluster_queued_runs 0.0" in text
+    house.processes[-1].end(signal.SIGTERM)
+    http = house.client(house.gateway("another"))
+    until(lambda: house.sql("select count(*) from callboard.runs") == [(2,)])
+    until(lambda: http.get(f"/v1/runs/{runs[0]}").status_code == 404)
+    assert http.get(f"/v1/runs/{runs[3]}").json()["output"].startswith("nothing of")

@@ -54,7 +54,7 @@ def test_runs_of_a_dead_worker_are_taken_over_within_its_lease_and_a_second(hous
     until(lambda: all(house.owner(run) == "two" for run in runs))
     assert time.monotonic() - killed < 5 * (LEASE + 1)
     all_over(http, runs)
-    assert house.wrongs("one", "last") == []
+    assert house.wrongs(["one", "last"]) == []
 
 
 def test_stopped_for_longer_than_its_lease_a_worker_does_nothing_more_when_it_wakes(house: House) -> None:
@@ -155,4 +155,4 @@ def test_an_answer_given_while_its_worker_is_replaced_counts_once(house: House) 
     house.worker("two")
     all_over(http, runs)
     assert {over(http, run)["output"] for run in runs} == {"yes"}
-    assert house.wrongs("one", "last") == []
+    assert house.wrongs(["one", "last"]) == []

@@ -2,6 +2,7 @@
 
 python working.py '{"words": ["worker", ...], "kill": 7}'
 python working.py '{"words": ["worker", ...], "unfenced": true}'
+python working.py '{"words": ["worker", ...], "step": "alter table ..."}'   the tables of the next version
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from callboard.actors.front.cluster.worker import Worker
 from callboard.cli.main import main
 from callboard.supervisors.cluster import store as stores
+from callboard.supervisors.cluster import tables
 from callboard.supervisors.journal import journal as journals
 
 
@@ -62,5 +64,8 @@ if __name__ == "__main__":
         kill_after_row(order["kill"])
     if order.get("unfenced"):
         without_fence()
+    if order.get("step"):
+        tables.STEPS = (*tables.STEPS, order["step"])
+        tables.VERSION += 1
     sys.argv = ["callboard", *order["words"]]
     main()

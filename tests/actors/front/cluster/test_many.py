@@ -1,0 +1,80 @@
+"""Many runs at once, while workers are killed and replaced: none is lost, and each question is answered once."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+
+import httpx
+import pytest
+from cluster_house import House, over, until
+
+
+def some(number: int) -> list[object]:
+    """A tenth of it in every run of the tests, all among the long repetitions."""
+    return [number // 10, pytest.param(number, marks=pytest.mark.soak)]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", some(1_000))
+def test_parked_questions_are_answered_exactly_once_while_workers_are_replaced(house: House, number: int) -> None:
+    for name in ("one", "two", "three"):
+        house.worker(name, "--room", str(number))
+    gateways = [house.gateway(f"gateway{each}") for each in range(2)]
+    clients = [house.client(gateways[each % 2]) for each in range(10)]
+    runs = [house.start(clients[each % 10], "waits") for each in range(number)]
+    until(lambda: house.sql("select count(*) from callboard.questions where answer is null") == [(number,)], 300)
+    until(lambda: len(clients[1].get("/v1/questions").json()["questions"]) == number)
+    asked = [each["id"] for each in clients[0].get("/v1/questions").json()["questions"]]
+    accepted: list[tuple[str, str]] = []
+
+    def answers(http: httpx.Client, seed: int) -> None:
+        order = random.Random(seed).sample(asked, len(asked))
+        for question in order[: len(order) // 3 if seed else len(order)]:
+            value = f"client{seed}"
+            while True:
+                answer = http.post(f"/v1/questions/{question}/answer", json={"value": value})
+                if answer.status_code == 200:
+                    accepted.append((question, value))
+                if answer.status_code < 500:
+                    break
+                time.sleep(0.1)
+
+    threads = [threading.Thread(target=answers, args=(http, seed)) for seed, http in enumerate(clients)]
+    for each in threads:
+        each.start()
+    for name in ("one", "two", "three"):
+        next(each for each in house.processes if each.home.name == name).end()
+        house.worker(f"{name} again", "--room", str(number))
+    for each in threads:
+        each.join()
+    assert Counter(question for question, _ in accepted) == Counter(asked)
+    until(lambda: house.sql("select count(*) from callboard.runs where state = 0") == [(0,)], 300)
+    outputs = Counter(over(clients[0], run)["output"] for run in runs)
+    assert outputs == Counter(f"said {value}" for _, value in accepted)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("number", [300, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_of_many_runs_all_are_done_though_two_of_three_workers_are_killed(house: House, number: int) -> None:
+    for name in ("one", "two", "three"):
+        house.worker(name)
+    http = house.client(house.gateway())
+
+    def starts() -> None:
+        for _ in range(number):
+            house.start(http, "nothing")
+
+    starter = threading.Thread(target=starts)
+    starter.start()
+    for victim in (0, 1):
+        least = number * (victim + 1) // 10
+        until(lambda least=least: house.sql("select count(*) from callboard.runs where state = 1")[0][0] >= least, 300)
+        house.processes[victim].process.kill()
+    starter.join()
+    until(lambda: house.sql("select count(*) from callboard.runs where state = 0") == [(0,)], 600)
+    assert house.wrongs([]) == []
+    statuses = house.sql("select convert_from(info, 'UTF8')::json->>'status', count(*) from callboard.runs group by 1")
+    assert statuses == [("done", number)]

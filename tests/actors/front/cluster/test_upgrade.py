@@ -1,0 +1,55 @@
+"""Workers of two versions on one database, and a database of the version before."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cluster_house import House, all_over, over, until
+from postgres_house import Postgres
+
+from callboard.supervisors.cluster import tables
+
+GOLDEN = Path(__file__).parent / "golden"
+"""Databases as `pg_dump` has written them: one per version of the tables, each with runs that were under way."""
+
+NEXT = "alter table callboard.runs add column colour text; create table callboard.colours(name text primary key)"
+
+
+def test_workers_are_replaced_by_those_of_the_next_version_and_back_while_runs_go_on(house: House) -> None:
+    old = house.worker("old")
+    http = house.client(house.gateway())
+    runs = [house.start(http, "asks") for _ in range(3)]
+    until(lambda: len(http.get("/v1/questions").json()["questions"]) == 3)
+    newer = house.worker("newer", order={"step": NEXT})
+    assert house.sql("select value from callboard.about where key = 'schema'") == [(str(tables.VERSION + 1),)]
+    old.end()
+    until(lambda: all(house.owner(run) == "newer" for run in runs))
+    runs.append(house.start(http, "steps"))
+    house.worker("old again")
+    newer.end()
+    all_over(http, runs)
+    assert {over(http, run)["status"] for run in runs} == {"done"}
+    assert [each for each in house.wrongs() if "was done 0" not in each] == []  # `asks` has fewer effects
+
+
+@pytest.mark.parametrize("dump", sorted(GOLDEN.glob("*.sql")), ids=lambda path: path.stem)
+def test_runs_of_an_earlier_version_go_on(tmp_path: Path, postgres: Postgres, dump: Path) -> None:
+    if shutil.which("psql") is None:
+        pytest.skip("needs psql")
+    dsn = postgres.database()
+    argv = ["psql", "-q", "-v", "ON_ERROR_STOP=1", "-f", str(dump), dsn]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    house = House(tmp_path, dsn)
+    try:
+        house.worker("one")
+        http = house.client(house.gateway())
+        found = [each["run"] for each in http.get("/v1/runs").json()["runs"]]
+        assert len(found) == 3
+        all_over(http, found)
+        assert {over(http, run)["output"] for run in found} == {"nothing of tag1", "nothing of tag3", "said yes"}
+    finally:
+        house.end_all()
