@@ -1,8 +1,9 @@
 """The files of an agent, carried to whoever plays it: a bundle is known by what is in it, and the same everywhere.
 
-A gateway packs the agent's directory, or the file that was named, and those that lie beside it: agents that it may call
-and tools of the configuration directory, as far as they are files of the user. Secrets, settings and what a machine has
-of its own stay where they are. A worker unpacks it once, below the cache directory, and never changes it.
+A gateway packs the agent's directory, or that of the file which was named; of an agent of the configuration directory
+all agents that lie there, as it may call them. Hidden files, and those that look like keys, stay where they are, and so
+do settings and tools, which are each machine's own. A worker unpacks a bundle once, below the cache directory, and
+never changes it.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 MOST = 8 * 1024 * 1024
 """Bytes of a bundle."""
 
-LEFT_OUT = {".git", ".hg", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache"}
-"""Directories that are nobody's agent."""
+LEFT_OUT = {"node_modules", "__pycache__", "venv"}
+"""Directories that are nobody's agent, beside hidden ones."""
 
 SECRET = (".env", ".pem", ".key", ".age")
-"""Endings of files that stay where they are, and `.env.*`."""
+"""Endings of files that stay where they are, beside hidden ones."""
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):
@@ -54,10 +55,14 @@ def pack(target: Path, config_dir: Path) -> tuple[bytes, str]:
     Of an agent of the configuration directory all agents there are in it, as it may call them.
 
     Raises:
-        UsageError: it is too large, or can't be read.
+        UsageError: it is too large, can't be read, or lies in a directory that is not for agents.
     """
     target = target.absolute()
     home = target if target.is_dir() else target.parent
+    if home in (Path.home(), Path(home.anchor)):
+        raise UsageError(
+            f"all of {home} would be sent to a worker with {target.name}: put it into a directory of its own"
+        )
     agents = config_dir.absolute() / "agents"
     if home != agents and home.is_relative_to(agents):
         home = agents
@@ -82,10 +87,10 @@ def pack(target: Path, config_dir: Path) -> tuple[bytes, str]:
 
 def _files(home: Path) -> Iterator[Path]:
     for directory, names, files in os.walk(home):
-        names[:] = [name for name in names if name not in LEFT_OUT]
+        names[:] = [name for name in names if name not in LEFT_OUT and not name.startswith(".")]
         for name in files:
             path = Path(directory, name)
-            if path.is_file() and not path.is_symlink() and not name.endswith(SECRET) and not name.startswith(".env."):
+            if path.is_file() and not path.is_symlink() and not name.endswith(SECRET) and not name.startswith("."):
                 yield path
 
 

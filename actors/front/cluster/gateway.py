@@ -215,7 +215,7 @@ class Gateway:
             name = loaded.name
             found = await trio.to_thread.run_sync(partial(find, named, config_dir=self._root.config_dir))
             if not found.directory.is_relative_to(AGENTS):
-                where = found.directory if Path(found.file).parent == found.directory else Path(found.file)
+                where = Path(found.file) if named.endswith((".yaml", ".yml")) else found.directory
                 data, target = await trio.to_thread.run_sync(pack, where, self._root.config_dir)
                 request, bundle = msgspec.structs.replace(request, target=target), hash_of(data)
                 await self.seat.do(partial(telling.put_blob, hash=bundle, data=data))

@@ -136,3 +136,11 @@ def test_what_is_kept_of_a_run_is_read_at_a_gateway_and_pruned_by_it(house: Hous
     until(lambda: house.sql("select count(*) from callboard.runs") == [(2,)])
     until(lambda: http.get(f"/v1/runs/{runs[0]}").status_code == 404)
     assert http.get(f"/v1/runs/{runs[3]}").json()["output"].startswith("nothing of")
+
+
+def test_a_file_that_is_named_is_played_with_what_lies_beside_it(house: House) -> None:
+    house.worker("one")
+    http = house.client(house.gateway())
+    run = house.start(http, str(house.config / "agents" / "steps" / "graph.yaml"))
+    assert over(http, run)["status"] == "done"
+    assert house.wrongs() == []
