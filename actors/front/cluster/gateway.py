@@ -35,9 +35,11 @@ from ..control.runs.running import no_run
 from ..control.runs.summary import LONGEST_PROMPT, rfc3339
 from .bundle import pack
 from .gateway_logs import GatewayLogs
-from .relay import KEY, ask
+from .relay import KEY, ask, follow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ....protocol.requests import RunRequest
     from ...runs.root import Root
     from ..control.hub import Hub
@@ -99,6 +101,7 @@ class Gateway:
         """Go on for as long as the nursery lives; returns when the runs of the cluster are known."""
         assert isinstance(hub.logs, GatewayLogs)
         self._hub, self._logs = hub, hub.logs
+        self._logs.nursery, self._logs.follow = nursery, self._follow
         await self.seat.do(tables.migrate)
         keep = hub.options.keep_runs or 10_000
         self._take_in(await self.seat.do(lambda db: telling.newest(db, keep)))
@@ -282,6 +285,12 @@ class Gateway:
         if not await self.seat.do(lambda db: telling.forget(db, run)):
             raise Conflict(f"{run} is under way; cancel it first")
         self._logs.forget(run)
+
+    async def _follow(self, run: str, after: int, take: Callable[[msgspec.Raw], None]) -> None:
+        """Hear the worker of a run."""
+        worker = await self.seat.read(lambda db: workers.worker_of(db, run))
+        if worker is not None:
+            await follow(worker, os.environ.get(KEY, ""), run, after, take)
 
     async def ask(self, run: str, method: str, params: msgspec.Raw) -> msgspec.Raw:
         """See `Cluster`."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 
 from ....protocol.control.things import RunInfo
+from ....protocol.errors import CallboardError
 from ..control.logs.elsewhere import Elsewhere
-from ..control.logs.reading import Page
-from .logs import ClusterLogs
+from ..control.logs.reading import LoggedEvent, Page
+from .logs import ClusterLogs, logged
 
 if TYPE_CHECKING:
     from .seat import Seat
@@ -19,13 +23,28 @@ if TYPE_CHECKING:
 LOOK_EVERY = 1.0
 """Seconds between two looks at what has happened in a run, whatever is told."""
 
+AGAIN_AFTER = 2.0
+"""Seconds until a worker that could not be heard is asked again."""
+
+UNHEARD = 30.0
+"""Seconds after which a worker is heard no more that nobody follows."""
+
+MOST_LIVE = 2_000
+"""Events of a run that are kept for those who follow it."""
+
+log = logging.getLogger("callboard.cluster")
+
 
 class GatewayLogs(ClusterLogs):
     """See the module.
 
     Attributes:
         cluster: ids of the runs of the cluster that are known here.
+        nursery: where workers are listened to; follow: listens to that of a run.
     """
+
+    nursery: trio.Nursery
+    follow: Callable[[str, int, Callable[[msgspec.Raw], None]], Awaitable[None]]
 
     def __init__(self, seat: Seat, directory: Path, **options: Any) -> None:
         super().__init__(seat, directory, **options)
@@ -74,7 +93,12 @@ class GatewayLogs(ClusterLogs):
 
     def elsewhere(self, run: str) -> Elsewhere:
         """See `RunLogs`."""
-        return _Followed(self, run) if run in self.cluster else super().elsewhere(run)
+        if run not in self.cluster:
+            return super().elsewhere(run)
+        found = self._followed.get(run)
+        if found is None:
+            found = self._followed[run] = _Followed(self, run)
+        return found
 
     async def look_again(self, ours: Collection[str]) -> None:
         """See `RunLogs`; what is known of the cluster comes from there."""
@@ -82,18 +106,53 @@ class GatewayLogs(ClusterLogs):
 
 
 class _Followed(Elsewhere):
-    """A run of the cluster, followed."""
+    """A run of the cluster, followed: by what its database has, and, where its worker can be reached, by what that says
+    of it meanwhile."""
 
     def __init__(self, logs: GatewayLogs, run: str) -> None:
         super().__init__(logs, run)
         self._gateway = logs
+        self._live: deque[LoggedEvent] = deque()
+        self._from = 0
+        self._listens = False
+        self._asked = self._again = trio.current_time()
 
     async def page(self, offset: int, after: int) -> Page:
         """See `Elsewhere`."""
         logs = self._gateway
         while True:
+            self._asked = trio.current_time()
+            if after >= self._from and (live := [event for event in self._live if event.seq > after]):
+                return Page(live, offset)
             over = await logs.is_over(self._run)  # before the look: what is not there then won't come
             page = await logs.page(self._run, offset, after)
             if page.events or over:
                 return page
+            if not self._listens and trio.current_time() >= self._again:
+                self._listens, self._from = True, after
+                logs.nursery.start_soon(self._listen)
             await logs.news(self._run)
+
+    async def _listen(self) -> None:
+        """Hear what its worker says, for as long as somebody follows."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._end_unheard, nursery.cancel_scope)
+                await self._gateway.follow(self._run, self._from, self._take)
+                nursery.cancel_scope.cancel()
+        except CallboardError as error:
+            log.debug("%s", error)
+        finally:
+            self._live.clear()
+            self._listens, self._again = False, trio.current_time() + AGAIN_AFTER
+
+    async def _end_unheard(self, scope: trio.CancelScope) -> None:
+        while (left := self._asked + UNHEARD - trio.current_time()) > 0:
+            await trio.sleep(left)
+        scope.cancel()
+
+    def _take(self, line: msgspec.Raw) -> None:
+        self._live.append(logged(bytes(line)))
+        if len(self._live) > MOST_LIVE:
+            self._from = self._live.popleft().seq
+        self._gateway.told(self._run)

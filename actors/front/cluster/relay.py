@@ -1,4 +1,5 @@
-"""What only the process that plays a run can answer: its actors, and who steers them. A gateway asks it there.
+"""What only the process that plays a run can tell: its actors, who steers them, and texts while they come. A gateway
+asks it there.
 
 Each question is a connection to the worker's control channel of its own: they are few, and workers come and go. The
 worker trusts a gateway of its machine by the token that it has left in the database, and others by a key of
@@ -7,6 +8,7 @@ worker trusts a gateway of its machine by the token that it has left in the data
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,6 +18,7 @@ from trio_websocket import ConnectionClosed, HandshakeError, open_websocket_url
 
 from ....protocol import jsonrpc
 from ....protocol.control.errors import error_of
+from ....protocol.decoding import decode_json
 from ....supervisors.cluster.database import ClusterAway
 
 if TYPE_CHECKING:
@@ -37,29 +40,67 @@ async def ask(worker: Reached, key: str, method: str, params: msgspec.Raw) -> ms
         ClusterAway: it can't be reached, or does not let us in.
         CallboardError: it refuses, by the code it gave.
     """
+    answers: list[msgspec.Raw] = []
+
+    def hear(message: jsonrpc.Result | jsonrpc.Notification) -> bool:
+        if isinstance(message, jsonrpc.Result):
+            answers.append(message.result)
+        return bool(answers)
+
+    with trio.move_on_after(WITHIN):
+        await _talk(worker, key, method, params, hear)
+    if not answers:
+        raise _away(worker, f"it did not answer within {WITHIN:g} s")
+    return answers[0]
+
+
+async def follow(worker: Reached, key: str, run: str, after: int, take: Callable[[msgspec.Raw], None]) -> None:
+    """Give the events of a run behind a number to `take` as they happen, pieces of texts included: to its end, or until
+    the worker finds us too slow. Raises as `ask` does."""
+
+    def hear(message: jsonrpc.Result | jsonrpc.Notification) -> bool:
+        if isinstance(message, jsonrpc.Result):
+            return False
+        if message.method == "_run/event":
+            take(decode_json(message.params, _Told).event)
+        return message.method != "_run/event"
+
+    await _talk(worker, key, "_run/subscribe", msgspec.Raw(msgspec.json.encode({"run": run, "after": after})), hear)
+
+
+class _Told(msgspec.Struct):
+    event: msgspec.Raw
+
+
+async def _talk(
+    worker: Reached,
+    key: str,
+    method: str,
+    params: msgspec.Raw,
+    hear: Callable[[jsonrpc.Result | jsonrpc.Notification], bool],
+) -> None:
+    """Ask, and listen to the answer and to what comes after it, until `hear` has heard enough."""
     parts = urlsplit(worker.url)
     url = f"{'wss' if parts.scheme == 'https' else 'ws'}://{parts.netloc}/ws"
     headers = [(b"Authorization", f"Bearer {worker.token or key}".encode())]
-    answer: jsonrpc.Result | jsonrpc.Failure | None = None
-    why = f"it did not answer within {WITHIN:g} s"
     try:
-        with trio.move_on_after(WITHIN):
-            async with open_websocket_url(url, extra_headers=headers, max_message_size=LONGEST) as socket:
-                await socket.send_message(jsonrpc.encode_request(1, method, params).decode())
-                while answer is None:
-                    frame = await socket.get_message()
-                    message = jsonrpc.decode(frame.encode() if isinstance(frame, str) else frame)
-                    if isinstance(message, jsonrpc.Result | jsonrpc.Failure):
-                        answer = message
+        async with open_websocket_url(url, extra_headers=headers, max_message_size=LONGEST) as socket:
+            await socket.send_message(jsonrpc.encode_request(1, method, params).decode())
+            while True:
+                frame = await socket.get_message()
+                message = jsonrpc.decode(frame.encode() if isinstance(frame, str) else frame)
+                if isinstance(message, jsonrpc.Failure):
+                    raise error_of(message.error)
+                if not isinstance(message, jsonrpc.Request) and hear(message):
+                    return
     except (HandshakeError, ConnectionClosed, OSError, ValueError) as error:
-        why = str(error) or type(error).__name__
+        raise _away(worker, str(error) or type(error).__name__) from error
     except BaseExceptionGroup as group:
         known, other = group.split((HandshakeError, ConnectionClosed, OSError, ValueError))
         if other is not None or known is None:
             raise
-        why = str(known.exceptions[0]) or type(known.exceptions[0]).__name__
-    if answer is None:
-        raise ClusterAway(f"the worker '{worker.name}', which plays the run, can't be reached at {worker.url}: {why}")
-    if isinstance(answer, jsonrpc.Failure):
-        raise error_of(answer.error)
-    return answer.result
+        raise _away(worker, str(known.exceptions[0])) from group
+
+
+def _away(worker: Reached, why: str) -> ClusterAway:
+    return ClusterAway(f"the worker '{worker.name}' can't be reached at {worker.url}: {why}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,7 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+import trio
 from cluster_house import House, all_over, answer_all, info, over, until
+from fake_models import FakeModels, Reply
+from postgres_house import Postgres
 
 
 def test_a_run_of_a_gateway_is_played_by_a_worker_that_has_no_agents_of_its_own(house: House) -> None:
@@ -144,3 +148,31 @@ def test_a_file_that_is_named_is_played_with_what_lies_beside_it(house: House) -
     run = house.start(http, str(house.config / "agents" / "steps" / "graph.yaml"))
     assert over(http, run)["status"] == "done"
     assert house.wrongs() == []
+
+
+async def test_what_a_model_says_is_followed_at_a_gateway_piece_by_piece(
+    tmp_path: Path, postgres: Postgres, fake_model: FakeModels
+) -> None:
+    fake_model.answer_with(lambda _: Reply(text="one two three four five six", piece=4, gap=0.2))
+    house = House(tmp_path, postgres.database(), fake_model.config_dir(tmp_path / "config"))
+
+    def follows() -> list[str]:
+        house.worker("one")
+        http = house.client(house.gateway())
+        run = house.start(http, "thinks")
+        argv = [str(Path(sys.executable).with_name("callboard")), "attach", run, "-o", "stream-json"]
+        environ = {"CALLBOARD_TOKEN": http.headers["authorization"].removeprefix("Bearer "), "HOME": str(house.home)}
+        argv += ["--url", str(http.base_url)]
+        done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **environ}, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    try:
+        lines = [json.loads(line) for line in await trio.to_thread.run_sync(follows)]
+    finally:
+        await trio.to_thread.run_sync(house.end_all)
+    pieces = [line["data"]["text"] for line in lines if line.get("kind") == "llm.delta"]
+    assert len(pieces) > 2
+    numbers = [line["seq"] for line in lines if "seq" in line]
+    assert numbers == sorted(set(numbers))
+    assert lines[-1]["kind"] == "run.finished" or "outcome" in lines[-1]
