@@ -49,7 +49,10 @@ select r.seq, r.count, r.actor, coalesce(r.data, b.data), r.crc, b.hash from cal
 left join callboard.blobs b on b.id = r.blob where r.run = %s order by r.seq
 """
 _SWEEP = """
-with dead as (select sign from callboard.workers where lease < clock_timestamp()),
+with dead as (
+    select sign from callboard.workers where lease < clock_timestamp() and sign <> %s
+        and exists (select 1 from callboard.workers where sign = %s and lease > clock_timestamp())
+),
 lost as (
     select id from callboard.runs where owner in (select sign from dead) and state = 0 for update skip locked
 )
@@ -60,8 +63,8 @@ from lost where r.id = lost.id returning r.run, r.parked
 """
 _CUT = """
 select pg_terminate_backend(a.pid) from pg_stat_activity a
-join callboard.workers w on a.application_name like '% ' || w.sign
-where w.lease < clock_timestamp() and a.usename = current_user and a.datname = current_database()
+join callboard.workers w on a.application_name like '%% ' || w.sign
+where w.lease < clock_timestamp() and w.sign <> %s and a.usename = current_user and a.datname = current_database()
 """
 _BURY = """
 delete from callboard.workers w where lease < clock_timestamp() - make_interval(secs => %s)
@@ -215,18 +218,19 @@ def past_of(db: psycopg.Connection[Any], key: int, kept: Kept, crc: int) -> Past
     return Past(kept=kept, rows=rows, letters=[Letter(bytes(answer), at) for answer, at in found])
 
 
-def sweep(db: psycopg.Connection[Any], stuck_after: int, lease: float) -> Lost:
+def sweep(db: psycopg.Connection[Any], sign: str, stuck_after: int, lease: float) -> Lost:
     """Take from the dead what they have not finished. Only for a worker whose own lease has been good for a while: when
     the database was away, all leases are over at once.
 
     Args:
+        sign: of that worker; nothing is taken if its own lease is over.
         stuck_after: workers that a run may end, one after another, without a row of it.
     """
     # Its connections hold on to rows for as long as the database waits for the rest of what they were sending: no
     # timeout of PostgreSQL ends that in the midst of a pipeline.
-    db.execute(_CUT)
+    db.execute(_CUT, (sign,))
     with db.transaction():
-        found = db.execute(_SWEEP, (stuck_after,)).fetchall()
+        found = db.execute(_SWEEP, (sign, sign, stuck_after)).fetchall()
         if found:
             count(db, "takeovers", len(found))
             tell(db, "q")

@@ -115,13 +115,14 @@ class _Followed(Elsewhere):
         self._live: deque[LoggedEvent] = deque()
         self._from = 0
         self._listens = False
-        self._asked = self._again = trio.current_time()
+        self._again = trio.current_time()
+        self._heard = trio.CancelScope()
 
     async def page(self, offset: int, after: int) -> Page:
         """See `Elsewhere`."""
         logs = self._gateway
         while True:
-            self._asked = trio.current_time()
+            self._heard.deadline = trio.current_time() + UNHEARD
             if after >= self._from and (live := [event for event in self._live if event.seq > after]):
                 return Page(live, offset)
             over = await logs.is_over(self._run)  # before the look: what is not there then won't come
@@ -136,20 +137,13 @@ class _Followed(Elsewhere):
     async def _listen(self) -> None:
         """Hear what its worker says, for as long as somebody follows."""
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._end_unheard, nursery.cancel_scope)
+            with trio.CancelScope(deadline=trio.current_time() + UNHEARD) as self._heard:
                 await self._gateway.follow(self._run, self._from, self._take)
-                nursery.cancel_scope.cancel()
         except CallboardError as error:
             log.debug("%s", error)
         finally:
             self._live.clear()
             self._listens, self._again = False, trio.current_time() + AGAIN_AFTER
-
-    async def _end_unheard(self, scope: trio.CancelScope) -> None:
-        while (left := self._asked + UNHEARD - trio.current_time()) > 0:
-            await trio.sleep(left)
-        scope.cancel()
 
     def _take(self, line: msgspec.Raw) -> None:
         self._live.append(logged(bytes(line)))

@@ -86,6 +86,7 @@ class Worker(NothingElsewhere):
         root.keep_in(self._journal)
         quiet = msgspec.structs.replace(root.settings.durable, dormant_after=None)  # others would not know of it
         root.settings = msgspec.structs.replace(root.settings, durable=quiet)
+        self._over: dict[str, trio.Event] = {}
         self._hub: Hub
         self._logs: WorkerLogs
         self._nursery: trio.Nursery
@@ -204,7 +205,8 @@ class Worker(NothingElsewhere):
             await self.seat.do(lambda db: queue.give_back(db, sign, sorted(unknown)))
 
     async def _sweep(self) -> None:
-        lost = await self.seat.of_lease(lambda db: queue.sweep(db, STUCK, self.seat.options.lease))
+        sign, lease = self.seat.sign, self.seat.options.lease
+        lost = await self.seat.of_lease(lambda db: queue.sweep(db, sign, STUCK, lease))
         for run in lost.back:
             log.warning("%s goes on with another worker, since its own is dead", run)
         for run in lost.parked:
@@ -274,15 +276,20 @@ class Worker(NothingElsewhere):
                 except CallboardError as error:
                     log.debug("nothing can be taken: %s", error)
             for each in taken:
+                before, self._over[each.run] = self._over.get(each.run), trio.Event()
                 self.runs[each.run] = each.life
-                self._nursery.start_soon(self._play, each, damaged.get(each.run))
+                self._nursery.start_soon(self._play, each, damaged.get(each.run), before)
             if not taken:
                 with trio.move_on_after(LOOK_EVERY):
                     await self._news.wait()
 
-    async def _play(self, taken: Taken, damaged: Exception | None) -> None:
-        info = _info(taken)
+    async def _play(self, taken: Taken, damaged: Exception | None, before: trio.Event | None) -> None:
+        """Play a run; `before` is set when what this worker has played of it in an earlier life has ended."""
+        info, over = _info(taken), self._over[taken.run]
         try:
+            if before is not None:  # it was taken for dead, and has the run again
+                self._lose(taken.run)
+                await before.wait()
             if damaged is not None:
                 await self._park(taken, info, damaged)
             elif taken.past.rows:
@@ -292,7 +299,9 @@ class Worker(NothingElsewhere):
             else:
                 await self._begin_run(taken, info)
         finally:
-            self.runs.pop(taken.run, None)
+            over.set()
+            if self._over[taken.run] is over:
+                del self._over[taken.run], self.runs[taken.run]
             self._news.set()
 
     async def _begin_run(self, taken: Taken, info: RunInfo) -> None:

@@ -32,6 +32,11 @@ def dies(db: Db, sign: str) -> None:
     db.execute("update callboard.workers set lease = now() - interval '1 second' where sign = %s", (sign,))
 
 
+def swept(db: Db) -> queue.Lost:
+    lives(db, "sweeper")
+    return queue.sweep(db, "sweeper", 3, LEASE)
+
+
 def put(db: Db, run: str, **more: Any) -> None:
     assert queue.submit(db, Wanted(run=run, request=b"{}", info=b"{}", **more))
 
@@ -151,7 +156,7 @@ def test_who_takes_a_run_over_gets_all_its_rows_and_the_one_before_writes_no_mor
     record, other = begun(store, first), begun(store, second)
     store.write({record: rows("a", "b"), other: rows("c")}, full=True)
     dies(db, "one")
-    assert queue.sweep(db, 3, LEASE).back == ["run-1", "run-2"]
+    assert swept(db).back == ["run-1", "run-2"]
     (again, *_) = taken(db, "two")
     assert [row.data for row in again.past.rows] == [b"a", b"b"]
     assert (again.life, again.past.kept.life) == (2, 1)
@@ -177,7 +182,7 @@ def test_a_dead_worker_that_was_cut_off_in_the_midst_of_writing_keeps_no_run_fro
     its.execute("begin")
     its.execute("update callboard.runs set rows = 7")
     dies(db, "one")
-    while not (lost := queue.sweep(db, 3, LEASE)).back:  # its backend takes a moment to end
+    while not (lost := swept(db)).back:  # its backend takes a moment to end
         time.sleep(0.05)
     assert lost.back == ["run-1"]
     assert db.execute("select rows from callboard.runs").fetchone() == (0,)
@@ -207,7 +212,7 @@ def test_a_commit_whose_answer_was_lost_is_looked_up(db: Db, store: ClusterStore
     store.write({record: part}, full=True)
     assert record.refused is None
     dies(db, "one")
-    queue.sweep(db, 3, LEASE)
+    swept(db)
     lives(db, "two")
     assert [row.data for row in taken(db, "two")[0].past.rows] == [b"a", b"b", b"c"]
 
@@ -224,7 +229,7 @@ def test_a_run_that_ends_one_worker_after_another_is_parked_until_a_person_wants
         lives(db, f"w{number}")
         assert taken(db, f"w{number}")
         dies(db, f"w{number}")
-        lost = queue.sweep(db, 3, LEASE)
+        lost = swept(db)
     assert lost.parked == ["run-1"]
     lives(db, "next")
     assert taken(db, "next") == []
@@ -241,7 +246,7 @@ def test_the_first_answer_counts_once_whoever_plays_the_run(db: Db, store: Clust
     part.beside = [(ASKED, "q-1-1", b"?")]
     store.write({record: part}, full=True)
     dies(db, "one")
-    queue.sweep(db, 3, LEASE)
+    swept(db)
     assert telling.answer(db, "q-1-1", b"yes") == "taken"
     assert telling.answer(db, "q-1-1", b"no") == "late"
     assert telling.answer(db, "q-9-1", b"no") == "closed"
@@ -296,3 +301,18 @@ def test_tables_that_need_a_newer_callboard_are_refused_and_newer_ones_that_do_n
     db.execute("update callboard.about set value = %s where key = 'oldest'", (str(tables.VERSION + 1),))
     with pytest.raises(tables.WrongTables, match="needs a newer callboard"):
         tables.migrate(db)
+
+
+def test_who_sweeps_takes_nothing_from_himself_and_nothing_once_he_is_dead_himself(db: Db) -> None:
+    lives(db, "one")
+    lives(db, "two")
+    put(db, "run-1")
+    put(db, "run-2")
+    taken(db, "one")
+    taken(db, "two")
+    dies(db, "one")
+    assert queue.sweep(db, "one", 3, LEASE).back == []
+    dies(db, "two")
+    assert queue.sweep(db, "two", 3, LEASE).back == []
+    lives(db, "two")
+    assert queue.sweep(db, "two", 3, LEASE).back == ["run-1"]

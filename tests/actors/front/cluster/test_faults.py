@@ -156,3 +156,16 @@ def test_an_answer_given_while_its_worker_is_replaced_counts_once(house: House) 
     all_over(http, runs)
     assert {over(http, run)["output"] for run in runs} == {"yes"}
     assert house.wrongs(["one", "last"]) == []
+
+
+def test_a_worker_that_was_taken_for_dead_and_gets_its_runs_again_plays_each_once(house: House) -> None:
+    house.worker("one")
+    http = house.client(house.gateway())
+    runs = [house.start(http, "asks") for _ in range(3)]
+    until(lambda: len(http.get("/v1/questions").json()["questions"]) == 3)
+    house.sql("update callboard.runs set owner = null")  # as others do when its lease is over
+    house.sql("notify callboard, 'q'")
+    until(lambda: house.sql("select count(*) from callboard.runs where life = 2 and owner is not null") == [(3,)])
+    all_over(http, runs)
+    assert {over(http, run)["output"] for run in runs} == {"yes"}
+    assert house.wrongs(["one", "last"]) == []
