@@ -234,10 +234,11 @@ def answer(db: psycopg.Connection[Any], question: str, data: bytes) -> Literal["
 
 
 def answers_for(db: psycopg.Connection[Any], sign: str) -> list[tuple[str, bytes]]:
-    """The ids of questions of a worker's runs that were answered since it has them, and wait still; their answers."""
+    """The ids of questions of a worker's runs that were answered and are not closed, and their answers. Those that were
+    answered before it took the run are among them: it has found them there, and knows which."""
     found = db.execute(
         "select q.id, q.answer from callboard.questions q join callboard.runs r on r.id = q.run"
-        " where r.owner = %s and q.answered > r.taken and q.closed is null",
+        " where r.owner = %s and q.answer is not null and q.closed is null",
         (sign,),
     ).fetchall()
     return [(id, bytes(answer)) for id, answer in found]

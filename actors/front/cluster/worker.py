@@ -38,7 +38,7 @@ from ...runs.as_begun import relocated
 from ...runs.durable import Taken as Interrupted
 from ...runs.durable import check_goes_on, taken_of
 from ...runs.loading import Hooks
-from ...work.journal.left import LeftAnswer
+from ...work.journal.left import LeftAnswer, first_answers, run_of
 from ..control.cluster import NothingElsewhere
 from ..control.runs.summary import rfc3339
 from .asking import Asking
@@ -87,6 +87,7 @@ class Worker(NothingElsewhere):
         quiet = msgspec.structs.replace(root.settings.durable, dormant_after=None)  # others would not know of it
         root.settings = msgspec.structs.replace(root.settings, durable=quiet)
         self._over: dict[str, trio.Event] = {}
+        self._given: dict[str, set[str]] = {}  # by run, the questions whose answers it has
         self._hub: Hub
         self._logs: WorkerLogs
         self._nursery: trio.Nursery
@@ -254,9 +255,13 @@ class Worker(NothingElsewhere):
             except CallboardError:
                 continue
             for question, data in found:
+                given = self._given.get(run_of(question), set())
+                if question in given:
+                    continue
                 answer = msgpack_decoder(LeftAnswer).decode(data).answer
                 try:
-                    await self._root.questions.answer_for_good(question, answer.value, by=answer.by)
+                    if await self._root.questions.answer_for_good(question, answer.value, by=answer.by):
+                        given.add(question)
                 except (CallboardError, ValueError) as error:
                     log.warning("question %s: %s", question, error)
 
@@ -278,6 +283,7 @@ class Worker(NothingElsewhere):
             for each in taken:
                 before, self._over[each.run] = self._over.get(each.run), trio.Event()
                 self.runs[each.run] = each.life
+                self._given[each.run] = set(first_answers(each.past.letters))
                 self._nursery.start_soon(self._play, each, damaged.get(each.run), before)
             if not taken:
                 with trio.move_on_after(LOOK_EVERY):
@@ -301,7 +307,7 @@ class Worker(NothingElsewhere):
         finally:
             over.set()
             if self._over[taken.run] is over:
-                del self._over[taken.run], self.runs[taken.run]
+                del self._over[taken.run], self.runs[taken.run], self._given[taken.run]
             self._news.set()
 
     async def _begin_run(self, taken: Taken, info: RunInfo) -> None:

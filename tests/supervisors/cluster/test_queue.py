@@ -253,7 +253,7 @@ def test_the_first_answer_counts_once_whoever_plays_the_run(db: Db, store: Clust
     lives(db, "two")
     (again,) = taken(db, "two")
     assert [letter.data for letter in again.past.letters] == [b"yes"]
-    assert telling.answers_for(db, "two") == []  # it has found it in what was left
+    assert telling.answers_for(db, "two") == [("q-1-1", b"yes")]  # one that came after the take might be earlier, too
 
 
 def test_a_run_that_nobody_has_is_cancelled_at_once_and_one_of_a_worker_by_it(db: Db) -> None:
