@@ -41,8 +41,7 @@ with next as (
 )
 update callboard.runs r set owner = %s, life = life + 1, taken = clock_timestamp(), prefer = null
 from next where r.id = next.id and exists (select 1 from callboard.workers where sign = %s and not draining)
-returning r.id, r.run, r.life, r.rows, r.crc, r.began, r.about, r.info, r.request, r.bundle, r.subject, r.cancelled,
-    r.lost, r.at_lost
+returning r.id, r.run, r.life, r.rows, r.crc, r.began, r.about, r.info, r.request, r.bundle, r.cancelled
 """
 _ROWS = """
 select r.seq, r.count, r.actor, coalesce(r.data, b.data), r.crc, b.hash from callboard.rows r
@@ -99,7 +98,6 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
         key, life: what the store writes it by.
         began: seconds since 1970.
         past: what is kept of it; without rows if it was never begun.
-        lost: how many of its workers, one after another, have died without a row of it.
         seen: the number of its newest event.
         cancelled: who wants it cancelled, or "".
     """
@@ -112,9 +110,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     info: bytes
     request: bytes
     bundle: bytes | None
-    subject: str
     cancelled: str = ""
-    lost: int = 0
     seen: int = 0
 
 
@@ -163,7 +159,7 @@ def take(
     found = cursor.fetchall()
     taken: list[Taken] = []
     damaged: dict[str, Exception] = {}
-    for key, run, life, rows, crc, began, about, info, request, bundle, subject, cancelled, lost, at_lost in found:
+    for key, run, life, rows, crc, began, about, info, request, bundle, cancelled in found:
         kept = Kept(
             run=run,
             sign=sign,
@@ -189,9 +185,7 @@ def take(
                 info=bytes(info),
                 request=bytes(request or b""),
                 bundle=None if bundle is None else bytes(bundle),
-                subject=subject,
                 cancelled=cancelled,
-                lost=lost if rows == at_lost else 0,
                 seen=_seen(db, key) if rows else 0,
             )
         )

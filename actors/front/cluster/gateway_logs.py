@@ -14,8 +14,8 @@ import trio
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError
 from ..control.logs.elsewhere import Elsewhere
-from ..control.logs.reading import LoggedEvent, Page
-from .logs import ClusterLogs, logged
+from ..control.logs.reading import LoggedEvent, Page, logged
+from .logs import ClusterLogs
 
 if TYPE_CHECKING:
     from .seat import Seat

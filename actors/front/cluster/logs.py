@@ -5,24 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from ....protocol.decoding import json_decoder
 from ....supervisors.cluster import telling
-from ..control.logs.reading import LoggedEvent, Page
+from ..control.logs.reading import LoggedEvent, Page, logged
 from ..control.logs.runs import RunLogs
 
 if TYPE_CHECKING:
     from .seat import Seat
-
-
-class _Head(msgspec.Struct, gc=False):
-    seq: int
-    kind: str
-    actor: str = ""
-
-
-_HEAD = json_decoder(_Head)
 
 
 class ClusterLogs(RunLogs):
@@ -55,9 +43,3 @@ class ClusterLogs(RunLogs):
             return await super().last(run)
         line = await self.seat.read(lambda db: telling.last_event(db, run))
         return None if line is None else logged(line)
-
-
-def logged(line: bytes) -> LoggedEvent:
-    """A line as readers have it."""
-    head = _HEAD.decode(line)
-    return LoggedEvent(head.seq, head.kind, line, head.actor)

@@ -132,6 +132,6 @@ def checked(options: ClusterOptions) -> ClusterOptions:
     return options
 
 
-def code_of(error: Exception) -> CallboardError:
+def as_ours(error: Exception) -> CallboardError:
     """An error as one of ours."""
     return error if isinstance(error, CallboardError) else CallboardError(f"crashed: {error!r}")

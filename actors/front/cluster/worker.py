@@ -43,7 +43,7 @@ from ..control.cluster import NothingElsewhere
 from ..control.runs.summary import rfc3339
 from .asking import Asking
 from .bundle import unpacked
-from .seat import RETRY_EVERY, Seat, code_of
+from .seat import RETRY_EVERY, Seat, as_ours
 from .worker_logs import WorkerLogs
 
 if TYPE_CHECKING:
@@ -322,8 +322,8 @@ class Worker(NothingElsewhere):
         except Exception as error:  # one that can't begin must not end the worker
             if not isinstance(error, CallboardError):
                 log.exception("%s could not begin", taken.run)
-            report = ErrorReport.of(code_of(error))
-            failed = msgspec.structs.replace(info, status="failed", error=report, exit_code=code_of(error).exit_code)
+            report = ErrorReport.of(as_ours(error))
+            failed = msgspec.structs.replace(info, status="failed", error=report, exit_code=as_ours(error).exit_code)
             await self._finish(taken, failed)
 
     async def _placed(self, taken: Taken, request: RunRequest) -> RunRequest:
@@ -379,7 +379,7 @@ class Worker(NothingElsewhere):
 
     async def _park(self, taken: Taken, info: RunInfo, error: Exception) -> None:
         log.warning("%s does not go on: %s", taken.run, error)
-        info = msgspec.structs.replace(info, status="interrupted", error=ErrorReport.of(code_of(error)))
+        info = msgspec.structs.replace(info, status="interrupted", error=ErrorReport.of(as_ours(error)))
         data, sign = msgspec.json.encode(info), self.seat.sign
         await self.seat.at_last(lambda db: queue.park(db, sign, taken.run, taken.life, data))
 

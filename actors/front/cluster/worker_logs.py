@@ -19,8 +19,9 @@ from ....protocol.control.things import RunInfo
 from ....protocol.errors import JournalError, ShuttingDown
 from ....protocol.events import TERMINAL, LlmDelta, ToolDelta
 from ....supervisors.cluster.store import EVENT, INFO
+from ..control.logs.reading import logged
 from ..control.logs.writer import Done, RunLog
-from .logs import ClusterLogs, logged
+from .logs import ClusterLogs
 
 if TYPE_CHECKING:
     from ...work.journal.of_run import OfRun, RowsOut

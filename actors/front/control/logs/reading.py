@@ -55,6 +55,12 @@ _HEAD = json_decoder(_Head)
 _TIME = json_decoder(_Time)
 
 
+def logged(line: bytes) -> LoggedEvent:
+    """A whole line as readers have it."""
+    head = _HEAD.decode(line)
+    return LoggedEvent(head.seq, head.kind, line, head.actor)
+
+
 def read_page(directory: Path, offset: int, after: int, most: int = 1_000_000) -> Page:
     """The next events of a log from byte `offset`, as far as they come after number `after`."""
     events: list[LoggedEvent] = []
