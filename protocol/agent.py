@@ -29,6 +29,7 @@ from .graph.model import (
 from .model_names import Models
 from .no_effect import no_effect
 from .permissions import Permissions
+from .place import PLACE, Place
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
 from .repeats import OnUnknown
@@ -72,6 +73,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     tool_timeout: Annotated[Seconds | None, Meta(description="Seconds of one tool call.")] = None
     on_unknown: Annotated[OnUnknown | None, ON_UNKNOWN] = None
     sandbox: Annotated[Own | None, OWN] = None
+    place: Annotated[Place | None, PLACE] = None
     mcp_servers: Annotated[Texts, Meta(description="MCP servers of mcp.json.")] = ()
     mcp_tools: McpTools = {}
     documents: Annotated[Texts, Meta(description="Files, directories, globs or URLs to look things up in.")] = ()

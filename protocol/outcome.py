@@ -8,6 +8,7 @@ import msgspec
 
 from .errors import CallboardError
 from .events import SCHEMA_VERSION
+from .place import Carried
 
 Status = Literal["done", "failed", "cancelled"]
 
@@ -102,6 +103,7 @@ class Outcome(msgspec.Struct, kw_only=True):
         error: why the run failed: the first of `failures`, else what ended it; or None.
         unsaved: why not all of it could be kept as files (`save`), or None.
         resumable: of a run that is `cancelled`: it ended with its process, and `callboard resume` goes on with it.
+        carries: of a part of another run, what its conversations carry at its end; see `labels`.
         exit_code: what the command line exits with; not part of the JSON.
     """
 
@@ -122,6 +124,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     error: ErrorReport | None = None
     unsaved: str | None = None
     resumable: bool = False
+    carries: Carried | None = None
     exit_code: int = 0
 
     def to_wire(self) -> dict[str, Any]:
@@ -136,6 +139,8 @@ class Outcome(msgspec.Struct, kw_only=True):
             del wire["unsaved"]
         if not wire["resumable"]:
             del wire["resumable"]
+        if wire["carries"] is None:
+            del wire["carries"]
         for time in wire["nodes"].values():
             time["seconds"] = round(time["seconds"], 6)
         for usage in wire["usage"].values():

@@ -23,6 +23,7 @@ from .chat import ChatRequest, Part, ToolTurn, Turn
 from .errors import UsageError
 from .json_values import DEEPEST, is_too_deep
 from .mcp.config import Server
+from .place import PartOf
 from .repeats import ON_UNKNOWN, OnUnknown
 from .sandbox import PROFILES, Profile
 
@@ -128,6 +129,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
             None: for agents that have a file.
         needs: labels that a worker of a cluster must have to play it.
         sandbox: the profile that the run's processes are held to, whatever the settings say of all; see `sandbox`.
+        part: what it is a part of, if a run of a cluster has it played elsewhere.
 
     Raises:
         UsageError: a value that no run can be given.
@@ -165,6 +167,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
     sandbox: Profile | None = None
     workspace: bool | None = None
     needs: tuple[str, ...] = ()
+    part: PartOf | None = None
 
     def __post_init__(self) -> None:
         """Check the values; `state` and `answers` become what scripts, templates and questions can take."""

@@ -122,6 +122,8 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         context.servers = (*context.servers, *surroundings.new_servers(workspace.servers, context, root))
     context.hooks = surroundings.hooks(id, request, hooks, context)
     context.flow = surroundings.flow(context)
+    if request.part is not None:
+        surroundings.below(request.part, context)
     model, why = _default_model(root, prepared, context, hooks.playback)
     if hooks.playback is None or hooks.playback.asks_the_world:
         for name in prepared.models | ({model} if model is not None else set()):
@@ -136,6 +138,7 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         prepared,
         context,
         input=input if saved is None else msgspec.structs.replace(input, workspace=saved.workspace),
+        part=request.part,
         answers=None if request.answers is None else Answers(request.answers),
         saved=saved,
         history=History(request.history, hooks.on_history, request.overrides, hooks.todos),
@@ -193,6 +196,7 @@ def _context(request: RunRequest, hooks: Hooks, root: Root, allow: Sequence[str]
         make_knowledge=partial(_knowledge_of_run, root, request),
         servers=request.servers,
         on_unknown=request.on_unknown,
+        elsewhere=None if root.elsewhere is None else partial(root.elsewhere, request),
         sandbox=surroundings.sandbox(request, settings, root, here, permissions, kept),
     )
 
@@ -294,6 +298,7 @@ def _input(request: RunRequest, root: Root, settings: Settings | None) -> Input:
         files=request.files,
         attachments=attached(request.attach) if request.attach else (),
         parts=request.parts,
+        branch=None if request.part is None else request.part.branch,
     )
 
 

@@ -12,11 +12,13 @@ from ...protocol.agent import read_agent
 from ...protocol.errors import CallboardError, NodeFailed
 from ...protocol.events import Warned
 from ...protocol.graph.read import read_graph
+from ...protocol.place import needs_of
 from ...protocol.problems import did_you_mean
 from ...protocol.requests import RunRequest
 from ..engine.graph.failures import ended_with, retold
 from ..engine.graph.findings import agents_in
 from ..work.context import AgentCall
+from ..work.elsewhere import Part, error_in, take_over
 from ..work.journal.scope import here
 from ..work.library import AGENTS
 from .as_begun import called, called_in, load_again, note_called
@@ -63,20 +65,47 @@ class Children:
             if (told := str(problem)) not in self._told:
                 self._told[told] = None
                 me.emit(Warned(code=problem.code, message=told))
-        result = await prepared.play(
-            me,
-            Input(prompt=call.prompt),
-            call.context,
-            depth=call.depth,
-            record=call.record,
-            seat=call.seat,
-            escalation_timeout=call.escalation_timeout,
-        )
-        if result.error is not None:
-            error = ended_with(call.record.failures if call.record is not None else (), result.error)
+        needs = needs_of(call.place if call.place is not None else prepared.place)
+        if needs is not None and call.context.elsewhere is not None:
+            output, failed = await self._elsewhere(me, call, needs)
+        else:
+            result = await prepared.play(
+                me,
+                Input(prompt=call.prompt),
+                call.context,
+                depth=call.depth,
+                record=call.record,
+                seat=call.seat,
+                escalation_timeout=call.escalation_timeout,
+            )
+            output, failed = result.output, result.error
+        if failed is not None:
+            error = ended_with(call.record.failures if call.record is not None else (), failed)
             assert error is not None
             raise retold(error, f"Agent '{call.name}' failed: {error}")
-        return result.output
+        return output
+
+    async def _elsewhere(self, me: Actor, call: AgentCall, needs: tuple[str, ...]) -> tuple[str, CallboardError | None]:
+        """What it says that another worker plays, and what it has failed with."""
+        assert call.context.elsewhere is not None
+        if call.seat is not None:
+            call.seat.address.elsewhere = True
+        part = Part(
+            name=call.name,
+            target=await self._loader.threaded(lambda: self._found(call)),
+            needs=needs,
+            context=call.context,
+            depth=call.depth,
+            prompt=call.prompt,
+            variables=call.variables,
+            attempt=call.attempt,
+        )
+        outcome = await call.context.elsewhere(me, part)
+        if call.record is not None:
+            take_over(call.record, outcome)
+            if outcome.failures and outcome.output:  # it has come to its end over them
+                return outcome.output, None
+        return outcome.output, error_in(outcome)
 
     def unknown(self, name: str, near: Path) -> str | None:
         """What is wrong with the name of an agent that the one in the directory `near` calls; None if it is there."""

@@ -367,6 +367,8 @@ def count_on(execution: Execution, past: RunPast) -> None:
     meter = execution.context.meter
     for reply in past.replies:
         meter.restore(reply.model, reply.usage, reply.cost)
+    for part in past.parts:
+        meter.restore_part(part)
     meter.tool_calls += past.tool_calls
     if execution.answers is not None:
         for node in past.prepared:

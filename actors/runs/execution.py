@@ -26,6 +26,7 @@ from ...protocol.events import (
 )
 from ...protocol.kernel.questions import Answer, Question
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
+from ...protocol.place import Carried, PartOf
 from ...protocol.problems import Problem
 from ...protocol.requests import AnswerText
 from ...supervisors.escalation import PASS, Policy, Verdict, listens
@@ -117,6 +118,7 @@ class Execution:
     resumed: RunResumed | None = None
     playback: Playback | None = None
     directory: Path | None = None
+    part: PartOf | None = None
     make_scopes: Callable[[OfRun, Actor], Scopes] = Scopes
 
     def __post_init__(self) -> None:
@@ -243,8 +245,16 @@ class Execution:
         if self.context.sandbox is not None:
             self.context.sandbox.works_under(me)
         seconds = self.context.meter.limits.timeout
+        for own in () if self.part is None else self.part.held:
+            self.context.hold(me, own)
         playing = self.prepared.play(
-            me, self.input, self.context, result=self._result, record=self._record, history=self.history
+            me,
+            self.input,
+            self.context,
+            depth=0 if self.part is None else self.part.depth,
+            result=self._result,
+            record=self._record,
+            history=self.history,
         )
         if seconds is None:
             await playing
@@ -312,6 +322,7 @@ class Execution:
             failures=[ErrorReport.of(each) for each in self._record.failures],
             error=None if error is None else ErrorReport.of(error),
             resumable=status == "cancelled" and self.kept is not None and self.kept.is_left,
+            carries=None if self.part is None else self._carries(),
             exit_code=code,
         )
         if self.root.vault.told:
@@ -329,6 +340,10 @@ class Execution:
             self.saved.close()
             _unsaved(outcome, self.saved)
         return outcome
+
+    def _carries(self) -> Carried | None:
+        flow = self.context.flow
+        return None if flow is None else Carried(untrusted=flow.carried.untrusted, private=flow.carried.private)
 
 
 def _now(_: str, over: Callable[[], None]) -> None:

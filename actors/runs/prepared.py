@@ -18,11 +18,13 @@ from ...protocol.agent import Agent
 from ...protocol.chat import Part
 from ...protocol.errors import CallboardError, RunFailed, TimedOut
 from ...protocol.graph.model import Graph, LlmNode, OwnLimits, RagNode
+from ...protocol.place import Branch, Place
 from ...protocol.problems import Problem
 from ..engine.conversation.agent import Cast, run_agent
 from ..engine.graph.compat import MODES
 from ..engine.graph.compile import compile_graph
 from ..engine.graph.decider import GraphResult
+from ..engine.graph.nodes.map import run_branch
 from ..engine.graph.plan import Plan
 from ..engine.graph.run import run_graph
 from ..io.imports import imported
@@ -59,6 +61,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
         attachments: what a workflow's task comes with (`--attach`).
         parts: what an LLM agent gets beside the prompt.
         workspace: where a workflow's python nodes work; None for a directory that goes with the run.
+        branch: the item of a map that is all that is played of a graph; None for the whole.
     """
 
     prompt: str = ""
@@ -68,6 +71,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[Path, ...] = ()
     parts: tuple[Part, ...] = ()
     workspace: Path | None = None
+    branch: Branch | None = None
 
 
 class Prepared:
@@ -81,6 +85,7 @@ class Prepared:
         tool_names: what its models may call, the families and the tools of MCP servers aside.
         absent: warnings about MCP servers that it names and that are not configured.
         recipes: what it looks things up in: per rag node, or the agent's `documents`.
+        place: where its file has it played if another agent calls it.
 
     Raises:
         UsageError: a variable has no value, or there is none of that name.
@@ -97,6 +102,7 @@ class Prepared:
         self.tool_names: AbstractSet[str] = frozenset()
         self.recipes: dict[str, Recipe] = {}
         self._limits: OwnLimits | None = None
+        self.place: Place | None = None
         self._files: set[Path] = set()
         self.absent: tuple[Problem, ...] = ()
         self._cast: Cast | None = None
@@ -109,7 +115,7 @@ class Prepared:
             self._flow = compile_workflow(agent.workflow, agent.path, context.environ)
             return
         file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
-        self._limits = file.limits
+        self._limits, self.place = file.limits, file.place
         resolved = resolve_variables(
             agent.name, file.variables, variables, os.environ, secrets=context.vault, source=file.source
         )
@@ -320,6 +326,10 @@ class Prepared:
         result: GraphResult,
         record: Record,
     ) -> Ref[Any]:
+        if self._plan is not None and input.branch is not None:
+            return me.spawn(
+                run_branch, self._plan, input.branch, context, depth, result, record, name=self.name, link=False
+            )
         if self._plan is not None:
             return me.spawn(
                 run_graph, self._plan, prompt, context, depth, input.state, result, record, name=self.name, link=False
@@ -401,7 +411,7 @@ def _restore(account: Account, me: Actor) -> None:
     """In a durable run that goes on: what the agent has spent in earlier lives counts."""
     scope = here(me)
     for each in () if scope is None else scope.spent():
-        account.charge(Amount(each.tokens, each.cost), 1)
+        account.charge(Amount(each.tokens, each.cost), each.turns)
 
 
 async def _its_end(me: Actor, ref: Ref[Any]) -> End:

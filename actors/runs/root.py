@@ -28,7 +28,7 @@ import trio
 
 from ...protocol.control.caller import LOCAL
 from ...protocol.errors import JournalError, ShuttingDown, UsageError
-from ...protocol.requests import Limits
+from ...protocol.requests import Limits, RunRequest
 from ...supervisors import Actor, Bus, Desk, End
 from ...supervisors import Root as Kernel
 from ..io.directories import cache_dir, journal_dir, private_directory, state_dir
@@ -42,7 +42,9 @@ from .loading import Loader
 
 if TYPE_CHECKING:
     from ...protocol.mcp.config import Server
+    from ...protocol.outcome import Outcome
     from ...supervisors.journal.journal import Journal
+    from ..work.elsewhere import Part
     from ..work.journal.of_run import OfRun
     from ..work.knowledge.base.model import BuildReport
     from ..work.knowledge.recipe import Recipe
@@ -156,6 +158,7 @@ class Root:
         book: what is spent on models by day; None if that is not kept.
         days: what may be spent on a day; None but for a server, which sets it.
         kept: the durable runs that are under way, by id.
+        elsewhere: has parts of runs played elsewhere; None but for a worker of a cluster, which sets it.
 
     Raises:
         ConfigError: `config.yaml` has errors (at the beginning of the block).
@@ -204,6 +207,7 @@ class Root:
         self._journal: Journal | None = None
         self._opening_journal = trio.Lock()
         self.kept: dict[str, OfRun] = {}
+        self.elsewhere: Callable[[RunRequest, Actor, Part], Awaitable[Outcome]] | None = None
         self.days: Days | None = None
         self.book: Book | None = None
         if keeps_usage:

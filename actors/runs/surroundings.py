@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol.control.caller import LOCAL
+from ...protocol.place import PartOf
 from ...protocol.requests import RunRequest
 from ..io.directories import state_dir
 from ..work.context import RunContext
 from ..work.labels.flow import Flow
+from ..work.labels.labels import Labels
 from ..work.labels.setting import Setting
 from ..work.sandbox.grants import Grants
 from ..work.sandbox.of_run import Sandbox, is_off, rules_of
@@ -117,6 +119,15 @@ def flow(context: RunContext) -> Flow | None:
     if settings.labels == "off" or context.cwd is None:
         return None
     return Flow(settings.labels, Setting(context.cwd, context.environ))
+
+
+def below(part: PartOf, context: RunContext) -> None:
+    """Have a run know what stands above it, as a part of another one that is played elsewhere."""
+    for rules in part.denied:
+        context.permissions = context.permissions.below(rules)
+    context.max_depth = part.max_depth
+    if context.flow is not None:
+        context.flow.add(Labels(untrusted=part.untrusted, private=part.private))
 
 
 def new_servers(servers: Sequence[Server], context: RunContext, root: Root) -> list[Server]:

@@ -23,6 +23,7 @@ from ...protocol.errors import KnowledgeError
 from ...protocol.graph.model import OwnLimits
 from ...protocol.mcp.config import Server
 from ...protocol.permissions import Permissions as Rules
+from ...protocol.place import Place
 from ...protocol.repeats import OnUnknown
 from ...protocol.requests import Limits
 from ...protocol.sandbox import Own, OwnSandbox, UserSandbox
@@ -38,6 +39,7 @@ from .tools.tool import Tool
 
 if TYPE_CHECKING:
     from ..io.vault.vault import Vault
+    from .elsewhere import Elsewhere
     from .hooks.hooks import Hooks
     from .knowledge.of_run import RunKnowledge
     from .labels.flow import Flow
@@ -69,6 +71,8 @@ class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
         seat: the called agent's place among its siblings (`letters`), if it was spawned by an agent.
         escalation_timeout: seconds its questions may wait; None for what its own file says.
         by_file: the author of a file has named the agent, not a model.
+        place: where its caller has it played; None for where its own file says.
+        attempt: which attempt this is, from 1.
     """
 
     name: str
@@ -81,6 +85,8 @@ class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
     seat: Seat | None = None
     escalation_timeout: float | None = None
     by_file: bool = False
+    place: Place | None = None
+    attempt: int = 1
 
 
 AgentRunner = Callable[["Actor", AgentCall], Awaitable[str]]
@@ -129,6 +135,7 @@ class RunContext:
         flow: what all who work in the run carry; None where nothing is made of that.
         workspace: what the run takes from its directory; None for nothing.
         sandbox: what the run's processes are held to; None for nothing.
+        elsewhere: has parts of the run played elsewhere; None where there is one place only.
     """
 
     gateway: Gateway
@@ -164,6 +171,7 @@ class RunContext:
     workspace: Workspace | None = None
     hooks: Hooks | None = None
     flow: Flow | None = None
+    elsewhere: Elsewhere | None = None
 
     def __post_init__(self, limits: Limits, owner: str, book: Book | None, day: Account | None) -> None:
         self.meter = Meter(limits, allow_unpriced=self.allow_unpriced, owner=owner, book=book, day=day)

@@ -59,11 +59,13 @@ class Address:
 
     Attributes:
         unread: letters that were sent and that its model has not read.
+        elsewhere: another worker of a cluster plays it, where no letters come.
         path: of the decider that is told of them, in a durable run (see `protocol/journal`).
     """
 
     def __init__(self) -> None:
         self.unread = 0
+        self.elsewhere = False
         self.path = ""
         self._early: list[Letter] = []
         self._ref: Ref | None = None

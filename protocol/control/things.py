@@ -43,6 +43,7 @@ class RunInfo(msgspec.Struct, kw_only=True):
         life: how many processes have played it.
         resumable: nobody plays it, and `_run/resume` goes on with it.
         stuck: processes that went on with it have died again and again, so that none does by itself any more.
+        parent: the run that it is a part of.
     """
 
     run: str
@@ -69,6 +70,7 @@ class RunInfo(msgspec.Struct, kw_only=True):
     life: int = 1
     resumable: bool = False
     stuck: bool = False
+    parent: str | None = None
 
     @property
     def over(self) -> bool:

@@ -71,6 +71,20 @@ class RunDormant(EventData, frozen=True, kw_only=True):
     kind = "run.dormant"
 
 
+class RunPlaced(EventData, frozen=True, kw_only=True):
+    """A part of the run is played elsewhere in the cluster, as a run of its own.
+
+    Attributes:
+        part: the id of that run.
+        agent: name of the agent; of an item of a map, the node and the item's number.
+    """
+
+    kind = "run.placed"
+
+    part: str
+    agent: str
+
+
 class CallUnknown(EventData, frozen=True, kw_only=True):
     """A call or a script was under way when an earlier process of the run was killed: its outcome is unknown.
 

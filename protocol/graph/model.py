@@ -21,6 +21,7 @@ from ..mcp.config import ToolMode
 from ..model_names import Models
 from ..no_effect import no_effect
 from ..permissions import Permissions
+from ..place import PLACE, Place
 from ..repeats import OfScript, OnUnknown
 from ..sandbox import OWN, Own
 from ..schema import by_tag, by_type, schema_of
@@ -211,6 +212,7 @@ class AgentNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
     timeout: Seconds = 300
     output_schema: dict[str, Json] | None = None
     inputs: Annotated[dict[str, str], Meta(description="The child's variables (templates).")] = {}
+    place: Annotated[Place | None, PLACE] = None
     teammates: Annotated[bool, no_effect("parallel siblings can't send each other messages yet")] = False
     on_unknown: Annotated[OnUnknown | None, ON_UNKNOWN] = None
     max_attempts: AtLeastOne = 1
@@ -274,6 +276,7 @@ class MapNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
         None
     )
     limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
+    place: Annotated[Place | None, PLACE] = None
 
 
 class EndNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="end"):
@@ -315,6 +318,7 @@ class GraphFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = {}
     limits: Annotated[OwnLimits | None, OWN_LIMITS] = None
     sandbox: Annotated[Own | None, OWN] = None
+    place: Annotated[Place | None, PLACE] = None
     mcp_servers: Annotated[tuple[str, ...], Meta(description="The servers that llm nodes may list.")] = ()
     mcp_tools: McpTools = {}
     conversation_starters: tuple[str, ...] = ()

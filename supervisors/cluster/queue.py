@@ -24,18 +24,23 @@ if TYPE_CHECKING:
 
 MOST_AT_ONCE = 64
 
+KNOWS_PARTS = "callboard.parts"
+"""A label that parts of runs need, and that each worker has from the version on which knows them."""
+
 PREFERRED_FOR = 2.0
 """Seconds for which a run that a worker has handed back waits for a worker of the same name."""
 
 _SUBMIT = """
-insert into callboard.runs(run, needs, priority, subject, request, bundle, crc, began, about, info, changed)
-values (%s, %s, %s, %s, %s, %s, %s, extract(epoch from clock_timestamp()), %s, %s, nextval('callboard.changes'))
+insert into callboard.runs(run, needs, priority, subject, request, bundle, crc, parent, began, about, info, changed)
+select %s, %s, %s, %s, %s, %s, %s, %s, extract(epoch from clock_timestamp()), %s, %s, nextval('callboard.changes')
+where %s or exists (select 1 from callboard.runs where run = %s and owner = %s and life = %s and state = 0
+    and cancelled = '')
 on conflict (run) do nothing returning id
 """
 _TAKE = """
 with next as (
     select id from callboard.runs
-    where state = 0 and owner is null and not parked and needs <@ %s::text[]
+    where state = 0 and owner is null and not parked and (needs <@ %s::text[] or (cancelled <> '' and rows = 0))
         and (prefer is null or prefer = %s or queued < clock_timestamp() - make_interval(secs => %s))
     order by priority, id limit %s for update skip locked
 )
@@ -60,6 +65,18 @@ update callboard.runs r set owner = null, queued = clock_timestamp(), lost = cas
     changed = nextval('callboard.changes')
 from lost where r.id = lost.id returning r.run, r.parked
 """
+_CANCEL_PARTS = """
+with recursive parts as (
+    select run from callboard.runs where parent = any(%s) and state = 0
+    union select r.run from callboard.runs r join parts p on r.parent = p.run where r.state = 0
+)
+update callboard.runs r set cancelled = %s, parked = false from parts
+where r.run = parts.run and r.state = 0 and r.cancelled = '' returning r.run, r.owner
+"""
+_ORPHANS = """
+select distinct c.parent from callboard.runs c left join callboard.runs p on p.run = c.parent
+where c.parent is not null and c.state = 0 and c.cancelled = '' and p.state is distinct from 0
+"""
 _CUT = """
 select pg_terminate_backend(a.pid) from pg_stat_activity a
 join callboard.workers w on a.application_name like '%% ' || w.sign
@@ -71,6 +88,14 @@ delete from callboard.workers w where lease < clock_timestamp() - make_interval(
 """
 
 
+class Parent(msgspec.Struct, frozen=True, kw_only=True):
+    """The run that another one is a part of, and who plays it: its owner's sign, and which life of it that is."""
+
+    run: str
+    sign: str
+    life: int
+
+
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """A run for the queue.
 
@@ -80,6 +105,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         needs: labels that its worker must have.
         priority: who has less goes first.
         subject: whose it is.
+        parent: what it is a part of; it is taken into the queue only if that is played by who says so.
     """
 
     run: str
@@ -89,6 +115,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
     priority: int = 0
     subject: str = ""
+    parent: Parent | None = None
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,18 +154,26 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 def submit(db: psycopg.Connection[Any], wanted: Wanted) -> bool:
-    """Put a run into the queue; it is on the disk when this returns. False if there is another of this id."""
+    """Put a run into the queue; it is on the disk when this returns. False if there is another of this id.
+
+    A part that is there already stays as it is, and so does nobody's.
+    """
+    parent = wanted.parent or Parent(run="", sign="", life=0)
+    needs = [*wanted.needs, KNOWS_PARTS] if wanted.parent is not None else list(wanted.needs)
     with db.pipeline(), db.transaction():
         put = db.execute(
             _SUBMIT,
             (
-                *(wanted.run, list(wanted.needs), wanted.priority, wanted.subject, wanted.request, wanted.bundle),
-                *(first_sum(wanted.run), b"", wanted.info),
+                *(wanted.run, needs, wanted.priority, wanted.subject, wanted.request, wanted.bundle),
+                *(first_sum(wanted.run), parent.run or None, b"", wanted.info),
+                *(wanted.parent is None, parent.run, parent.sign, parent.life),
             ),
         )
         tell(db, "q", wanted.run)
     if put.fetchone() is not None:
         return True
+    if wanted.parent is not None:
+        return db.execute("select 1 from callboard.runs where run = %s", (wanted.run,)).fetchone() is not None
     same = db.execute("select request from callboard.runs where run = %s", (wanted.run,)).fetchone()
     return same is not None and bytes(same[0] or b"") == wanted.request  # our own try, whose answer was lost
 
@@ -152,7 +187,7 @@ def take(
         sign, name, has: of the worker, which must live.
         most: how many it has room for.
     """
-    wanted = (list(has), name, PREFERRED_FOR, min(most, MOST_AT_ONCE), sign, sign)
+    wanted = ([*has, KNOWS_PARTS], name, PREFERRED_FOR, min(most, MOST_AT_ONCE), sign, sign)
     with db.pipeline(), db.transaction():
         db.execute("set local synchronous_commit = off")  # who loses that in a crash is refused, as any other
         cursor = db.execute(_TAKE, wanted)
@@ -213,8 +248,8 @@ def past_of(db: psycopg.Connection[Any], key: int, kept: Kept, crc: int) -> Past
 
 
 def sweep(db: psycopg.Connection[Any], sign: str, stuck_after: int, lease: float) -> Lost:
-    """Take from the dead what they have not finished. Only for a worker whose own lease has been good for a while: when
-    the database was away, all leases are over at once.
+    """Take from the dead what they have not finished, and have parts cancelled whose run is over. Only for a worker
+    whose own lease has been good for a while: when the database was away, all leases are over at once.
 
     Args:
         sign: of that worker; nothing is taken if its own lease is over.
@@ -230,6 +265,8 @@ def sweep(db: psycopg.Connection[Any], sign: str, stuck_after: int, lease: float
             tell(db, "q")
             tell(db, "r", *(run for run, _ in found))
         db.execute(_BURY, (10 * lease,))
+        if orphans := [run for (run,) in db.execute(_ORPHANS)]:
+            _cancel_parts(db, orphans, "the run that they are a part of, which is over")
     return Lost([run for run, parked in found if not parked], [run for run, parked in found if parked])
 
 
@@ -284,7 +321,7 @@ def unpark(db: psycopg.Connection[Any], run: str) -> Literal["done", "missing", 
 
 
 def cancel(db: psycopg.Connection[Any], run: str, by: str, info: bytes) -> bool:
-    """Have a run cancelled: by its worker, or at once if none has it; False if it is over.
+    """Have a run cancelled, with its parts: by its worker, or at once if none has it; False if it is over.
 
     Args:
         info: how it stands then, if none has it.
@@ -304,7 +341,17 @@ def cancel(db: psycopg.Connection[Any], run: str, by: str, info: bytes) -> bool:
             tell(db, "r", run)
         else:
             tell(db, "c", run)
+        _cancel_parts(db, [run], by)
     return True
+
+
+def _cancel_parts(db: psycopg.Connection[Any], runs: Sequence[str], by: str) -> None:
+    """Have all parts of these runs cancelled. Those that nobody has are taken by anybody, and end there."""
+    found = db.execute(_CANCEL_PARTS, (list(runs), by)).fetchall()
+    if cancelled := [run for run, owner in found if owner is not None]:
+        tell(db, "c", *cancelled)
+    if len(cancelled) < len(found):
+        tell(db, "q")
 
 
 def tell(db: psycopg.Connection[Any], kind: str, *about: str) -> None:

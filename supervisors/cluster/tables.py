@@ -1,6 +1,7 @@
 """The tables of a cluster, and how they become those of another version.
 
-    runs       a run each: what it is of, whose it is (`owner`, `life`), how far it has come, how it stands for lists
+    runs       a run each: what it is of, whose it is (`owner`, `life`), how far it has come, how it stands for lists;
+               `parent` is the run that it is a part of
     rows       blocks of its rows, as in a journal file
     blobs      data over 16 KiB, and bundles of agents: once however many have it
     events     what has happened, in blocks of lines, without the pieces of texts that are told whole later
@@ -71,7 +72,12 @@ create table callboard.workers(sign text primary key, name text not null, url te
 create table callboard.counts(name text primary key, value bigint not null);
 """
 
-STEPS = (_FIRST,)
+_SECOND = """
+alter table callboard.runs add column parent text;
+create index runs_parent on callboard.runs(parent) where parent is not null and state = 0;
+"""
+
+STEPS = (_FIRST, _SECOND)
 """What makes each version's tables of those before it."""
 
 VERSION = len(STEPS)

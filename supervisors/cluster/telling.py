@@ -68,10 +68,11 @@ left join callboard.blobs b on b.id = r.blob where r.run = %s and r.seq + r.coun
 """
 _PRUNE = """
 delete from callboard.runs where id in (
-    select id from callboard.runs where state = 1 and (
+    select id from callboard.runs r where state = 1 and (
         (%s > 0 and id <= (select id from callboard.runs where state = 1 order by id desc offset %s limit 1))
         or (%s > 0 and ended < extract(epoch from clock_timestamp()) - %s * 86400.0)
-    ) order by id limit %s for update skip locked
+    ) and not exists (select 1 from callboard.runs p where p.run = r.parent and p.state = 0)
+    order by id limit %s for update skip locked
 ) returning run
 """
 _UNUSED = """
@@ -87,8 +88,9 @@ _ASKED: LiteralString = (
     "select q.id, r.run, q.data, q.answer is not null, q.closed, q.changed from callboard.questions q"
     " join callboard.runs r on r.id = q.run"
 )
-_OPEN = _ASKED + " where q.answer is null and q.closed is null and r.state = 0 order by q.asked"
-_SINCE = _ASKED + " where q.changed > %s order by q.changed"
+_OPEN = _ASKED + " where q.answer is null and q.closed is null and r.state = 0 and r.parent is null order by q.asked"
+_SINCE = _ASKED + " where q.changed > %s and r.parent is null order by q.changed"
+_OF_PARTS = _ASKED + " where r.run = any(%s) and q.answer is null and q.closed is null and r.state = 0 order by q.asked"
 
 
 def changed_since(db: psycopg.Connection[Any], changed: int, most: int = 1_000) -> list[Standing]:
@@ -190,6 +192,8 @@ def forget(db: psycopg.Connection[Any], run: str) -> bool:
         gone = db.execute(
             "delete from callboard.runs where run = %s and (state = 1 or parked) and owner is null", (run,)
         ).rowcount
+        if gone:
+            db.execute("delete from callboard.runs where parent = %s and state = 1", (run,))
         tell(db, "r", run)
     return bool(gone)
 
@@ -198,8 +202,13 @@ def forget(db: psycopg.Connection[Any], run: str) -> bool:
 
 
 def open_questions(db: psycopg.Connection[Any]) -> list[Asked]:
-    """Those that wait for an answer, the oldest first."""
+    """Those that wait for an answer of people, the oldest first."""
     return [_asked(row) for row in db.execute(_OPEN)]
+
+
+def questions_of_parts(db: psycopg.Connection[Any], runs: Iterable[str]) -> list[Asked]:
+    """Those of these runs that wait for an answer. People see what the run that they are parts of makes of them."""
+    return [_asked(row) for row in db.execute(_OF_PARTS, (list(runs),))]
 
 
 def questions_since(db: psycopg.Connection[Any], changed: int) -> list[Asked]:

@@ -13,9 +13,10 @@ from callboard.protocol.agent import Agent
 from callboard.protocol.chat import AssistantTurn, FilePart, ImagePart, TextPart, ToolCall, ToolTurn, UserTurn
 from callboard.protocol.errors import UsageError
 from callboard.protocol.mcp.config import Server, ToolList
+from callboard.protocol.place import Branch, PartOf
 from callboard.protocol.repeats import ON_UNKNOWN
 from callboard.protocol.requests import COMPAT, Limits, Overrides, RunRequest
-from callboard.protocol.sandbox import PROFILES
+from callboard.protocol.sandbox import PROFILES, OwnSandbox
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 several = st.lists(texts, max_size=2).map(tuple)
@@ -97,6 +98,20 @@ requests = st.builds(
     sandbox=st.sampled_from([None, *PROFILES]),
     workspace=st.none() | st.booleans(),
     needs=several,
+    part=st.none()
+    | st.builds(
+        PartOf,
+        run=texts,
+        depth=st.integers(0, 9),
+        max_depth=amounts,
+        denied=st.lists(st.dictionaries(texts, st.sampled_from(["allow", "ask", "deny"]), max_size=2), max_size=2).map(
+            tuple
+        ),
+        held=st.lists(st.builds(OwnSandbox, hide=several), max_size=2).map(tuple),
+        untrusted=several,
+        private=several,
+        branch=st.none() | st.builds(Branch, node=texts, item=objects, index=st.integers(0, 9), state=objects),
+    ),
 )
 
 

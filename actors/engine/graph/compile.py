@@ -68,6 +68,7 @@ def compile_graph(
         start=graph.start,
         steps=compiled[mode],
         directory=directory,
+        file=Path(graph.source.file).name,
         compat=rules,
         settings=graph.settings,
         initial_state=graph.initial_state,

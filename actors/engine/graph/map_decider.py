@@ -46,12 +46,19 @@ class _Item(msgspec.Struct):
 
 
 class MapDecider:
-    """One execution of one map node."""
+    """One execution of one map node.
 
-    def __init__(self, plan: Plan, node: MapNode) -> None:
+    Args:
+        whole: who enters the first node of a branch plays all of it.
+        alone: of one item, its number in a map that is decided about elsewhere: what fails it, fails this.
+    """
+
+    def __init__(self, plan: Plan, node: MapNode, *, whole: bool = False, alone: int | None = None) -> None:
         self.heard = True
         self._plan = plan
         self._node = node
+        self._whole = whole
+        self._alone = alone
         self._branch: frozenset[str] = frozenset()
         self._items: list[_Item] = []
         self._under_way = 0
@@ -70,7 +77,7 @@ class MapDecider:
             state.pop(node.output_key, None)  # what it holds before the branch ran is no item's result
         self._items = [
             _Item(index, f"{node.branch}[{index}]", {**state, node.as_: value})
-            for index, value in enumerate(request.items)
+            for index, value in enumerate(request.items, self._alone or 0)
         ]
         self._under_way = len(self._items)
         return [self._enter(item, node.branch) for item in self._items]
@@ -79,7 +86,7 @@ class MapDecider:
         """A node of an item was left."""
         effects: list[Effect] = []
         if isinstance(message, WorkFailed):
-            item = self._items[message.key]
+            item = self._item(message.key)
             step = self._plan.steps[item.at]
             left, message = leave.cancelled(self._plan, step, item.view, message, in_map=True)
             if self.heard:
@@ -87,7 +94,7 @@ class MapDecider:
                 effects += [Emit(event, about=message.key) for event in events]
         elif not isinstance(message, NodeLeft):
             return []
-        item = self._items[message.key]
+        item = self._item(message.key)
         try:
             following = self._left(item, message)
             if following is not None:
@@ -103,6 +110,9 @@ class MapDecider:
         """See `Decider`."""
         return (self._items,)
 
+    def _item(self, index: int) -> _Item:
+        return self._items[index - (self._alone or 0)]
+
     def _enter(self, item: _Item, at: str) -> Effect:
         item.at = at
         item.number += 1
@@ -116,8 +126,12 @@ class MapDecider:
         if left.targets is None:
             assert left.failure is not None
             error = left.failure.restore()
+            if self._whole:
+                raise error
             raise retold(error, f"failed at node '{at}' (step {item.number}): {error}")
         item.view = {**item.view, **left.writes}
+        if self._whole:
+            return None
         if plan.steps[at].kind in RESULT_KINDS and not plan.compat.map_needs_output_key:
             item.output = left.output
         if plan.compat.map_branch_is_one_node or not left.targets:
@@ -158,6 +172,8 @@ class MapDecider:
             if item.error is None:
                 collected.append(item.result)
                 continue
+            if self._alone is not None:
+                return [Finish(failure=Failure.of(item.error))]
             failed.append((index, item.error))
             if node.on_error == "collect":
                 collected.append({"error": str(item.error), "code": item.error.code, "index": index})

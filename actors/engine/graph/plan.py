@@ -83,6 +83,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     start: str
     steps: dict[str, Step]
     directory: Path
+    file: str = ""
+    """That of the graph, where it has one."""
     compat: Compat
     settings: Settings = Settings()
     initial_state: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -65,11 +65,31 @@ async def run_graph(
         result: filled while the graph runs, so that it can be read even if this actor is cancelled.
         record: where its models' texts are written down, for the same reason.
     """
-    record = record or Record()
+    decider = GraphDecider(plan, result)
+
+    async def play(nodes: Nodes) -> None:
+        performers: dict[type[Work], Performer] = {RunNode: nodes.run}
+        limit = plan.settings.max_concurrency
+        logs = plan.settings.log_state_snapshots and log.isEnabledFor(logging.DEBUG)
+        tapes = (_StepLog(decider),) if logs else ()
+        driver = Driver(me, decider, performers, at_once=limit, afresh=lambda: GraphDecider(plan), tapes=tapes)
+        await driver.play(GraphBegun(prompt=prompt, state=state or {}))
+
+    return await played(me, plan, context, depth, decider.result, record or Record(), play)
+
+
+async def played(
+    me: Actor,
+    plan: Plan,
+    context: RunContext,
+    depth: int,
+    result: GraphResult,
+    record: Record,
+    play: Callable[[Nodes], Awaitable[None]],
+) -> GraphResult:
+    """Play a graph, or a part of it, with its MCP servers; how it fails is the result's, and its end is told."""
     if plan.sandbox is not None:
         context.hold(me, plan.sandbox)
-    decider = GraphDecider(plan, result)
-    result = decider.result
     result.failures = record.failures
     began = trio.current_time()
     if plan.servers:
@@ -77,13 +97,8 @@ async def run_graph(
     with _servers(me, plan, context) as servers:
         if me.stream.heard:
             me.emit(GraphStarted(graph=plan.name, start=plan.start, depth=depth))
-        performers: dict[type[Work], Performer] = {RunNode: Nodes(plan, context, depth, record, servers, {}).run}
-        limit = plan.settings.max_concurrency
-        logs = plan.settings.log_state_snapshots and log.isEnabledFor(logging.DEBUG)
-        tapes = (_StepLog(decider),) if logs else ()
-        driver = Driver(me, decider, performers, at_once=limit, afresh=lambda: GraphDecider(plan), tapes=tapes)
         try:
-            await driver.play(GraphBegun(prompt=prompt, state=state or {}))
+            await play(Nodes(plan, context, depth, record, servers, {}))
         except EndOfMail:
             raise
         except CallboardError as error:

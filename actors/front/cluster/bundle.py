@@ -14,17 +14,21 @@ import stat
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
 from ....protocol.decoding import msgpack_decoder
 from ....protocol.errors import CallboardError, UsageError
+from ....supervisors.cluster.telling import put_blob
 from ....supervisors.journal.row import hash_of
 from ...io.directories import cache_dir, private_directory
+from ...work.library import AGENTS
 
 if TYPE_CHECKING:
+    import psycopg
+
     from ....protocol.requests import RunRequest
 
 MOST = 8 * 1024 * 1024
@@ -41,6 +45,24 @@ class Packed(msgspec.Struct, frozen=True, array_like=True):
     """A bundle: files by their path in it, each with whether it may be executed."""
 
     files: dict[str, tuple[bool, bytes]]
+
+
+class Bundled(msgspec.Struct, frozen=True):
+    """How who plays it finds an agent.
+
+    Attributes:
+        target: a path in the bundle; without one, a name that all know.
+        hash: of the bundle, None for none; data: all of it, b"" if it is in the cluster already.
+    """
+
+    target: str
+    hash: bytes | None = None
+    data: bytes = b""
+
+    def put(self, db: psycopg.Connection[Any]) -> None:
+        """See that the cluster has it."""
+        if self.hash is not None and self.data:
+            put_blob(db, self.hash, self.data)
 
 
 class BundleLost(CallboardError):
@@ -85,6 +107,26 @@ def pack(target: Path, config_dir: Path) -> tuple[bytes, str]:
     return msgspec.msgpack.Encoder(order="sorted").encode(Packed(files)), str(inner)
 
 
+def bundled(target: Path, config_dir: Path, environ: Mapping[str, str]) -> Bundled:
+    """What is to be sent of an agent's directory or file. Blocks. Raises as `pack` does.
+
+    One that has come in a bundle goes on with all of it, as what it calls may be anywhere in there.
+    """
+    target = target.absolute()
+    if target.is_relative_to(AGENTS):
+        return Bundled(target.relative_to(AGENTS).parts[0])
+    place = _bundles(environ)
+    if target.is_relative_to(place):
+        hash, *inner = target.relative_to(place).parts
+        return Bundled(str(PurePosixPath(*inner)), bytes.fromhex(hash))
+    data, inside = pack(target, config_dir)
+    return Bundled(inside, hash_of(data), data)
+
+
+def _bundles(environ: Mapping[str, str]) -> Path:
+    return cache_dir(environ).absolute() / "bundles"
+
+
 def _files(home: Path) -> Iterator[Path]:
     for directory, names, files in os.walk(home):
         names[:] = [name for name in names if name not in LEFT_OUT and not name.startswith(".")]
@@ -106,7 +148,7 @@ async def unpacked(
     Raises:
         BundleLost: it is not there.
     """
-    place = cache_dir(environ) / "bundles" / hash.hex()
+    place = _bundles(environ) / hash.hex()
     if not place.is_dir():
         data = await read()
         if data is None or hash_of(data) != hash:

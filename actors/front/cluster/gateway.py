@@ -18,14 +18,13 @@ import msgspec
 import trio
 
 from ....protocol.agent import Agent
-from ....protocol.control.things import RunInfo
 from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, Conflict, NotFound, Unsupported
 from ....protocol.kernel.questions import Answer, Question, understood
 from ....supervisors.cluster import queue, tables, telling, workers
 from ....supervisors.cluster.queue import Wanted
 from ....supervisors.cluster.telling import Figures, Standing
-from ....supervisors.journal.row import OVER, Row, hash_of
+from ....supervisors.journal.row import Row
 from ...runs.begin import new_id
 from ...runs.finding import find
 from ...runs.loading import NO_HOOKS
@@ -33,13 +32,15 @@ from ...work.journal.left import letter_of
 from ...work.library import AGENTS
 from ..control.runs.running import no_run
 from ..control.runs.summary import LONGEST_PROMPT, rfc3339
-from .bundle import pack
+from .bundle import bundled
 from .gateway_logs import GatewayLogs
 from .relay import KEY, ask, follow
+from .standing import info_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ....protocol.control.things import RunInfo
     from ....protocol.requests import RunRequest
     from ...runs.root import Root
     from ..control.hub import Hub
@@ -219,9 +220,9 @@ class Gateway:
             found = await trio.to_thread.run_sync(partial(find, named, config_dir=self._root.config_dir))
             if not found.directory.is_relative_to(AGENTS):
                 where = Path(found.file) if named.endswith((".yaml", ".yml")) else found.directory
-                data, target = await trio.to_thread.run_sync(pack, where, self._root.config_dir)
-                request, bundle = msgspec.structs.replace(request, target=target), hash_of(data)
-                await self.seat.do(partial(telling.put_blob, hash=bundle, data=data))
+                sent = await trio.to_thread.run_sync(bundled, where, self._root.config_dir, os.environ)
+                request, bundle = msgspec.structs.replace(request, target=sent.target), sent.hash
+                await self.seat.do(sent.put)
         info = msgspec.structs.replace(
             info,
             run=request.id,
@@ -314,24 +315,6 @@ class Gateway:
         if how == "late":
             raise Conflict(f"question {question} is open no more: another answer came first")
         return how == "taken"
-
-
-def info_of(standing: Standing) -> RunInfo | None:
-    """What lists say of a run; None if that is nothing yet."""
-    if not standing.info:
-        return None
-    info = decode_json(standing.info, RunInfo)
-    if standing.state == OVER:
-        if not info.over:  # its worker has died between its last row and its last event
-            info.status, info.open_questions = "lost", 0
-    elif standing.parked:
-        info.status, info.resumable, info.stuck = "interrupted", True, info.error is None
-    elif standing.owner is None:
-        info.status = "queued"
-    elif info.status == "queued":
-        info.status = "running"
-    info.life = max(1, standing.life)
-    return info
 
 
 def _check(request: RunRequest) -> None:

@@ -43,6 +43,7 @@ from ..control.cluster import NothingElsewhere
 from ..control.runs.summary import rfc3339
 from .asking import Asking
 from .bundle import unpacked
+from .placing import Placing
 from .seat import RETRY_EVERY, Seat, as_ours
 from .worker_logs import WorkerLogs
 
@@ -86,6 +87,8 @@ class Worker(NothingElsewhere):
         root.keep_in(self._journal)
         quiet = msgspec.structs.replace(root.settings.durable, dormant_after=None)  # others would not know of it
         root.settings = msgspec.structs.replace(root.settings, durable=quiet)
+        self._placing = Placing(root, seat, self.runs, self._lose)
+        root.elsewhere = self._placing.play
         self._over: dict[str, trio.Event] = {}
         self._given: dict[str, set[str]] = {}  # by run, the questions whose answers it has
         self._hub: Hub
@@ -107,7 +110,7 @@ class Worker(NothingElsewhere):
     @property
     def room(self) -> int:
         """How many more runs it may take."""
-        return 0 if self._draining else self.seat.options.room - len(self.runs)
+        return 0 if self._draining else self.seat.options.room - len(self.runs) + self._placing.waiting
 
     async def begin(self, hub: Hub, nursery: trio.Nursery, url: str, token: str) -> None:
         """Work, for as long as the nursery lives; returns when the cluster knows of it.
@@ -127,6 +130,7 @@ class Worker(NothingElsewhere):
         nursery.start_soon(self._keep_lease)
         nursery.start_soon(self._take)
         nursery.start_soon(self._deliver)
+        nursery.start_soon(self._placing.watch)
         nursery.start_soon(self.seat.listen, self._hear, self._look)
 
     async def _ask(self) -> None:
@@ -232,6 +236,8 @@ class Worker(NothingElsewhere):
         elif kind == "c":
             for run in about:
                 self._cancel(run, "")
+        else:
+            self._placing.hear(kind, about)
 
     def _look(self) -> None:
         self._news.set()
@@ -308,6 +314,7 @@ class Worker(NothingElsewhere):
             over.set()
             if self._over[taken.run] is over:
                 del self._over[taken.run], self.runs[taken.run], self._given[taken.run]
+                self._placing.over(taken.run)
             self._news.set()
 
     async def _begin_run(self, taken: Taken, info: RunInfo) -> None:

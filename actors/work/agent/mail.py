@@ -41,6 +41,8 @@ def post(me: Actor | None, seat: Seat, below: PostOffice | None, to: str, payloa
         return _not_sent(f"Agent '{shortened(to, 100)}' not found. {_reachable(seat, below)}")
     if address is None:
         return _not_sent(f"Agent '{to}' has ended and reads no more letters")
+    if address.elsewhere:
+        return _not_sent(f"Agent '{to}' is played by another worker of the cluster, where no letters come")
     own_child = to != PARENT and below is not None and to in below.children
     letter = Letter(sender=PARENT if own_child else seat.id, payload=payload, written=now(me))
     if not address.send(letter):

@@ -11,15 +11,18 @@ import msgspec
 from ....protocol.chat import ChatReply
 from ....protocol.journal import LETTER, Answered, AnyRow, Asked, Intends, Noted, Posted, Told, decode_value
 from ....protocol.messages import Letter, ServersAnew
+from ..spending.parts import PartUsage
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """A reply of a model, to a decider of this path or, if it is not `told`, to what works there."""
+    """A reply of a model, to a decider of this path or, if it is not `told`, to what works there; or so many replies,
+    of a part of the run that was played elsewhere."""
 
     path: str
     told: bool
     tokens: int
     cost: float
+    turns: int = 1
 
 
 class Crossing(msgspec.Struct):
@@ -58,6 +61,11 @@ class Crossing(msgspec.Struct):
         """The reply of a model; see `Spent`."""
         tokens = reply.usage.input_tokens + reply.usage.output_tokens
         self.spent.append(Spent(path, told, tokens, reply.cost or 0.0))
+
+    def spends_elsewhere(self, path: str, part: PartUsage) -> None:
+        """What a part has used that was played elsewhere for this path."""
+        amount = part.amount
+        self.spent.append(Spent(path, False, amount.tokens, amount.cost, part.turns))
 
     def below(self, path: str) -> list[Spent]:
         """The replies to a decider of this path, and to all that works below it."""

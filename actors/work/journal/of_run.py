@@ -42,6 +42,7 @@ from ....protocol.journal import (
 from ....protocol.kernel.questions import Answer
 from ....protocol.messages import Replied, ToolDone
 from ...io.handed_out import holds, without_secrets
+from ..spending.parts import PartUsage
 from .crossing import Crossing
 from .no_data import what_is_no_data
 
@@ -62,6 +63,9 @@ DEFINITION = "definition"
 
 CALLED = "agent: "
 """What the file of an agent that the run calls is noted as, with the name and the place of its caller behind."""
+
+PART = "part "
+"""What a part of the run has used that was played elsewhere is noted as, with that run's id behind."""
 
 PREPARED = "answers"
 """Who gives answers that were prepared before a run."""
@@ -91,6 +95,7 @@ class RunPast(msgspec.Struct, kw_only=True):
         at: milliseconds that it was played.
         questions: how many it has asked.
         replies: of models, in all lives.
+        parts: what parts of it have used that were played elsewhere.
         tool_calls: calls that have ended.
         prepared: nodes whose questions were answered by answers that were prepared before the run, "" for no node.
         crossing: what went on between its deciders.
@@ -104,6 +109,7 @@ class RunPast(msgspec.Struct, kw_only=True):
     at: int = 0
     questions: int = 0
     replies: list[ChatReply] = []
+    parts: list[PartUsage] = []
     tool_calls: int = 0
     prepared: list[str] = []
     crossing: Crossing = msgspec.field(default_factory=Crossing)
@@ -179,10 +185,12 @@ def past_of(rows: Iterable[Row]) -> RunPast:
             elif past.has_changed:
                 past.did()
             past.crossing.see(each.actor, row)
-            replies = len(past.replies)
+            replies, parts = len(past.replies), len(past.parts)
             _count(past, row, nodes)
             for reply in past.replies[replies:]:
                 past.crossing.spends(each.actor, reply, told=isinstance(row, Told))
+            for part in past.parts[parts:]:
+                past.crossing.spends_elsewhere(each.actor, part)
     if past is None:
         raise CannotGoOn("nothing of it is on disk")
     if DEFINITION in past.once:
@@ -200,6 +208,8 @@ def _count(past: RunPast, row: AnyRow, nodes: dict[str, str]) -> None:
     elif isinstance(row, Noted):
         if row.name == REPLY:
             past.replies.append(decode_value(row.value, ChatReply))
+        elif row.name.startswith(PART):
+            past.parts.append(decode_value(row.value, PartUsage))
     elif isinstance(row, Asked):
         past.questions += 1
         nodes[row.question.id] = row.question.node or ""

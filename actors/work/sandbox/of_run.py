@@ -97,6 +97,11 @@ class Sandbox:
         made._narrowed = (*self._narrowed, own)  # noqa: SLF001 - a copy of our own
         return made
 
+    @property
+    def narrowed(self) -> tuple[OwnSandbox, ...]:
+        """What files of agents have taken away."""
+        return self._narrowed
+
     def of_tool(self, name: str) -> Place | None:
         """How the processes of a tool, or of a script that is called so, are held; None for not at all."""
         rules = _put_together(self._rules, _named(self._rules.tools, name))

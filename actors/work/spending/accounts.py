@@ -23,16 +23,16 @@ This module is pure: no clock, no I/O, no tasks.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, final
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar, final
 
 import msgspec
 
 from ....protocol.errors import BudgetReached, CallboardError, LimitReached, ShareReached, TurnsReached, Unpriced
+from ....protocol.requests import Limits
 
 if TYPE_CHECKING:
     from ....protocol.graph.model import OwnLimits
-    from ....protocol.requests import Limits
     from .days import DayAccount
 
 
@@ -44,6 +44,8 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 NOTHING = Amount()
+
+N = TypeVar("N", int, float)
 
 Wake = Callable[["Hold | LimitReached"], None]
 """Called once with what a request has waited for: its reservation, or why there will be none."""
@@ -137,6 +139,21 @@ class Account:
         waiter = _Waiter(self, most, wake, turn)
         self.full().waiting.append(waiter)
         return waiter.leave
+
+    def left(self) -> Limits:
+        """What may still be spent here and above, that of the day aside."""
+        own = [account for account in self.chain() if account.day is not account]
+        return Limits(
+            max_turns=_least((each.limits.max_turns, each.turns) for each in own),
+            max_tokens=_least((each.limits.max_tokens, each.tokens) for each in own),
+            max_cost=_least((each.limits.max_cost, each.cost) for each in own),
+        )
+
+    def charge_all(self, amount: Amount, turns: int) -> None:
+        """Count here and above what was spent elsewhere, by who has taken it from the day."""
+        for account in self.chain():
+            if account.day is not account:
+                account.charge(amount, turns)
 
     @property
     def asks_for_prices(self) -> bool:
@@ -312,3 +329,10 @@ class _Waiter:
 
     def _line(self) -> deque[_Waiter]:
         return next(each.waiting for each in self._account.chain() if each.waiting and each.waiting[0] is self)
+
+
+def _least(spent: Iterable[tuple[N | None, N]]) -> N | None:
+    """What is left of the limit that is the nearest, of several each with what was spent; None if there is none."""
+    return min(
+        (most - so_far if most > so_far else most - most for most, so_far in spent if most is not None), default=None
+    )

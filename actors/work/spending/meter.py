@@ -9,6 +9,7 @@ from ....protocol.events import UsageUpdate
 from ....protocol.outcome import Usage
 from ....protocol.requests import Limits
 from .accounts import Account, Amount, by_flag
+from .parts import PartUsage
 
 if TYPE_CHECKING:
     from .book import Book
@@ -22,11 +23,12 @@ class Meter:
 
     Args:
         limits: what it may use.
-        owner: the subject whose run it is.
+        owner: see the attributes.
         book: where what it uses is kept by day; None for nowhere.
         day: what its subject may spend today; None if that is not limited.
 
     Attributes:
+        owner: the subject whose run it is.
         account: the run's, or where it has no limits that of the day; None where nothing is limited.
     """
 
@@ -43,7 +45,7 @@ class Meter:
         self.account: Account | None = day
         if limits.of_models:
             self.account = Account("the run", limits, day, key=by_flag, allow_unpriced=allow_unpriced)
-        self._owner = owner
+        self.owner = owner
         self._book = book
         self.turns = 0
         self.tool_calls = 0
@@ -68,6 +70,24 @@ class Meter:
         if self.account is not None and self.limits.of_models:
             self.account.charge(Amount(tokens.input_tokens + tokens.output_tokens, cost or 0.0), 1)
 
+    def take_in(self, part: PartUsage) -> list[UsageUpdate]:
+        """Count what a part of the run has used that was played elsewhere, and is in the book; returns the totals."""
+        self.turns += part.turns
+        self.tool_calls += part.tool_calls
+        for model, used in part.models.items():
+            usage = self.models.setdefault(model, Usage())
+            usage.input_tokens += used.input_tokens
+            usage.output_tokens += used.output_tokens
+            usage.cost += used.cost
+            usage.priced = usage.priced and used.priced
+        return self.totals()
+
+    def restore_part(self, part: PartUsage) -> None:
+        """As `take_in`, for a part that was over in an earlier life of the run."""
+        self.take_in(part)
+        if self.account is not None and self.limits.of_models:
+            self.account.charge(part.amount, part.turns)
+
     def totals(self) -> list[UsageUpdate]:
         """What each model has used so far."""
         return [
@@ -90,7 +110,7 @@ class Meter:
             cost: None if the price is not known.
         """
         if self._book is not None:
-            self._book.add(self._owner, agent, model, tokens, cost)
+            self._book.add(self.owner, agent, model, tokens, cost)
         usage = self.models.get(model)
         if usage is None:
             usage = self.models[model] = Usage()

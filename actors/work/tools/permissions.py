@@ -116,6 +116,11 @@ class Permissions:
         lower._ceilings = (*self._ceilings, rules)  # noqa: SLF001 - a copy of our own
         return lower
 
+    @property
+    def denied(self) -> tuple[Rules, ...]:
+        """The rules of all that stand above, of which what they deny counts."""
+        return self._ceilings
+
     def verdict(self, tool: Tool, arguments: Arguments, own: Rules | None = None) -> Verdict:
         """What is to become of a call; `own` are the rules of the agent that makes it."""
         return self._judged(tool, arguments, own)[0]

@@ -36,6 +36,7 @@ async def run_agent_node(me: Actor, job: Job) -> Result:
         near=job.plan.directory,
         context=context,
         by_file=True,
+        place=node.place,
     )
     text = await _with_attempts(me, job, node, call)
     if node.output_schema is None:
@@ -54,7 +55,7 @@ async def _with_attempts(me: Actor, job: Job, node: AgentNode, call: AgentCall) 
     for attempt in count(1):
         record = Record()
         try:
-            return await call.context.run_agent(me, msgspec.structs.replace(call, record=record))
+            return await call.context.run_agent(me, msgspec.structs.replace(call, record=record, attempt=attempt))
         except UpstreamError as error:
             if retry.wait(attempt, error) is None:
                 raise

@@ -1,0 +1,331 @@
+"""Parts of a worker's runs that others play: each a run of its own, which the actor of the part waits for.
+
+    the id         follows from the path of that actor: who goes on with the run finds the part that it has begun
+    the queue      takes it only from who has the run, when all that leads to it is on the disk
+    how it stands  is looked at when the cluster is told of it, and every second
+    questions      are asked here, by the actor that waits, and their answers given to the part
+    what it uses   is charged here while it works, to all limits but that of the day, which its worker sees to
+    cancel         of the actor is that of the part; a worker that ends leaves both to the next
+
+A run whose parts are elsewhere takes no room of its worker: else all workers might be full of those that wait.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from ....protocol.control.things import RunInfo
+from ....protocol.decoding import decode_json
+from ....protocol.errors import CallboardError, NobodyToAsk, NotFound, TimedOut
+from ....protocol.events import RunPlaced, Warned
+from ....protocol.kernel.questions import Answer, Question
+from ....protocol.outcome import Outcome
+from ....protocol.place import PartOf
+from ....protocol.requests import Limits, RunRequest
+from ....supervisors.cluster import queue, telling, workers
+from ....supervisors.cluster.queue import Parent, Wanted
+from ...work.journal.left import letter_of
+from ...work.journal.of_run import PART
+from ...work.journal.scope import noted
+from ...work.labels.labels import Labels
+from ...work.sandbox.current import current as sandbox
+from ...work.spending.accounts import NOTHING, Amount
+from ...work.spending.parts import PartUsage
+from ..control.logs.reading import logged
+from ..control.runs.summary import LONGEST_PROMPT, outcome_of, rfc3339
+from .bundle import Bundled, bundled
+from .relay import KEY, ask
+from .standing import info_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ....supervisors import Actor, Ref
+    from ....supervisors.cluster.telling import Standing
+    from ...runs.root import Root
+    from ...work.elsewhere import Part
+    from .seat import Seat
+
+LOOK_EVERY = 1.0
+
+LATER = 1.0
+"""Seconds that a part has beyond the time of the one that waits for it, whose end tells people what was too slow."""
+
+log = logging.getLogger("callboard.cluster")
+
+
+class _Waited:
+    """A part that is waited for, as it was last seen."""
+
+    def __init__(self) -> None:
+        self.info: RunInfo | None = None
+        self.asked: dict[str, Question] = {}
+        self.is_gone = False
+        self.news = trio.Event()
+
+
+class Placing:
+    """See the module.
+
+    Args:
+        root: plays the runs; seat: of this process.
+        lives: the runs that this worker has, with the number of its life of each.
+        lose: called with a run that turns out to be another's.
+    """
+
+    def __init__(self, root: Root, seat: Seat, lives: Mapping[str, int], lose: Callable[[str], None]) -> None:
+        self._root = root
+        self._seat = seat
+        self._lives = lives
+        self._lose = lose
+        self._waited: dict[str, _Waited] = {}
+        self._waiting: Counter[str] = Counter()
+        self._sent: dict[tuple[str, Path], Bundled] = {}
+        self._news = trio.Event()
+
+    @property
+    def waiting(self) -> int:
+        """Runs that wait for parts."""
+        return len(self._waiting)
+
+    def hear(self, kind: str, about: list[str]) -> None:
+        """Something was told about these runs, or about questions."""
+        if self._waited and (kind == "k" or (kind == "r" and not self._waited.keys().isdisjoint(about))):
+            self._news.set()
+
+    def over(self, run: str) -> None:
+        """A run is played here no more."""
+        self._sent = {key: sent for key, sent in self._sent.items() if key[0] != run}
+
+    async def watch(self) -> None:
+        """See how parts stand, for as long as this lasts."""
+        while True:
+            with trio.move_on_after(LOOK_EVERY):
+                await self._news.wait()
+            self._news = trio.Event()
+            if not self._waited:
+                continue
+            runs = list(self._waited)
+            try:
+                found = await self._seat.read(partial(telling.standing, runs=runs))
+                asked = await self._seat.read(partial(telling.questions_of_parts, runs=runs))
+            except CallboardError as error:
+                log.debug("how parts stand can't be read: %s", error)
+                continue
+            questions: dict[str, dict[str, Question]] = {}
+            for each in asked:
+                questions.setdefault(each.run, {})[each.id] = decode_json(each.data, Question)
+            standing = {each.run: each for each in found}
+            for run in runs:
+                self._take_in(run, standing.get(run), questions.get(run, {}))
+
+    def _take_in(self, run: str, standing: Standing | None, asked: dict[str, Question]) -> None:
+        waited = self._waited.get(run)
+        if waited is None:
+            return
+        info = None if standing is None else info_of(standing)
+        if info == waited.info and asked == waited.asked and info is not None:
+            return
+        waited.info, waited.asked, waited.is_gone = info, asked, standing is None
+        waited.news.set()
+
+    # --- one part -----------------------------------------------------------------------------------------------
+
+    async def play(self, request: RunRequest, me: Actor, part: Part) -> Outcome:
+        """See `work.elsewhere.Elsewhere`; `request` is that of the run."""
+        run = me.stream.run
+        kept = self._root.kept.get(run)
+        if kept is not None:
+            await kept.barrier()
+        wanted = await self._wanted(request, me, part)
+        if not await self._seat.at_last(partial(queue.submit, wanted=wanted)):
+            self._lose(run)
+            await trio.sleep_forever()
+        with self._waits(run, wanted.run) as waited:
+            me.emit(RunPlaced(part=wanted.run, agent=part.name))
+            try:
+                return await self._outcome(me, part, wanted.run, waited)
+            except BaseException:
+                if kept is None or not kept.is_left:
+                    with me.cleanup():
+                        await self._cancel(wanted, waited)
+                raise
+
+    @contextmanager
+    def _waits(self, run: str, part: str) -> Iterator[_Waited]:
+        waited = self._waited[part] = _Waited()
+        self._waiting[run] += 1
+        self._news.set()
+        try:
+            yield waited
+        finally:
+            self._waited.pop(part, None)
+            self._waiting[run] -= 1
+            if not self._waiting[run]:
+                del self._waiting[run]
+
+    async def _wanted(self, request: RunRequest, me: Actor, part: Part) -> Wanted:
+        run = me.stream.run
+        id = "run-" + hashlib.sha256(f"{me.path} {part.attempt}".encode()).hexdigest()[:20]
+        sent = self._sent.get((run, part.target))
+        if sent is None:
+            config_dir = self._root.config_dir
+            sent = await trio.to_thread.run_sync(bundled, part.target, config_dir, os.environ)
+            self._sent[run, part.target] = sent
+        await self._seat.at_last(sent.put)
+        needs = tuple(dict.fromkeys((*request.needs, *part.needs)))
+        owner = part.context.meter.owner
+        info = RunInfo(
+            run=id,
+            target=part.name,
+            name=part.name,
+            status="queued",
+            owner=owner,
+            started=rfc3339(datetime.now(UTC)),
+            prompt=part.prompt[:LONGEST_PROMPT],
+            parent=run,
+        )
+        return Wanted(
+            run=id,
+            request=msgspec.json.encode(_request(request, id, run, sent.target, part, needs)),
+            info=msgspec.json.encode(info),
+            bundle=sent.hash,
+            needs=needs,
+            subject=owner,
+            parent=Parent(run=run, sign=self._seat.sign, life=self._lives.get(run, 0)),
+        )
+
+    async def _outcome(self, me: Actor, part: Part, id: str, waited: _Waited) -> Outcome:
+        relays: dict[str, Ref] = {}
+        charged, warned = NOTHING, False
+        while True:
+            await waited.news.wait()
+            waited.news = trio.Event()
+            for question in waited.asked.values():
+                if question.id not in relays:
+                    relays[question.id] = me.spawn(self._relay, id, question, name=question.id, link=False)
+            for closed in relays.keys() - waited.asked.keys():
+                relays[closed].cancel()
+            info = waited.info
+            if waited.is_gone or info is None:
+                raise NotFound(f"{id}, which has played '{part.name}', was removed")
+            charged = _charge(part, charged, Amount(info.input_tokens + info.output_tokens, info.cost))
+            if info.status == "interrupted":
+                if not warned:
+                    text = f"{id}, which plays '{part.name}', goes on only if a person wants it (callboard resume {id})"
+                    me.emit(Warned(code="part_interrupted", message=text))
+                warned = True
+            elif info.over:
+                break
+        for relay in relays.values():
+            relay.cancel()
+            await relay.wait()
+        line = await self._seat.at_last(lambda db: telling.last_event(db, id))
+        outcome = outcome_of(info, None if line is None else logged(line))
+        await self._count(me, part, id, outcome, charged)
+        return outcome
+
+    async def _count(self, me: Actor, part: Part, id: str, outcome: Outcome, charged: Amount) -> None:
+        """What it has used is that of the run, from now on in all lives of it."""
+        is_new = False
+
+        async def used() -> PartUsage:
+            nonlocal is_new
+            is_new = True
+            return PartUsage(models=outcome.usage, turns=outcome.turns, tool_calls=outcome.tool_calls)
+
+        usage = await noted(me, PART + id, PartUsage, used)
+        context = part.context
+        if context.flow is not None and outcome.carries is not None:
+            context.flow.add(Labels(untrusted=outcome.carries.untrusted, private=outcome.carries.private))
+        if not is_new:  # it was counted when the run went on
+            return
+        for total in context.meter.take_in(usage):
+            me.emit(total)
+        if context.account is not None:
+            amount = usage.amount
+            rest = Amount(max(0, amount.tokens - charged.tokens), max(0.0, amount.cost - charged.cost))
+            context.account.charge_all(rest, usage.turns)
+
+    async def _cancel(self, wanted: Wanted, waited: _Waited) -> None:
+        assert wanted.parent is not None
+        info = decode_json(wanted.info, RunInfo)
+        info.status, info.ended, info.exit_code = "cancelled", rfc3339(datetime.now(UTC)), 130
+        by, data = wanted.parent.run, msgspec.json.encode(info)
+        await self._seat.at_last(lambda db: queue.cancel(db, wanted.run, by, data))
+        while not (waited.is_gone or (waited.info is not None and waited.info.over)):
+            waited.news = trio.Event()
+            self._news.set()
+            await waited.news.wait()
+
+    async def _relay(self, me: Actor, part: str, question: Question) -> None:
+        """Ask here what a part asks, and tell it the answer."""
+        try:
+            answer = await me.ask_person(msgspec.structs.replace(question, id="", actor="", run=""))
+        except (NobodyToAsk, TimedOut):  # the part finds that out by itself
+            return
+        if not question.secret:
+            data = letter_of(Answer(question=question.id, value=answer.value, by=answer.by))
+            await self._seat.at_last(lambda db: telling.answer(db, question.id, data))
+            return
+        worker = await self._seat.at_last(lambda db: workers.worker_of(db, part))
+        if worker is not None:
+            params = msgspec.json.encode({"question": question.id, "value": answer.value})
+            await ask(worker, os.environ.get(KEY, ""), "_question/answer", msgspec.Raw(params))
+
+
+def _charge(part: Part, before: Amount, now: Amount) -> Amount:
+    """Charge what it has used since; all of it. Raises if a limit is reached."""
+    account = part.context.account
+    if account is not None and now != before:
+        account.charge_all(Amount(max(0, now.tokens - before.tokens), max(0.0, now.cost - before.cost)), 0)
+        account.check()
+    return now
+
+
+def _request(request: RunRequest, id: str, run: str, target: str, part: Part, needs: tuple[str, ...]) -> RunRequest:
+    """That of the part: what the user of the run wants holds for it too."""
+    context, held = part.context, sandbox.get()
+    left = Limits() if context.account is None else context.account.left()
+    seconds = trio.current_effective_deadline() - trio.current_time()
+    carried = None if context.flow is None else context.flow.carried
+    return RunRequest(
+        id=id,
+        target=target,
+        prompt=part.prompt,
+        model=context.model or None,
+        variables=dict(part.variables),
+        compat=context.compat,
+        limits=msgspec.structs.replace(left, timeout=max(0.0, seconds) + LATER if seconds < float("inf") else None),
+        allow_unpriced=context.allow_unpriced,
+        no_wait=not context.may_wait,
+        strict=request.strict,
+        allow=request.allow,
+        yes=request.yes,
+        cwd=request.cwd,
+        on_unknown=context.on_unknown,
+        sandbox=request.sandbox,
+        workspace=request.workspace,
+        needs=needs,
+        part=PartOf(
+            run=run,
+            depth=part.depth,
+            max_depth=context.max_depth,
+            denied=context.permissions.denied,
+            held=() if held is None else held.narrowed,
+            untrusted=() if carried is None else carried.untrusted,
+            private=() if carried is None else carried.private,
+            branch=part.branch,
+        ),
+    )
