@@ -51,7 +51,11 @@ def run(home: Path, argv: list[str]) -> str:
     return ended.stdout
 
 
-@pytest.mark.parametrize("install", [pip, pipx, uv], ids=lambda install: install.__name__)
+@pytest.mark.parametrize(
+    "install",
+    [pip, pytest.param(pipx, marks=pytest.mark.soak), uv],
+    ids=lambda install: getattr(install, "__name__", ""),
+)
 def test_it_installs_and_runs_a_first_agent(install: Callable[[Path, str], Path], built: Path, tmp_path: Path) -> None:
     program = str(install(tmp_path, str(built)))
     assert run(tmp_path, [program, "--version"]).startswith("callboard 0.")

@@ -1,7 +1,7 @@
 """One run with everything, whose process is killed at each row and in each effect, goes on to the same end.
 
-A tenth of that is in every run of the tests; its parts alone (`test_kills`, `test_family_kills`, `test_flow_kills`) are
-nearly all among the long repetitions.
+A tenth of that is in every run of the tests, several kills to a run: a process takes a second to begin. Its parts alone
+(`test_kills`, `test_family_kills`, `test_flow_kills`) are nearly all among the long repetitions.
 """
 
 from __future__ import annotations
@@ -90,7 +90,34 @@ async def test_unbroken_it_has_so_many_rows_and_effects(house: WholeHouse) -> No
     assert len(house.rows()) >= ROWS
 
 
-@pytest.mark.parametrize("row", some("whole rows", list(range(1, ROWS + 1)), ROWS // 10))
+TENTH = sorted(random.Random("whole rows").sample(range(1, ROWS + 1), ROWS // 10))
+CHAINS = [TENTH[first::6] for first in range(6)]
+
+
+@pytest.mark.parametrize("rows", CHAINS, ids=lambda rows: "-".join(map(str, rows)))
+async def test_killed_after_one_row_and_after_another_it_goes_on_to_the_same_end(
+    house: WholeHouse, rows: list[int]
+) -> None:
+    said = await house.play(kill=rows[0])
+    assert len(house.rows()) == rows[0]
+    kills = 1
+    for row in [*rows[1:], 0]:
+        if said is not None:
+            break
+        there, known, before = len(house.rows()), house.answered(), len(house.marks)
+        open_, asked = people(house), len(house.asked)
+        said = await house.play(resume=True, **({"kill": max(2, row - there)} if row else {}))
+        kills += said is None
+        assert not known & set(house.marks[before:])
+        assert said is None or open_ <= {id for id, _ in house.asked[asked:]}
+        assert said is not None or len(house.rows()) >= row
+    check_end(house, said)
+    check_effects(house, kills)
+    check_questions(house)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("row", range(1, ROWS + 1))
 async def test_killed_after_any_row_it_goes_on_to_the_same_end_and_repeats_nothing(house: WholeHouse, row: int) -> None:
     assert await house.play(kill=row) is None
     assert len(house.rows()) == row
