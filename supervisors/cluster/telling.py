@@ -17,12 +17,13 @@ BLOCKS = 32
 """Blocks of events that are read at once."""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class Standing(msgspec.Struct, frozen=True):
     """How a run stands.
 
     Attributes:
         info: what its worker says of it, or who has put it into the queue.
-        state, parked, owner: as in the table; `owner` is the sign of its worker.
+        state, parked: as in the table.
+        worker: the name of its worker; is_taken: whether it has one, be it dead.
         changed: the number of its last change.
     """
 
@@ -30,7 +31,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     info: bytes
     state: int
     parked: bool
-    owner: str | None
+    worker: str | None
+    is_taken: bool
     life: int
     changed: int
 
@@ -80,7 +82,10 @@ delete from callboard.blobs b where b.used < clock_timestamp() - interval '1 hou
     and not exists (select 1 from callboard.rows r where r.blob = b.id)
     and not exists (select 1 from callboard.runs r where r.bundle = b.hash)
 """
-_STANDING: LiteralString = "select run, info, state, parked, owner, life, changed from callboard.runs"
+_STANDING: LiteralString = (
+    "select run, info, state, parked, w.name, owner is not null, life, changed"
+    " from callboard.runs left join callboard.workers w on w.sign = owner"
+)
 _CHANGED = _STANDING + " where changed > %s order by changed limit %s"
 _NEWEST = _STANDING + " where state = 0 or id in (select id from callboard.runs order by id desc limit %s)"  # noqa: S608 - ours
 _OF = _STANDING + " where run = any(%s)"
@@ -111,8 +116,8 @@ def standing(db: psycopg.Connection[Any], runs: Iterable[str]) -> list[Standing]
 
 
 def _standing(row: Sequence[Any]) -> Standing:
-    run, info, state, parked, owner, life, changed = row
-    return Standing(run=run, info=bytes(info), state=state, parked=parked, owner=owner, life=life, changed=changed)
+    run, info, *rest = row
+    return Standing(run, bytes(info), *rest)
 
 
 def events_after(db: psycopg.Connection[Any], run: str, after: int) -> list[bytes]:

@@ -90,12 +90,25 @@ def renew(db: psycopg.Connection[Any], sign: str, lease: float, *, look: bool) -
 
 def worker_of(db: psycopg.Connection[Any], run: str) -> Reached | None:
     """The worker that plays a run; None if none does."""
+    return next(iter(playing(db, run).values()), None)
+
+
+def playing(db: psycopg.Connection[Any], run: str) -> dict[str, Reached]:
+    """The same by its sign."""
     found = db.execute(
-        "select w.name, w.url, w.token from callboard.runs r join callboard.workers w on w.sign = r.owner"
+        "select w.sign, w.name, w.url, w.token from callboard.runs r join callboard.workers w on w.sign = r.owner"
         " where r.run = %s",
         (run,),
-    ).fetchone()
-    return None if found is None else Reached(*found)
+    ).fetchall()
+    return {sign: Reached(*each) for sign, *each in found}
+
+
+def living(db: psycopg.Connection[Any]) -> dict[str, Reached]:
+    """All workers that live, by their signs."""
+    found = db.execute(
+        "select sign, name, url, token from callboard.workers where lease > clock_timestamp()"
+    ).fetchall()
+    return {sign: Reached(*each) for sign, *each in found}
 
 
 def drain(db: psycopg.Connection[Any], sign: str) -> None:

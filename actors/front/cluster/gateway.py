@@ -36,11 +36,13 @@ from .bundle import bundled
 from .gateway_logs import GatewayLogs
 from .relay import KEY, ask, follow
 from .standing import info_of
+from .trees import Take, tree
+from .trees import follow as follow_actors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....protocol.control.things import RunInfo
+    from ....protocol.control.things import ActorInfo, RunInfo
     from ....protocol.requests import RunRequest
     from ...runs.root import Root
     from ..control.hub import Hub
@@ -299,6 +301,18 @@ class Gateway:
         if worker is None:
             raise Conflict(f"no worker plays {run} now, so nothing can be seen or done at its actors")
         return await ask(worker, os.environ.get(KEY, ""), method, params)
+
+    def shows_actors(self, run: str | None) -> bool:
+        """See `Cluster`."""
+        return run is None or self.has(run)
+
+    async def actors(self, run: str | None) -> list[ActorInfo]:
+        """See `Cluster`."""
+        return await tree(self.seat, run)
+
+    async def watch_actors(self, run: str | None, interval: float, take: Take) -> None:
+        """See `Cluster`."""
+        await follow_actors(self.seat, run, interval, take)
 
     async def answer(self, question: str, value: str | list[str], by: str) -> bool:
         """See `Cluster`."""

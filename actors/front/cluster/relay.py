@@ -8,7 +8,7 @@ worker trusts a gateway of its machine by the token that it has left in the data
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -18,6 +18,8 @@ from trio_websocket import ConnectionClosed, HandshakeError, open_websocket_url
 
 from ....protocol import jsonrpc
 from ....protocol.control.errors import error_of
+from ....protocol.control.own import ActorsChanged, WatchingTree
+from ....protocol.control.things import ActorInfo
 from ....protocol.decoding import decode_json
 from ....supervisors.cluster.database import ClusterAway
 
@@ -42,7 +44,7 @@ async def ask(worker: Reached, key: str, method: str, params: msgspec.Raw) -> ms
     """
     answers: list[msgspec.Raw] = []
 
-    def hear(message: jsonrpc.Result | jsonrpc.Notification) -> bool:
+    async def hear(message: jsonrpc.Result | jsonrpc.Notification) -> bool:
         if isinstance(message, jsonrpc.Result):
             answers.append(message.result)
         return bool(answers)
@@ -58,7 +60,7 @@ async def follow(worker: Reached, key: str, run: str, after: int, take: Callable
     """Give the events of a run behind a number to `take` as they happen, pieces of texts included: to its end, or until
     the worker finds us too slow. Raises as `ask` does."""
 
-    def hear(message: jsonrpc.Result | jsonrpc.Notification) -> bool:
+    async def hear(message: jsonrpc.Result | jsonrpc.Notification) -> bool:
         if isinstance(message, jsonrpc.Result):
             return False
         if message.method == "_run/event":
@@ -72,12 +74,34 @@ class _Told(msgspec.Struct):
     event: msgspec.Raw
 
 
+async def watch(
+    worker: Reached,
+    key: str,
+    run: str | None,
+    interval: float,
+    take: Callable[[list[ActorInfo], list[str]], Awaitable[None]],
+) -> None:
+    """Give the actors of a worker, or of a run, to `take`, and each change: who is otherwise, and the paths of who is
+    gone; until the worker ends. Raises as `ask` does."""
+
+    async def hear(message: jsonrpc.Result | jsonrpc.Notification) -> bool:
+        if isinstance(message, jsonrpc.Result):
+            await take(decode_json(message.result, WatchingTree).actors, [])
+        elif message.method == "_actor/changed":
+            change = decode_json(message.params, ActorsChanged)
+            await take(change.changed, change.gone)
+        return False
+
+    params = {"run": run, "interval": interval} if run is not None else {"interval": interval}
+    await _talk(worker, key, "_actor/subscribe", msgspec.Raw(msgspec.json.encode(params)), hear)
+
+
 async def _talk(
     worker: Reached,
     key: str,
     method: str,
     params: msgspec.Raw,
-    hear: Callable[[jsonrpc.Result | jsonrpc.Notification], bool],
+    hear: Callable[[jsonrpc.Result | jsonrpc.Notification], Awaitable[bool]],
 ) -> None:
     """Ask, and listen to the answer and to what comes after it, until `hear` has heard enough."""
     parts = urlsplit(worker.url)
@@ -91,7 +115,7 @@ async def _talk(
                 message = jsonrpc.decode(frame.encode() if isinstance(frame, str) else frame)
                 if isinstance(message, jsonrpc.Failure):
                     raise error_of(message.error)
-                if not isinstance(message, jsonrpc.Request) and hear(message):
+                if not isinstance(message, jsonrpc.Request) and await hear(message):
                     return
     except (HandshakeError, ConnectionClosed, OSError, ValueError) as error:
         raise _away(worker, str(error) or type(error).__name__) from error

@@ -22,9 +22,10 @@ def info_of(standing: Standing) -> RunInfo | None:
             info.status, info.open_questions = "lost", 0
     elif standing.parked:
         info.status, info.resumable, info.stuck = "interrupted", True, info.error is None
-    elif standing.owner is None:
+    elif not standing.is_taken:
         info.status = "queued"
     elif info.status == "queued":
         info.status = "running"
     info.life = max(1, standing.life)
+    info.worker = standing.worker
     return info

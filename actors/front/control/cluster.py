@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-    from ....protocol.control.things import RunInfo
+    from ....protocol.control.things import ActorInfo, RunInfo
     from ....protocol.requests import RunRequest
     from ....supervisors.journal.row import Row
     from .logs.runs import RunLogs
@@ -58,6 +58,17 @@ class Cluster(Protocol):
     async def answer(self, question: str, value: str | list[str], by: str) -> bool:
         """Answer a question of such a run. Raises as `Hub.answer` does."""
 
+    def shows_actors(self, run: str | None) -> bool:
+        """Whether actors of this run, or of all, are elsewhere."""
+
+    async def actors(self, run: str | None) -> list[ActorInfo]:
+        """Those, as far as they can be reached."""
+
+    async def watch_actors(
+        self, run: str | None, interval: float, take: Callable[[list[ActorInfo], list[str]], Awaitable[None]]
+    ) -> None:
+        """Give them to `take`, and each change: who is otherwise, and the paths of those that are gone. Never ends."""
+
     async def ask(self, run: str, method: str, params: msgspec.Raw) -> msgspec.Raw:
         """What the process that plays such a run answers to one of `RELAYED`. Raises what it refuses with."""
 
@@ -72,6 +83,20 @@ class NothingElsewhere:
     def has(self, run: str) -> bool:  # noqa: ARG002 - whatever it is
         """See `Cluster`."""
         return False
+
+    def shows_actors(self, run: str | None) -> bool:  # noqa: ARG002 - whatever it is
+        """See `Cluster`."""
+        return False
+
+    async def actors(self, run: str | None) -> list[ActorInfo]:
+        """See `start`."""
+        raise NotImplementedError
+
+    async def watch_actors(
+        self, run: str | None, interval: float, take: Callable[[list[ActorInfo], list[str]], Awaitable[None]]
+    ) -> None:
+        """See `start`."""
+        raise NotImplementedError
 
     async def start(self, info: RunInfo, request: RunRequest) -> RunInfo:
         """Never called, nor are those below: `takes` and `has` say no."""

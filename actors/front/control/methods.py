@@ -19,7 +19,7 @@ from ....protocol.control import durable, own, schema
 from ....protocol.control.bounds import Name
 from ....protocol.control.own import Done, Params
 from ....protocol.control.things import QuestionAsked
-from ....protocol.errors import UsageError
+from ....protocol.errors import Denied, NotFound, UsageError
 from ....protocol.version import VERSION
 from ...runs.sessions.live import Sessions
 from ...runs.sessions.store import SessionMeta
@@ -36,10 +36,15 @@ from .subscription import Lagged, Subscription
 from .usage import usage_of
 
 if TYPE_CHECKING:
+    from ....protocol.control.things import ActorInfo
     from .actors import TreeWatch
+    from .cluster import Cluster
 
 MOST_EVENTS = MOST_RUNS = 1000
 """Of one page."""
+
+SETTLES_WITHIN = 2.0
+"""Seconds in which actors elsewhere are heard of again that were there when a client began to watch."""
 
 AGAIN_AFTER = 1.0
 """The retry time, in seconds, for a reader of an unreadable log."""
@@ -122,17 +127,68 @@ async def _steps(peer: Peer, params: durable.ReadSteps) -> durable.Steps:
 
 async def _tree(peer: Peer, params: own.TreeOf) -> own.Actors:
     await peer.hub.actors.measure(peer.caller, params.run)
-    return own.Actors(actors=peer.hub.actors.tree(peer.caller, params.run), memory=memory_of_process())
+    actors = peer.hub.actors.tree(peer.caller, params.run)
+    if (cluster := _elsewhere(peer, params.run)) is not None:
+        actors += _shown(peer, await cluster.actors(params.run))
+    return own.Actors(actors=actors, memory=memory_of_process())
+
+
+def _elsewhere(peer: Peer, run: str | None) -> Cluster | None:
+    """The cluster, if it has actors of the run, or of all, that this process does not play."""
+    cluster = peer.hub.cluster
+    return cluster if cluster is not None and cluster.shows_actors(run) else None
+
+
+def _shown(peer: Peer, actors: list[ActorInfo]) -> list[ActorInfo]:
+    """Those of runs that the caller may see."""
+    known: dict[str, bool] = {}
+    for run in {actor.run for actor in actors}:
+        try:
+            known[run] = bool(peer.hub.get(peer.caller, run))
+        except (NotFound, Denied):
+            known[run] = False
+    return [actor for actor in actors if known[actor.run]]
 
 
 async def _watch_tree(peer: Peer, params: own.WatchTree) -> Follow:
     watch = peer.hub.actors.watch_tree(peer.caller, params.run, params.interval)
     await peer.hub.actors.measure(peer.caller, params.run)
+    cluster = _elsewhere(peer, params.run)
+    others = [] if cluster is None else _shown(peer, await cluster.actors(params.run))
     id = peer.new_subscription()
     watch.__enter__()  # from here on nothing is missed
     actors = peer.hub.actors.tree(peer.caller, params.run)
-    result = own.WatchingTree(subscription=id, actors=actors, memory=memory_of_process())
-    return Follow(result, partial(_tell_changes, peer, id, watch), id, watch.__exit__)
+    result = own.WatchingTree(subscription=id, actors=actors + others, memory=memory_of_process())
+    body = partial(_tell_changes, peer, id, watch)
+    if cluster is not None:
+        body = partial(_tell_all_changes, peer, id, watch, cluster, params, others)
+    return Follow(result, body, id, watch.__exit__)
+
+
+async def _tell_all_changes(
+    peer: Peer,
+    id: str,
+    watch: TreeWatch,
+    cluster: Cluster,
+    params: own.WatchTree,
+    before: list[ActorInfo],
+) -> None:
+    """As `_tell_changes`, those of others as well; of the ones from `before` it is told if they are there no more."""
+    stale = {actor.path for actor in before}
+
+    async def take(changed: list[ActorInfo], gone: list[str]) -> None:
+        shown = _shown(peer, changed)
+        stale.difference_update(actor.path for actor in shown)
+        told = own.ActorsChanged(subscription=id, changed=shown, gone=gone, memory=memory_of_process())
+        await peer.notify("_actor/changed", told)
+        await peer.room()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_tell_changes, peer, id, watch)
+        nursery.start_soon(cluster.watch_actors, params.run, params.interval, take)
+        await trio.sleep(SETTLES_WITHIN)
+        if stale:
+            await take([], sorted(stale))
 
 
 async def _tell_changes(peer: Peer, id: str, watch: TreeWatch) -> None:

@@ -137,13 +137,13 @@ def test_rows_events_and_how_it_stands_are_written_together(db: Db, store: Clust
     assert telling.events_after(db, "run-1", 2) == []
     assert [asked.id for asked in telling.open_questions(db)] == ["q-1-1"]
     (now,) = telling.standing(db, ["run-1"])
-    assert (now.info, now.owner, now.life) == (b'{"status":"running"}', "one", 1)
+    assert (now.info, now.worker, now.life) == (b'{"status":"running"}', "one", 1)
 
     last = rows("third")
     last.over, last.beside = True, [(CLOSED, "q-1-1", b"me"), (INFO, "", b'{"status":"done"}')]
     store.write({record: last}, full=True)
     (now,) = telling.standing(db, ["run-1"])
-    assert (now.info, now.owner, now.state) == (b'{"status":"done"}', None, 1)
+    assert (now.info, now.worker, now.state) == (b'{"status":"done"}', None, 1)
     assert telling.open_questions(db) == []
 
 

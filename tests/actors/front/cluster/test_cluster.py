@@ -9,12 +9,17 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import httpx
 import trio
 from cluster_house import House, all_over, answer_all, info, over, until
+from control_house import Client
 from fake_models import FakeModels, Reply
 from postgres_house import Postgres
+from trio_websocket import open_websocket_url
 
 
 def test_a_run_of_a_gateway_is_played_by_a_worker_that_has_no_agents_of_its_own(house: House) -> None:
@@ -125,6 +130,40 @@ def test_the_actors_of_a_run_are_seen_and_steered_at_a_gateway(house: House) -> 
     done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **environ}, check=False)
     assert done.returncode == 0, done.stderr
     assert over(http, run)["status"] in ("failed", "cancelled")
+
+
+async def test_the_actors_of_all_workers_are_watched_at_a_gateway_as_they_come_and_go(house: House) -> None:
+    def begun() -> tuple[httpx.Client, list[str]]:
+        for name in ("one", "two"):
+            house.worker(name, "--room", "1")
+        http = house.client(house.gateway())
+        return http, [house.start(http, "asks") for _ in range(2)]
+
+    http, runs = await trio.to_thread.run_sync(begun)
+    with closing(http):
+        headers = [(b"Authorization", http.headers["authorization"].encode())]
+        url = f"ws://127.0.0.1:{http.base_url.port}/ws"
+        async with open_websocket_url(url, extra_headers=headers) as websocket:
+            client = Client(websocket)
+            for of, expected in ((None, runs), (runs[0], runs[:1])):
+                watched = await client.result("_actor/subscribe", **({} if of is None else {"run": of}))
+                known = {actor["path"]: actor for actor in watched["actors"]}
+                while not all(f"/{run}/asks/ask" in known for run in expected):
+                    await changes(client, watched["subscription"], known)
+                assert {actor["run"] for actor in known.values()} - {""} == set(expected)
+            assert {info(http, run)["worker"] for run in runs} == {"one", "two"}
+            await trio.to_thread.run_sync(all_over, http, runs)
+            while any(path.startswith(f"/{runs[0]}") for path in known):
+                await changes(client, watched["subscription"], known)
+
+
+async def changes(client: Client, id: str, known: dict[str, Any]) -> None:
+    """Take the next changes that are told to a watch."""
+    told = (await client.until(lambda frame: frame.get("params", {}).get("subscription") == id))["params"]
+    client.told = [frame for frame in client.told if frame.get("params") is not told]
+    known.update({actor["path"]: actor for actor in told["changed"]})
+    for path in told["gone"]:
+        known.pop(path, None)
 
 
 def test_what_is_kept_of_a_run_is_read_at_a_gateway_and_pruned_by_it(house: House) -> None:
