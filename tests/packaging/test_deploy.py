@@ -51,6 +51,37 @@ def test_the_dockerfile_pleases_a_linter() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+CHECK_COMPOSE = """
+import sys
+from compose_spec.compose_spec import PyOptions
+for file in sys.argv[1:]:
+    PyOptions(apply_merge=True).from_yaml(open(file).read()).validate()
+"""
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["as they are", "with a key that there is not"])
+def test_the_manifests_and_the_compose_files_follow_their_schemas(tmp_path: Path, changed: bool) -> None:
+    programs = HADOLINT.parent
+    if not (programs / "kubernetes-validate").exists():
+        pytest.skip("kubernetes-validate is not there: make .venv/interop/deploy.made")
+    checks = {
+        "k8s*/*.yaml": (
+            [programs / "kubernetes-validate", "--strict", "--quiet"],
+            ("    spec:\n", "    spec:\n      x: 1\n"),
+        ),
+        "*.yml": ([programs / "python", "-c", CHECK_COMPOSE], ("restart:", "restrat:")),
+    }
+    for pattern, (argv, change) in checks.items():
+        files = sorted(DEPLOY.glob(pattern))
+        assert files
+        if changed:
+            text = next(text for file in files if change[0] in (text := file.read_text()))
+            files = [tmp_path / "changed.yaml"]
+            files[0].write_text(text.replace(*change))
+        done = subprocess.run([*argv, *files], capture_output=True, text=True, check=False)
+        assert bool(done.returncode) == changed, done.stdout + done.stderr
+
+
 def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     program = shutil.which("systemd-analyze")
     if program is None:
