@@ -9,7 +9,7 @@ import click
 
 from . import options
 
-_cluster = click.option(
+cluster_option = click.option(
     "--cluster",
     metavar="DSN",
     envvar="CALLBOARD_CLUSTER",
@@ -23,7 +23,7 @@ _cluster = click.option(
 @click.option("--ui", is_flag=True, help="Prints the page's address with its token, also where stderr is no terminal.")
 @click.option("-q", "--quiet", is_flag=True, help="Prints nothing but errors.")
 @options.durable
-@_cluster
+@cluster_option
 @options.config_dir
 def serve(*, cluster: str | None, **given: Any) -> int:
     """Serves the control channel and HTTP on one port, until Ctrl-C or SIGTERM; SIGHUP reads config.yaml again.
@@ -49,7 +49,7 @@ def serve(*, cluster: str | None, **given: Any) -> int:
 
 
 @click.command("worker", short_help="Play runs of a cluster.")
-@_cluster
+@cluster_option
 @click.option("--name", metavar="NAME", default="", help="What this machine is called [default: its host name].")
 @click.option("--has", metavar="LABEL,...", default="", help="What it has that runs may need: gpu,browser.")
 @click.option("--room", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="Runs at a time.")

@@ -155,10 +155,10 @@ class House:
             argv = [sys.executable, str(program), json.dumps({**order, "words": words})]
         return self._begin(argv, name, dsn)
 
-    def gateway(self, name: str = "gateway", *flags: str) -> Process:
+    def gateway(self, name: str = "gateway", *flags: str, dsn: str | None = None) -> Process:
         """A gateway that listens."""
         argv = [*self.program, "serve", "--port", "0", "--config-dir", str(self.config), *flags]
-        return self._begin(argv, name)
+        return self._begin(argv, name, dsn)
 
     def _begin(self, argv: list[str], name: str, dsn: str | None = None) -> Process:
         home = self.home / name

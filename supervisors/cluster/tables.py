@@ -104,12 +104,7 @@ def migrate(db: psycopg.Connection[Any]) -> int:
     """
     with db.transaction():
         db.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-        there, oldest = _version(db)
-        if oldest > VERSION:
-            raise WrongTables(
-                f"the tables of the cluster are of version {there}, which needs a newer callboard: "
-                f"this one knows {VERSION}"
-            )
+        there = check(db)
         for step in STEPS[there:]:
             db.execute(step)
         if there < VERSION:
@@ -117,6 +112,20 @@ def migrate(db: psycopg.Connection[Any]) -> int:
             db.execute(say, ("schema", str(VERSION)))
             db.execute(say, ("oldest", str(OLDEST)))
     return max(0, VERSION - there)
+
+
+def check(db: psycopg.Connection[Any]) -> int:
+    """The version of the tables that are there, 0 where there are none.
+
+    Raises:
+        WrongTables: it does not let this one use them.
+    """
+    there, oldest = _version(db)
+    if oldest > VERSION:
+        raise WrongTables(
+            f"the tables of the cluster are of version {there}, which needs a newer callboard: this one knows {VERSION}"
+        )
+    return there
 
 
 def _version(db: psycopg.Connection[Any]) -> tuple[int, int]:

@@ -152,6 +152,7 @@ SCENES = {
             "callboard ask --kb": Row(skip="docs/knowledge.md's is run"),
             "callboard serve": Row(skip="docs/server.md's are run"),
             "callboard worker": Row(skip="docs/cluster.md's are run"),
+            "callboard cluster": Row(skip="docs/cluster.md's is run"),
             "callboard keys hash": Row(answers=((r"[Kk]ey", "cb_a-key-of-some-length-0123456789\n"),), shows="argon2"),
             "callboard show 7f3a": Row(skip="the id is an example; those of the last run are shown"),
             "callboard -e find": Row(interactive="q", shows=r"execute \| revise"),
