@@ -189,6 +189,10 @@ class Narrator(AgentTeller):
         node = f"[{data.node}] " if data.node else ""
         yield Line(f"warning: {node}{data.message}", "warning")
 
+    def _run_placed(self, data: ev.RunPlaced, event: Event) -> Iterator[Line]:
+        if self._verbose or not data.agent.endswith("]"):  # which an item of a map does
+            yield self._timed(event, f"{data.agent} is played elsewhere: {data.part}")
+
     def _actor_stuck(self, data: ev.ActorStuck, event: Event) -> Iterator[Line]:
         yield Line(f"warning: {event.actor} did not end within {data.seconds:.1f}s and was left behind", "warning")
 

@@ -285,3 +285,9 @@ def test_how_far_a_call_has_come_is_told_with_verbose(event: MakeEvent) -> None:
         "    t__slow: 2",
         "    t__slow: 2",
     ]
+
+
+def test_parts_that_others_play_are_told_with_their_run_and_items_of_maps_with_verbose(event: MakeEvent) -> None:
+    story = [event(ev.RunPlaced(part=f"run-{name[0]}", agent=name)) for name in ("painter", "fan[3]")]
+    assert told(story) == ["▸ 12:00:00 painter is played elsewhere: run-p"]
+    assert told(story, verbose=True)[1:] == ["▸ 12:00:00 fan[3] is played elsewhere: run-f"]

@@ -59,6 +59,9 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 1.0
 
+GATHER = 0.02
+"""Seconds in which news gather after a look."""
+
 LATER = 1.0
 """Seconds that a part has beyond the time of the one that waits for it, whose end tells people what was too slow."""
 
@@ -129,6 +132,7 @@ class Placing:
             standing = {each.run: each for each in found}
             for run in runs:
                 self._take_in(run, standing.get(run), questions.get(run, {}))
+            await trio.sleep(GATHER)
 
     def _take_in(self, run: str, standing: Standing | None, asked: dict[str, Question]) -> None:
         waited = self._waited.get(run)
@@ -152,6 +156,9 @@ class Placing:
         if not await self._seat.at_last(partial(queue.submit, wanted=wanted)):
             self._lose(run)
             await trio.sleep_forever()
+        sent = self._sent.get((run, part.target))
+        if sent is not None:  # from now on the part keeps its files in the cluster
+            self._sent[run, part.target] = Bundled(sent.target, sent.hash)
         with self._waits(run, wanted.run) as waited:
             me.emit(RunPlaced(part=wanted.run, agent=part.name))
             try:
