@@ -262,10 +262,13 @@ def answers_for(db: psycopg.Connection[Any], sign: str) -> list[tuple[str, bytes
 
 
 def put_blob(db: psycopg.Connection[Any], hash: bytes, data: bytes) -> None:
-    """Keep this for an hour, and for as long as a run needs it."""
-    seen = db.execute("update callboard.blobs set used = clock_timestamp() where hash = %s", (hash,)).rowcount
-    if not seen:
+    """Keep this for half an hour at least, and for as long as a run needs it."""
+    fresh = "select used > clock_timestamp() - interval '30 minutes' from callboard.blobs where hash = %s"
+    found = db.execute(fresh, (hash,)).fetchone()  # mostly it is, and nothing has to be written
+    if found is None:
         db.execute("insert into callboard.blobs(hash, data) values (%s, %s) on conflict do nothing", (hash, data))
+    elif not found[0]:
+        db.execute("update callboard.blobs set used = clock_timestamp() where hash = %s", (hash,))
 
 
 def blob(db: psycopg.Connection[Any], hash: bytes) -> bytes | None:
