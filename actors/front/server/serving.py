@@ -34,6 +34,7 @@ from ...runs.keeping import prune_regularly
 from ...runs.loading import durable_by
 from ...runs.root import Root, played
 from ...work.spending.days import Days
+from ...work.spending.ledger_file import LedgerFile
 from ..access.access_control import AccessControl
 from ..access.audit import Audit
 from ..access.configuration import check_may_listen, reload
@@ -206,7 +207,7 @@ class Server:
                     metrics.rates = lambda: access.rates.current()
                     metrics.cluster = lambda: None if place is None else place.figures
                 await access.start(me)
-                root.days = Days(root.kernel, root.usage_file, settings, now=time.time)
+                root.days = Days(root.kernel, LedgerFile(root.usage_file), settings, now=time.time)
                 await root.days.look()
                 stores = [hub.logs.directory, user_folder("sessions", root.sessions.store.config_dir)]
                 health = Health(root, access.requests, stores)

@@ -25,8 +25,10 @@ from callboard.actors.work.spending import days as module
 from callboard.actors.work.spending import ledger
 from callboard.actors.work.spending.accounts import Account, Amount, Hold
 from callboard.actors.work.spending.daily import ALL
-from callboard.actors.work.spending.days import DAY, Days
+from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.ledger_file import LedgerFile
 from callboard.actors.work.spending.reserve import reserve
+from callboard.actors.work.spending.today import DAY, date_of
 from callboard.protocol.errors import DayReached
 from callboard.protocol.requests import Limits
 from callboard.protocol.settings.api import ApiKey, ApiLimits, ApiSettings, Auth, DailyLimits
@@ -130,7 +132,7 @@ class House:
         self.processes = [self.born(), self.born()]
 
     def born(self) -> Days:
-        return Days(self.root, self.path, SETTINGS, now=lambda: self.now)
+        return Days(self.root, LedgerFile(self.path), SETTINGS, now=lambda: self.now)
 
     async def ask(self, process: int, subject: str, most: int, knows: bool) -> None:
         """`knows`: the process has just looked at what the other has."""
@@ -167,7 +169,7 @@ class House:
         if ledger._writer is not None:
             ledger._writer.cancel()
             await ledger._writer.wait()
-        ledger._file.close()
+        ledger.store.close()
         self.model.kill(process)
         self.processes[process] = self.born()
 
@@ -182,7 +184,7 @@ class House:
     def check(self) -> None:
         found, model = rows(self.path), self.model
         for key, cap in CAPS.items():
-            assert found[module._date(model.day), key] == model.total(key)
+            assert found[date_of(model.day), key] == model.total(key)
             assert model.total(key) <= cap + MOST
 
 
