@@ -17,6 +17,7 @@ from typing import Any
 import cluster_history
 import httpx
 import secret_watch
+from cutting_proxy import Link
 from starter import CALLBOARD
 
 SOON = 60.0
@@ -219,6 +220,12 @@ class House:
             "select w.name from callboard.runs r join callboard.workers w on w.sign = r.owner where r.run = %s", run
         )
         return found[0][0] if found else ""
+
+
+def through(house: House, link: Link) -> str:
+    """The DSN of the house by way of the link."""
+    database = house.dsn.partition("dbname=")[2].split()[0]
+    return f"host=127.0.0.1 port={link.port} user=me dbname={database}"
 
 
 _SCRIPT = """

@@ -22,7 +22,7 @@ from ....protocol.control.things import RunInfo
 from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, Conflict, NotFound, Unsupported
 from ....protocol.kernel.questions import Answer, Question, understood
-from ....supervisors.cluster import queue, tables, telling, workers
+from ....supervisors.cluster import queue, spending, tables, telling, workers
 from ....supervisors.cluster.queue import Wanted
 from ....supervisors.cluster.telling import Figures, Standing
 from ....supervisors.journal.row import OVER, Row, hash_of
@@ -162,6 +162,7 @@ class Gateway:
             try:
                 while await self.seat.read(prune):
                     await trio.lowlevel.checkpoint()
+                await self.seat.read(spending.forget)
             except CallboardError as error:
                 log.warning("%s", error)
             await trio.sleep(PRUNE_EVERY)
@@ -207,7 +208,9 @@ class Gateway:
         return info.session is None and not request.history
 
     async def start(self, info: RunInfo, request: RunRequest) -> RunInfo:
-        """See `Cluster`."""
+        """See `Cluster`. A day that is spent is found out here; its worker looks again when the run begins."""
+        if self._root.days is not None:
+            await self._root.days.check(info.owner)
         request = msgspec.structs.replace(request, id=request.id or new_id())
         assert request.id is not None
         _check(request)
