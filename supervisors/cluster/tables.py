@@ -36,6 +36,7 @@ CHANNEL = "callboard"
     a RUN ...   a question of these was answered
     c RUN ...   these shall be cancelled
     k           what is asked has changed
+    l NAME S    the account of this name at a provider is to rest for S seconds
 """
 
 _FIRST = """

@@ -35,6 +35,7 @@ from ..control.runs.running import no_run
 from ..control.runs.summary import LONGEST_PROMPT, rfc3339
 from .bundle import pack
 from .gateway_logs import GatewayLogs
+from .provider_limits import ProviderLimits
 from .relay import KEY, ask, follow
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Gateway:
     def __init__(self, root: Root, seat: Seat) -> None:
         self.seat = seat
         self._root = root
+        self._limits = ProviderLimits(root.gateway.gates, seat)
         self._hub: Hub
         self._logs: GatewayLogs
         self._dirty: set[str] = set()
@@ -108,6 +110,7 @@ class Gateway:
         await self._look_at_questions()
         nursery.start_soon(self._look)
         nursery.start_soon(self._prune)
+        nursery.start_soon(self._limits.work)
         nursery.start_soon(self.seat.listen, self._hear, self._look_soon)
 
     # --- news ---------------------------------------------------------------------------------------------------
@@ -118,6 +121,8 @@ class Gateway:
         elif kind == "k":
             self._asked = True
         else:
+            if kind == "l":
+                self._limits.hear(about)
             return
         self._news.set()
 

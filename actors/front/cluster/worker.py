@@ -43,6 +43,7 @@ from ..control.cluster import NothingElsewhere
 from ..control.runs.summary import rfc3339
 from .asking import Asking
 from .bundle import unpacked
+from .provider_limits import ProviderLimits
 from .seat import RETRY_EVERY, Seat, as_ours
 from .worker_logs import WorkerLogs
 
@@ -81,6 +82,7 @@ class Worker(NothingElsewhere):
         self.runs: dict[str, int] = {}
         self.seat = seat
         self._root = root
+        self._limits = ProviderLimits(root.gateway.gates, seat)
         self._store = ClusterStore(options.dsn, seat.sign, seat.shown, options.lease)
         self._journal = Journal(self._store, None, _tell_trouble)
         root.keep_in(self._journal)
@@ -127,6 +129,7 @@ class Worker(NothingElsewhere):
         nursery.start_soon(self._keep_lease)
         nursery.start_soon(self._take)
         nursery.start_soon(self._deliver)
+        nursery.start_soon(self._limits.work)
         nursery.start_soon(self.seat.listen, self._hear, self._look)
 
     async def _ask(self) -> None:
@@ -232,6 +235,8 @@ class Worker(NothingElsewhere):
         elif kind == "c":
             for run in about:
                 self._cancel(run, "")
+        elif kind == "l":
+            self._limits.hear(about)
 
     def _look(self) -> None:
         self._news.set()
