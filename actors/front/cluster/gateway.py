@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 PRUNE_EVERY = 60.0
 """Seconds between two looks at runs that need not be kept."""
 
+DAYS_EVERY = 5.0
+"""Seconds between two looks at how far daily limits are used, where there are any."""
+
 log = logging.getLogger("callboard.cluster")
 
 
@@ -110,6 +113,7 @@ class Gateway:
         await self._look_at_questions()
         nursery.start_soon(self._look)
         nursery.start_soon(self._prune)
+        nursery.start_soon(self._look_at_days)
         nursery.start_soon(self._limits.work)
         nursery.start_soon(self.seat.listen, self._hear, self._look_soon)
 
@@ -171,6 +175,12 @@ class Gateway:
             except CallboardError as error:
                 log.warning("%s", error)
             await trio.sleep(PRUNE_EVERY)
+
+    async def _look_at_days(self) -> None:
+        """Know how far daily limits are used, for metrics: it is workers that spend of them."""
+        while self._root.days is not None:
+            await self._root.days.look()
+            await trio.sleep(DAYS_EVERY)
 
     async def _look_at_all(self) -> None:
         """All that has changed since the look before the last: numbers of changes are given before they can be seen."""

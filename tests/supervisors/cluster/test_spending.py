@@ -39,10 +39,10 @@ def test_a_batch_whose_answer_was_lost_counts_once_whether_it_was_written_or_not
     for process, written in (("one", True), ("two", False)):
         if written:
             spending.spend(db, batch(process, 1, held=[(1, "alice", 100, 1.0)], spent=[spent(1, 8)]))
-        again = batch(process, 2, ended=[1], spent=[spent(1, 8), spent(2, 4)])
+        again = batch(process, 2, held=[(2, "alice", 50, 0.5)], ended=[1], spent=[spent(1, 8), spent(2, 4)])
         found = [spending.spend(db, again), spending.spend(db, again)]  # the second as after a lost connection
         assert found[0] == found[1]
-    assert spending.spend(db, batch("three", 1)) == {"alice": Figures(24, 6.0, 0, 0.0)}
+    assert spending.spend(db, batch("three", 1)) == {"alice": Figures(24, 6.0, 100, 1.0)}
 
 
 def test_a_batch_that_comes_after_a_later_one_changes_nothing(db: Db) -> None:

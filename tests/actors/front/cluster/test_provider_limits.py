@@ -17,6 +17,7 @@ from callboard.actors.work.models.allowance import Rules
 from callboard.actors.work.models.limiter import Gate, Gates
 from callboard.supervisors import Root
 from callboard.supervisors.cluster import tables, workers
+from callboard.supervisors.cluster.database import connected
 from callboard.supervisors.cluster.workers import Worker
 
 REST = 2.0
@@ -41,8 +42,10 @@ async def test_how_long_a_provider_wants_one_worker_to_wait_the_others_know(
             for name in ("one", "two"):
                 house.worker(name, "--has", name)
             http = house.client(house.gateway())
-            runs = [house.start(http, "thinks", needs=["one"])]
-            until(lambda: came)
+            with connected(house.dsn, "test", SOON) as db:
+                db.execute(f"listen {tables.CHANNEL}")
+                runs = [house.start(http, "thinks", needs=["one"])]
+                until(lambda: any(each.payload.startswith("l ") for each in db.notifies(timeout=0.1)))
             runs += [house.start(http, "thinks", needs=["two"]) for _ in range(2)]
             all_over(http, runs)
         finally:

@@ -6,8 +6,10 @@ killed, and whatever answers of the database are lost.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
+import re
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ import trio
 from access_house import made_key
 from cluster_house import LEASE, SOON, House, all_over, info, through, until
 from cutting_proxy import Link
-from day_house import ALICE, Clock, asked, limited, reading, spend
+from day_house import ALICE, NOON, Clock, asked, limited, reading, spend
 from fake_models import FakeModels, Reply
 from postgres_house import Postgres
 
@@ -31,9 +33,11 @@ from callboard.actors.front.cluster.spending import ClusterBook, ClusterLedger
 from callboard.actors.work.spending import book as books
 from callboard.actors.work.spending import days as of_days
 from callboard.actors.work.spending import ledger as ledgers
-from callboard.actors.work.spending.accounts import Amount
+from callboard.actors.work.spending.accounts import Amount, Hold
 from callboard.actors.work.spending.book import Away, Book, Spent
 from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.ledger import Batch, Others
+from callboard.actors.work.spending.today import today_of
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.errors import DayReached, LedgerBroken
 from callboard.protocol.settings.api import ApiSettings, DailyLimits
@@ -60,8 +64,7 @@ class Callers:
 
     def as_(self, name: str, http: httpx.Client) -> httpx.Client:
         """Who asks the same server with a key of this name."""
-        headers = {"authorization": f"Bearer {self.keys[name]}"}
-        return httpx.Client(base_url=http.base_url, headers=headers, trust_env=False, timeout=SOON)
+        return self.house.client_at(str(http.base_url), self.keys[name])
 
 
 def made(tmp_path: Path, postgres: Postgres, model: FakeModels, **daily: dict[str, float]) -> Callers:
@@ -127,6 +130,7 @@ async def test_a_limit_holds_for_all_workers_and_usage_says_what_the_models_were
         assert {each["status"] for each in stands} == {"done", "failed"}
         assert {each["error"]["code"] for each in stands if each["status"] == "failed"} == {"daily_budget"}
         assert info(http, run)["status"] == "done"
+        until(lambda: limit - MOST_TOKENS <= spent_by_metrics(http, "alice"))
         refused = of["alice"].post("/v1/runs", json={"target": "thinks", "prompt": "x"})
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "daily_budget")
         told: dict[str, Any] = until(lambda: usage(http, len(fake_model.requests) - 1))
@@ -145,6 +149,13 @@ async def test_a_limit_holds_for_all_workers_and_usage_says_what_the_models_were
     assert limit - MOST_TOKENS <= told["alice's"]["tokens"] == TOKENS * asked_for["alice"] <= limit + MOST_TOKENS
     assert told["bob's"]["cost"] == pytest.approx(COST * asked_for["bob"])
     assert limit - MOST_TOKENS <= 1_000 * told["bob's"]["cost"] <= limit + MOST_TOKENS
+
+
+def spent_by_metrics(http: httpx.Client, subject: str) -> float:
+    """Tokens that a gateway's metrics say were spent."""
+    found = re.search(rf'daily_spent_tokens\{{subject="{subject}"\}} (\S+)', http.get("/metrics").text)
+    assert found is not None
+    return float(found[1])
 
 
 def all_ended(http: httpx.Client) -> list[dict[str, Any]] | None:
@@ -268,6 +279,52 @@ async def test_without_the_database_a_request_is_refused_or_waits_as_it_was_told
         for each in (days, patient, book):
             await each.aclose()
     assert caplog.text.count("can be written to the database of the cluster again") == 2
+
+
+async def test_of_requests_at_once_in_many_processes_one_gets_what_is_left(postgres: Postgres) -> None:
+    async with Root() as root:
+        cluster = InCluster(root, postgres.database())
+        processes = [cluster.days(limited(alice=DailyLimits(max_tokens=100))) for _ in range(6)]
+        for _ in range(10):
+            got: list[Hold] = []
+
+            async def ask(days: Days, got: list[Hold]) -> None:
+                with contextlib.suppress(DayReached):
+                    got.append(await asked(days))
+
+            async with trio.open_nursery() as nursery:
+                for days in processes:
+                    nursery.start_soon(ask, days, got)
+            assert len(got) == 1
+            got[0].release()
+            for _ in range(2):  # what each has written, and what the others have then
+                for days in processes:
+                    await days.look()
+        for days in processes:
+            await days.aclose()
+
+
+def test_what_was_written_though_it_was_given_up_is_not_taken_for_that_of_others_nor_twice_for_ours(
+    postgres: Postgres,
+) -> None:
+    dsn, now = postgres.database(), today_of(20_000, NOON)
+    with connected(dsn, "test", LEASE) as db:
+        tables.migrate(db)
+    one, two = (ClusterLedger(Seat(ClusterOptions(dsn=dsn), sign)) for sign in ("one", "two"))
+    first, again, other = Batch(1), Batch(2), Batch(1)
+    first.sums = {(1, now.day, "alice"): Amount(8, 2.0)}
+    again.sums = {**first.sums, (2, now.day, "alice"): Amount(4, 1.0)}
+    other.sums = {(1, now.day, "alice"): Amount(5, 0.5)}
+    for each in (first, again, other):
+        each.looks = {"alice"}
+    one.written(now, first)  # by a thread that nobody waits for any more
+    two.written(now, other)
+    assert one.written(now, again) == {"alice": Others(Amount(5, 0.5), Amount())}
+    assert two.written(now, Batch(2)) == {}
+    other.number, other.sums = 3, {}
+    assert two.written(now, other) == {"alice": Others(Amount(12, 3.0), Amount())}
+    for ledger in (one, two):
+        ledger.close()
 
 
 async def test_what_others_reserve_is_waited_for_by_who_is_patient(postgres: Postgres) -> None:
