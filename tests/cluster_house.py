@@ -17,6 +17,7 @@ from typing import Any
 import cluster_history
 import httpx
 import secret_watch
+from cutting_proxy import Link
 from starter import CALLBOARD
 
 SOON = 60.0
@@ -122,6 +123,7 @@ class House:
         self.world = home / "world"
         self.config = config or home / "config"
         self.processes: list[Process] = []
+        self.clients: list[httpx.Client] = []
         self.runs: dict[str, str] = {}
         self._tags = count(1)
         for name, text in (
@@ -176,6 +178,8 @@ class House:
 
     def end_all(self) -> None:
         """Whatever still runs."""
+        for client in self.clients:
+            client.close()
         for each in self.processes:
             each.end()
 
@@ -184,13 +188,14 @@ class House:
         for file in (process.home / "state" / "callboard" / "servers").glob("*.json"):
             told = json.loads(file.read_text())
             if told["pid"] == process.process.pid:
-                return httpx.Client(
-                    base_url=told["url"],
-                    headers={"authorization": f"Bearer {told['token']}"},
-                    trust_env=False,
-                    timeout=SOON,
-                )
+                return self.client_at(told["url"], told["token"])
         raise AssertionError("no server has left its file")
+
+    def client_at(self, url: str, token: str) -> httpx.Client:
+        """Who asks there with a token, or a key."""
+        headers = {"authorization": f"Bearer {token}"}
+        self.clients.append(httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=SOON))
+        return self.clients[-1]
 
     def start(self, http: httpx.Client, target: str, **more: Any) -> str:
         """Start a run; its prompt is a word of its own, by which its effects name it."""
@@ -219,6 +224,12 @@ class House:
             "select w.name from callboard.runs r join callboard.workers w on w.sign = r.owner where r.run = %s", run
         )
         return found[0][0] if found else ""
+
+
+def through(house: House, link: Link) -> str:
+    """The DSN of the house by way of the link."""
+    database = house.dsn.partition("dbname=")[2].split()[0]
+    return f"host=127.0.0.1 port={link.port} user=me dbname={database}"
 
 
 _SCRIPT = """

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from callboard.actors.work.spending.accounts import Amount, Hold
 from callboard.actors.work.spending.daily import DayReading
-from callboard.actors.work.spending.days import DAY, Days
+from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.ledger_file import LedgerFile
 from callboard.actors.work.spending.reserve import reserve
+from callboard.actors.work.spending.today import DAY
 from callboard.protocol.settings.api import ApiKey, ApiLimits, ApiSettings, Auth, DailyLimits
 from callboard.supervisors import Root
 
@@ -38,7 +40,7 @@ class Clock:
 async def kept(path: Path, settings: ApiSettings, now: Callable[[], float]) -> AsyncIterator[Days]:
     """The days of a process that ends as it should."""
     async with Root() as root:
-        days = Days(root, path / "usage.db", settings, now=now)
+        days = Days(root, LedgerFile(path / "usage.db"), settings, now=now)
         yield days
         await days.aclose()
 

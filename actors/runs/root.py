@@ -211,9 +211,9 @@ class Root:
         self.days: Days | None = None
         self.book: Book | None = None
         if keeps_usage:
-            from ..work.spending.book import Book
+            from ..work.spending.book import Book, BookFile
 
-            self.book = Book(self.kernel, self.usage_file, now=time.time)
+            self.book = Book(self.kernel, BookFile(self.usage_file), now=time.time)
         self._token: Token[Root | None] | None = None
 
     async def __aenter__(self) -> Root:

@@ -28,6 +28,9 @@ CONNECT_WITHIN = 5
 NOT_NOW = ("08", "53", "57", "40", "55", "25006", "58")
 """Classes of SQLSTATE after which another try may do: no connection, no room, a shutdown, a conflict, a standby."""
 
+CLOSED = "57P"
+"""The class of SQLSTATE with which a server closes a connection; without any, it did not say so."""
+
 T = TypeVar("T")
 
 
@@ -143,9 +146,13 @@ class Database:
             NoCluster: or not as it is.
         """
         # A database that has stopped in the midst of a statement must not keep us from ending.
-        return await trio.to_thread.run_sync(self._do, work, limiter=self._turn, abandon_on_cancel=True)
+        return await trio.to_thread.run_sync(self.blocking, work, limiter=self._turn, abandon_on_cancel=True)
 
-    def _do(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+    def blocking(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """As `do`, in the thread of the caller; one at a time.
+
+        Raises: as `do`.
+        """
         psycopg = driver()
         fresh = self._db is None or self._db.closed
         while True:
@@ -158,7 +165,7 @@ class Database:
                 text = " ".join(str(error).split()) or type(error).__name__
                 if not passes(error):
                     raise NoCluster(f"the database of the cluster can't be used: {text}") from error
-                if fresh or error.sqlstate is not None:
+                if fresh or not (error.sqlstate or CLOSED).startswith(CLOSED):
                     raise ClusterAway(f"the database of the cluster can't be reached: {text}") from error
                 fresh = True  # it was closed while nobody used it: once more, with another
 

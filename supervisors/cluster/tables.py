@@ -8,6 +8,9 @@
     questions  what people are asked, and the answer that came first
     workers    the processes that play runs; `lease` is when one is taken for dead, by the clock of the database
     counts     how often something has happened since the tables were made, for metrics
+    ledger     what was spent of daily limits; `held` what requests under way may come to (`spending`)
+    usage      the book: what models have cost, by day, key, agent and model
+    spenders   the processes that write these, and the number of the last batch of each
     about      the schema's version, and the oldest version of callboard's tables that may still use it
 
 They are in a schema of their own, so that they may share a database with others. A step of `STEPS` adds, and takes
@@ -34,6 +37,7 @@ CHANNEL = "callboard"
     a RUN ...   a question of these was answered
     c RUN ...   these shall be cancelled
     k           what is asked has changed
+    l NAME S    the account of this name at a provider is to rest for S seconds
 """
 
 _FIRST = """
@@ -72,10 +76,25 @@ create table callboard.workers(sign text primary key, name text not null, url te
 create table callboard.counts(name text primary key, value bigint not null);
 """
 
-_SECOND = """
+_PARTS = """
 alter table callboard.runs add column parent text;
 create index runs_parent on callboard.runs(parent) where parent is not null and state = 0;
 """
+
+_SPENDING = """
+create table callboard.ledger(day text not null, key text not null, tokens bigint not null,
+    cost double precision not null, primary key (day, key));
+create table callboard.held(process text not null, id bigint not null, key text not null, day text not null,
+    tokens bigint not null, cost double precision not null, primary key (process, id, key));
+create table callboard.usage(day text not null, key text not null, agent text not null, model text not null,
+    requests bigint not null, input_tokens bigint not null, cached_tokens bigint not null,
+    output_tokens bigint not null, cost double precision not null, unpriced bigint not null,
+    primary key (day, key, agent, model));
+create table callboard.spenders(process text primary key, batch bigint not null,
+    seen timestamptz not null default now());
+"""
+
+_SECOND = _PARTS + _SPENDING
 
 STEPS = (_FIRST, _SECOND)
 """What makes each version's tables of those before it."""

@@ -88,6 +88,12 @@ def renew(db: psycopg.Connection[Any], sign: str, lease: float, *, look: bool) -
     return Held(late=found[0], runs={run for run, _ in runs}, cancelled={run: by for run, by in runs if by})
 
 
+def alive(db: psycopg.Connection[Any]) -> int:
+    """How many workers there are."""
+    found = db.execute("select count(*) from callboard.workers where lease > clock_timestamp()").fetchone()
+    return 0 if found is None else int(found[0])
+
+
 def worker_of(db: psycopg.Connection[Any], run: str) -> Reached | None:
     """The worker that plays a run; None if none does."""
     return next(iter(playing(db, run).values()), None)

@@ -17,7 +17,7 @@ from access_house import made_key
 from fake_models import FakeModels, Reply, Request
 
 from callboard.actors.work.spending.book import _SCHEMA
-from callboard.actors.work.spending.ledger import _HELD, _LEDGER
+from callboard.actors.work.spending.ledger_file import _HELD, _LEDGER
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 

@@ -21,7 +21,7 @@ from ....protocol.agent import Agent
 from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, Conflict, NotFound, Unsupported
 from ....protocol.kernel.questions import Answer, Question, understood
-from ....supervisors.cluster import queue, tables, telling, workers
+from ....supervisors.cluster import queue, spending, tables, telling, workers
 from ....supervisors.cluster.queue import Wanted
 from ....supervisors.cluster.telling import Figures, Standing
 from ....supervisors.journal.row import Row
@@ -34,6 +34,7 @@ from ..control.runs.running import no_run
 from ..control.runs.summary import LONGEST_PROMPT, rfc3339
 from .bundle import bundled
 from .gateway_logs import GatewayLogs
+from .provider_limits import ProviderLimits
 from .relay import KEY, ask, follow
 from .standing import info_of
 from .trees import Take, tree
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 
 PRUNE_EVERY = 60.0
 """Seconds between two looks at runs that need not be kept."""
+
+DAYS_EVERY = 5.0
+"""Seconds between two looks at how far daily limits are used, where there are any."""
 
 log = logging.getLogger("callboard.cluster")
 
@@ -70,6 +74,7 @@ class Gateway:
     def __init__(self, root: Root, seat: Seat) -> None:
         self.seat = seat
         self._root = root
+        self._limits = ProviderLimits(root.gateway.gates, seat)
         self._hub: Hub
         self._logs: GatewayLogs
         self._dirty: set[str] = set()
@@ -111,6 +116,8 @@ class Gateway:
         await self._look_at_questions()
         nursery.start_soon(self._look)
         nursery.start_soon(self._prune)
+        nursery.start_soon(self._look_at_days)
+        nursery.start_soon(self._limits.work)
         nursery.start_soon(self.seat.listen, self._hear, self._look_soon)
 
     # --- news ---------------------------------------------------------------------------------------------------
@@ -121,6 +128,8 @@ class Gateway:
         elif kind == "k":
             self._asked = True
         else:
+            if kind == "l":
+                self._limits.hear(about)
             return
         self._news.set()
 
@@ -165,9 +174,16 @@ class Gateway:
             try:
                 while await self.seat.read(prune):
                     await trio.lowlevel.checkpoint()
+                await self.seat.read(spending.forget)
             except CallboardError as error:
                 log.warning("%s", error)
             await trio.sleep(PRUNE_EVERY)
+
+    async def _look_at_days(self) -> None:
+        """Know how far daily limits are used, for metrics: it is workers that spend of them."""
+        while self._root.days is not None:
+            await self._root.days.look()
+            await trio.sleep(DAYS_EVERY)
 
     async def _look_at_all(self) -> None:
         """All that has changed since the look before the last: numbers of changes are given before they can be seen."""
@@ -210,7 +226,9 @@ class Gateway:
         return info.session is None and not request.history
 
     async def start(self, info: RunInfo, request: RunRequest) -> RunInfo:
-        """See `Cluster`."""
+        """See `Cluster`. A day that is spent is found out here; its worker looks again when the run begins."""
+        if self._root.days is not None:
+            await self._root.days.check(info.owner)
         request = msgspec.structs.replace(request, id=request.id or new_id())
         assert request.id is not None
         _check(request)

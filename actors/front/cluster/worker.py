@@ -44,6 +44,7 @@ from ..control.runs.summary import rfc3339
 from .asking import Asking
 from .bundle import unpacked
 from .placing import Placing
+from .provider_limits import ProviderLimits
 from .seat import RETRY_EVERY, Seat, as_ours
 from .worker_logs import WorkerLogs
 
@@ -82,6 +83,7 @@ class Worker(NothingElsewhere):
         self.runs: dict[str, int] = {}
         self.seat = seat
         self._root = root
+        self._limits = ProviderLimits(root.gateway.gates, seat)
         self._store = ClusterStore(options.dsn, seat.sign, seat.shown, options.lease)
         self._journal = Journal(self._store, None, _tell_trouble)
         root.keep_in(self._journal)
@@ -131,6 +133,7 @@ class Worker(NothingElsewhere):
         nursery.start_soon(self._take)
         nursery.start_soon(self._deliver)
         nursery.start_soon(self._placing.watch)
+        nursery.start_soon(self._limits.work)
         nursery.start_soon(self.seat.listen, self._hear, self._look)
 
     async def _ask(self) -> None:
@@ -236,6 +239,8 @@ class Worker(NothingElsewhere):
         elif kind == "c":
             for run in about:
                 self._cancel(run, "")
+        elif kind == "l":
+            self._limits.hear(about)
         else:
             self._placing.hear(kind, about)
 

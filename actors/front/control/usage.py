@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -13,7 +12,7 @@ import trio
 
 from ....protocol.control.things import UsageGroup, UsageReport
 from ....protocol.errors import NotKept, UsageError
-from ...work.spending.book import read
+from ...work.spending.book import TROUBLE, read, reason_of
 from ...work.spending.report import first_day, report
 
 if TYPE_CHECKING:
@@ -46,10 +45,9 @@ async def usage_of(root: Root, caller: Caller, by: Sequence[UsageGroup], days: i
             found = await root.book.read(since, by, key)
         else:
             found = await trio.to_thread.run_sync(partial(read, root.usage_file, since, by, key))
-    except (OSError, sqlite3.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else error  # callers are not told paths
+    except TROUBLE as error:
         log.warning("what models have cost can't be read: %s", error)
-        raise NotKept(f"what models have cost can't be read: {reason}") from None
+        raise NotKept(f"what models have cost can't be read: {reason_of(error)}") from None
     if len(found) > MOST_ROWS:
         raise UsageError(
             f"by {' and '.join(by)} there are {len(found)} rows in {days} days, more than {MOST_ROWS}: "

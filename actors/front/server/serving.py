@@ -34,6 +34,7 @@ from ...runs.keeping import prune_regularly
 from ...runs.loading import durable_by
 from ...runs.root import Root, played
 from ...work.spending.days import Days
+from ...work.spending.ledger_file import LedgerFile
 from ..access.access_control import AccessControl
 from ..access.audit import Audit
 from ..access.configuration import check_may_listen, reload
@@ -48,6 +49,7 @@ from .token_file import ServerFile, new_token, remove_server, write_server
 
 if TYPE_CHECKING:
     from ....protocol.settings.api import ApiSettings
+    from ...work.spending.ledger import LedgerStore
     from ..chat.chats import Chats
     from ..cluster.gateway import Gateway
     from ..cluster.seat import ClusterOptions
@@ -187,6 +189,7 @@ class Server:
         port: int = listener.socket.getsockname()[1]
         redactor = Redactor([self._token, *secrets_of(root.settings, os.environ)])
         place = None if self._options.cluster is None else _place(root, self._options.cluster)
+        ledger = LedgerFile(root.usage_file) if place is None else await _kept_in_cluster(root, place)
         options = self._of_hub(root, place)
         resumes = options.by == BY_SERVER and root.settings.durable.resume == "auto" and not self._works
         async with open_hub(root, options=options, redact=redactor.data, cluster=place) as hub:
@@ -206,7 +209,7 @@ class Server:
                     metrics.rates = lambda: access.rates.current()
                     metrics.cluster = lambda: None if place is None else place.figures
                 await access.start(me)
-                root.days = Days(root.kernel, root.usage_file, settings, now=time.time)
+                root.days = Days(root.kernel, ledger, settings, now=time.time, patient=self._works)
                 await root.days.look()
                 stores = [hub.logs.directory, user_folder("sessions", root.sessions.store.config_dir)]
                 health = Health(root, access.requests, stores)
@@ -301,6 +304,12 @@ def _place(root: Root, options: ClusterOptions) -> Gateway | Worker:
     from ..cluster.gateway import Gateway
 
     return Gateway(root, seat)
+
+
+async def _kept_in_cluster(root: Root, place: Gateway | Worker) -> LedgerStore:
+    from ..cluster.spending import keep_spending
+
+    return await keep_spending(root, place.seat)
 
 
 async def _prune(root: Root) -> None:

@@ -69,6 +69,12 @@ class Bucket:
         self.level = self.capacity
         self._at = now
 
+    def scale(self, factor: float) -> None:
+        """Have so many times the rate, and what can be saved up of it."""
+        self.rate *= factor
+        self.capacity = max(1.0, self.capacity * factor)
+        self.level = min(self.level, self.capacity)
+
     def wait(self, amount: float, now: float) -> float:
         """Seconds until that much is there; more than the capacity needs a full bucket."""
         if now > self._at:
@@ -139,11 +145,14 @@ class Allowance:
         self.window = math.inf
         self.cooldown = -math.inf
         self.cooldowns = 0
+        self._rules = rules
+        self._among = 1
         self._most = math.inf if rules.max_concurrency is None else rules.max_concurrency
         self._requests = _per_minute(rules.requests_per_minute, now)
         self._tokens = _per_minute(rules.tokens_per_minute, now)
         self._known = math.inf if self._requests is None else self._requests.rate
         """Requests per second that settings or headers allow; the bucket's rate is less after a refusal."""
+        self._learned = self._learned_tokens = False  # what replies say counts for more than the settings
         self._rand = rand
         self._threshold = math.inf  # the window doubles up to here, then it grows by one
         self._counted = 0  # requests that the provider may have counted: those that it did not refuse
@@ -158,6 +167,22 @@ class Allowance:
     def unlimited(self) -> bool:
         """Whether any number of requests may go out at any time."""
         return self.window == self._most == math.inf and self._requests is None and self._tokens is None
+
+    def divide(self, among: int) -> None:
+        """So many processes share what the settings allow: each has its part, and one request at once at least. What
+        replies say is for all of them already."""
+        factor, self._among = self._among / among, among
+        if self._rules.max_concurrency is not None:
+            self._most = max(1, self._rules.max_concurrency // among)
+        if self._rules.requests_per_minute is not None and self._requests is not None and not self._learned:
+            self._requests.scale(factor)
+            self._known *= factor
+        if self._rules.tokens_per_minute is not None and self._tokens is not None and not self._learned_tokens:
+            self._tokens.scale(factor)
+
+    def told(self, seconds: float, now: float) -> None:
+        """Another process was refused, and is to wait that long: so are we."""
+        self._extend(now + seconds)
 
     def wait(self, tokens: int, now: float) -> float:
         """Seconds until a request of about so many tokens may go out; infinite: not before one under way is over."""
@@ -239,6 +264,7 @@ class Allowance:
 
         The provider counted when this request arrived; those that were sent since are not in it.
         """
+        self._learned = True
         bucket, rate = self._requests, said.limit / 60
         missing = said.limit - said.remaining - 0.5  # what remains is told as a whole number
         if said.reset and missing > MISSING:
@@ -262,6 +288,7 @@ class Allowance:
 
     def _learn_tokens(self, said: Level, now: float) -> None:
         """How many tokens remain of those of a minute; what later requests take is taken from our own count."""
+        self._learned_tokens = True
         if self._tokens is None:
             self._tokens = Bucket(said.limit / 60, said.limit, now)
         self._tokens.wait(0, now)

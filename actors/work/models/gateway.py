@@ -342,7 +342,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         """What a model needs when it is first asked: the client, its limiter, and its price, looked up in a thread."""
         await imported(".actors.work.models.client")
         await target.price.looked_up()
-        return await self.gates.of(target.id, target.rules)
+        return await self.gates.of(target.id, target.rules, target.account)
 
     async def _send_to_engine(self, call: Call, engine: str, attempt: int) -> ChatReply:
         target = call.target

@@ -14,6 +14,9 @@ first come, first served, and runs take turns, so that a map of a thousand items
 Where nothing is limited an `Admitted` is for good: `Gate`, which is the gateway's side, only tells that a request is
 `Sent`, and does not ask for the next one until one of its requests is refused. Limiters live under a supervisor of the
 kernel; what one knew is lost with a crash, and found out again.
+
+Where other processes use the same key (`Gates.share`), they are told how long a provider wants us to wait, and we are
+told by them; and what the settings allow is divided among them.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import math
 import random
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -44,6 +48,9 @@ Why = Literal["refused", "rate", "concurrency"]
 
 BOUND = 1 << 30
 """Mail of a limiter: every message belongs to a request that is under way, and there are no more than of those."""
+
+NEWS = 0.5
+"""Seconds by which an account has to rest longer than was told before, for that to be told."""
 
 REFUSALS = frozenset({429, 529})
 """Statuses that say that there were too many requests; 503 says so, too, if it speaks of load."""
@@ -90,11 +97,23 @@ class Refused(msgspec.Struct, frozen=True):
     retry_after: float | None
 
 
+class Told(msgspec.Struct, frozen=True):
+    """Another process was refused: nothing shall go out for so many seconds."""
+
+    seconds: float
+
+
+class Divide(msgspec.Struct, frozen=True):
+    """So many processes share what the settings allow."""
+
+    among: int
+
+
 class Look(msgspec.Struct, frozen=True):
     """It is time for the next one."""
 
 
-Message: TypeAlias = Admit | Await | Sent | Done | Refused | Look
+Message: TypeAlias = Admit | Await | Sent | Done | Refused | Told | Divide | Look
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -128,6 +147,11 @@ async def limiter(me: Actor[Message], rules: Rules, rand: Callable[[], float]) -
                 line.sent(message)
             case Done() | Refused():
                 line.over(message)
+                line.let_go()
+            case Told():
+                line.told(message.seconds)
+            case Divide():
+                line.divide(message.among)
                 line.let_go()
             case Look():
                 line.timed = False
@@ -184,6 +208,12 @@ class _Line:
         else:
             self._allowance.answered(passed, request.used, now, request.remaining)
 
+    def told(self, seconds: float) -> None:
+        self._allowance.told(seconds, trio.current_time())
+
+    def divide(self, among: int) -> None:
+        self._allowance.divide(among)
+
     def let_go(self) -> None:
         """Admit those that may go out now, and see to it that the next one is not forgotten."""
         now = trio.current_time()
@@ -221,10 +251,14 @@ class Gate:
 
     Args:
         counts_tokens: tokens are limited, not only requests; replies may tell so later.
+        on_refused: called with the seconds that the provider wants us to wait.
     """
 
-    def __init__(self, ref: Ref[Message], *, counts_tokens: bool = False) -> None:
+    def __init__(
+        self, ref: Ref[Message], *, counts_tokens: bool = False, on_refused: Callable[[float], None] | None = None
+    ) -> None:
         self._ref = ref
+        self._on_refused = on_refused
         self._counts_tokens = counts_tokens
         self._unlimited = False
         self._news = 0  # what was told since of limits
@@ -271,6 +305,18 @@ class Gate:
         """A request was refused, since there were too many."""
         self._is_limited()
         self._ref.tell_nowait(Refused(ticket, retry_after))
+        if retry_after is not None and self._on_refused is not None:
+            self._on_refused(retry_after)
+
+    def told(self, seconds: float) -> None:
+        """Another process was refused, and is to wait that long."""
+        self._is_limited()
+        self._ref.tell_nowait(Told(seconds))
+
+    def divide(self, among: int) -> None:
+        """So many processes share what the settings allow."""
+        self._is_limited()
+        self._ref.tell_nowait(Divide(among))
 
     def _is_limited(self) -> None:
         self._unlimited = False
@@ -283,12 +329,20 @@ class Gates:
     Args:
         root: their supervisor is an actor of it.
         rand: source of random waits, in [0, 1).
+
+    Attributes:
+        limited: the settings limit a model that was asked, and that other processes may ask with the same key.
     """
 
     def __init__(self, root: Root, rand: Callable[[], float] = random.random) -> None:
         self._root = root
         self._rand = rand
         self._gates: dict[str, Gate] = {}
+        self._shared: dict[str, list[Gate]] = {}  # by account
+        self._until: dict[str, float] = {}
+        self._tell: Callable[[str, float], None] | None = None
+        self._among = 1
+        self.limited = False
         self._tickets = 0
         self._supervisor = Supervisor(intensity=10)
         self._running: Ref | None = None
@@ -303,8 +357,50 @@ class Gates:
         """The one of this model, if it was asked before."""
         return self._gates.get(model)
 
-    async def of(self, model: str, rules: Rules) -> Gate:
-        """The one of this model, whose rules are those that it had when it was first asked."""
+    def share(self, tell: Callable[[str, float], None]) -> None:
+        """Others use the same keys. `tell` is called with an account and for how many seconds it is to rest, once for
+        all requests that are refused at about the same time."""
+        self._tell = tell
+
+    def told(self, account: str, seconds: float) -> None:
+        """What another process has told of an account."""
+        if self._is_news(account, seconds):
+            for gate in self._shared.get(account, ()):
+                gate.told(seconds)
+
+    def divide(self, among: int) -> None:
+        """So many processes share what the settings allow."""
+        if among != self._among:
+            self._among = among
+            for gates in self._shared.values():
+                for gate in gates:
+                    gate.divide(among)
+
+    def _is_news(self, account: str, seconds: float) -> bool:
+        until = trio.current_time() + seconds
+        if until < self._until.get(account, -math.inf) + NEWS:
+            return False
+        self._until[account] = until
+        return True
+
+    def _is_refused(self, account: str, seconds: float) -> None:
+        if self._tell is not None and self._is_news(account, seconds):
+            self._tell(account, seconds)
+
+    def _share(self, gate: Gate, account: str, rules: Rules) -> None:
+        self._shared.setdefault(account, []).append(gate)
+        self.limited = self.limited or rules != Rules()
+        if self._among > 1:
+            gate.divide(self._among)
+        if (left := self._until.get(account, -math.inf) - trio.current_time()) > 0:
+            gate.told(left)
+
+    async def of(self, model: str, rules: Rules, account: str = "") -> Gate:
+        """The one of this model, whose rules are those that it had when it was first asked.
+
+        Args:
+            account: the same for all who ask the same model with the same key; "" for one of this machine.
+        """
         async with self._opening:
             if model not in self._gates:
                 if self._running is None:
@@ -312,5 +408,11 @@ class Gates:
                 name = f"{len(self._gates) + 1}-{model.replace('/', '-')}"
                 spec = ChildSpec(name=name, body=limiter, args=(rules, self._rand), bound=BOUND)
                 ref = await self._supervisor.start_child(spec)
-                self._gates[model] = Gate(ref, counts_tokens=rules.tokens_per_minute is not None)
+                gate = self._gates[model] = Gate(
+                    ref,
+                    counts_tokens=rules.tokens_per_minute is not None,
+                    on_refused=partial(self._is_refused, account) if account else None,
+                )
+                if account:
+                    self._share(gate, account, rules)
         return self._gates[model]

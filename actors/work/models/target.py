@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -86,6 +87,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     signed_in: TokenBearer | None = None
     price: Price
     patched: Patched | None = None
+
+    @property
+    def account(self) -> str:
+        """A name for who asks it, the same in all processes with the same key; "" for an engine of this machine."""
+        secrets = "" if self.signed_in is not None or self.renew is not None else self.headers
+        return "" if self.engine is not None else account_of(self.id, self.api_base, secrets)
 
     def cost(self, usage: TokenUsage) -> float | None:
         """What that many tokens cost, in USD; None if its price is not known."""
@@ -172,6 +179,11 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     sign: Sign | None = None
     signed_in: TokenBearer | None = None
     below: Callable[[str], str] = str
+
+
+def account_of(model: str, api_base: str, secrets: object) -> str:
+    """A name for who asks a model, which does not tell his key."""
+    return sha256(msgspec.json.encode((model, api_base, secrets), order="deterministic")).hexdigest()[:32]
 
 
 def idle_timeout_of(*choices: float | None) -> float:

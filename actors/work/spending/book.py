@@ -1,10 +1,12 @@
-"""The book: what was spent on models by day, key, agent and model, in one SQLite file of all processes of a user.
+"""The book: what was spent on models by day, key, agent and model, in one SQLite file of all processes of a user, or
+the database of a cluster (`BookStore`).
 
     usage(day, key, agent, model) -> requests, input, cached and output tokens, USD, requests without a price
 
 It holds sums alone, so it grows by the day and not by the request. Replies are added in memory and written by a thread
 a moment later (`GATHER`), which adds to what other processes have written; the rest is written when the process ends.
-What can't be written (the disk is full) is kept and tried again. Days are those of UTC.
+What can't be written (the disk is full) is kept and tried again: each reply goes with the number of the first write
+that was to have it, as in the `ledger`. Days are those of UTC.
 
 `callboard usage` reads the file (`read`). A server reads its own book (`Book.read`), so its sums have every reply that
 was counted before, written or not.
@@ -17,9 +19,8 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import msgspec
 import trio
@@ -69,6 +70,9 @@ COLUMNS: Final = ("day", "key", "agent", "model")
 Sums = dict[tuple[str, ...], "Spent"]
 """Sums by some of the columns."""
 
+Unwritten = dict[tuple[int, Entry], "Spent"]
+"""Sums by the number of the write that was to have them first."""
+
 
 class Spent(msgspec.Struct):
     """Sums of replies; `cost` in USD, without that of the `unpriced` ones."""
@@ -86,6 +90,42 @@ class Spent(msgspec.Struct):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+class Away(Exception):
+    """A store that is not on this machine can't be used now; the text says why.
+
+    Args:
+        reason: why, without places and names: callers are told it.
+    """
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+TROUBLE: Final = (OSError, sqlite3.Error, Away)
+"""What a store raises that can't be used now."""
+
+
+class BookStore(Protocol):
+    """Where a book is kept. Its methods block: threads call them.
+
+    Attributes:
+        place: where it is, for the log.
+        elsewhere: it may not answer for long; what is given up for that may be written all the same.
+    """
+
+    @property
+    def place(self) -> str: ...
+    @property
+    def elsewhere(self) -> bool: ...
+
+    def add(self, number: int, sums: Unwritten) -> None:
+        """Add these, one call at a time. Raises one of `TROUBLE`."""
+
+    def read(self, since: str, by: Sequence[str], key: str | None) -> Sums:
+        """As the function `read`. Raises one of `TROUBLE`."""
+
+
 class Write(msgspec.Struct, frozen=True):
     """It is time to write."""
 
@@ -96,28 +136,30 @@ class Book:
 
     Args:
         root: what writes is an actor of it, from the first reply on.
-        path: of the file.
+        store: where it is kept.
         now: the wall clock, in seconds since 1970.
 
     Attributes:
         heard: called with each reply's key, model, tokens and cost, if there is one.
     """
 
-    def __init__(self, root: Root, path: Path, *, now: Callable[[], float]) -> None:
+    def __init__(self, root: Root, store: BookStore, *, now: Callable[[], float]) -> None:
         self._root = root
-        self._path = path
+        self._store = store
         self._now = now
-        self._sums: dict[Entry, Spent] = {}
+        self._number = 1
+        self._sums: Unwritten = {}
         self._writer: Ref[Write] | None = None
         self._due = False
         self._troubled = self._closing = False
-        self._file = trio.Lock()
+        self._turn = trio.Lock()
+        self._thread = trio.CapacityLimiter(1)
         self.heard: Callable[[str, str, TokenUsage, float | None], None] | None = None
 
     def add(self, key: str, agent: str, model: str, tokens: TokenUsage, cost: float | None) -> None:
         """Count a reply; `cost` is None where the price is not known."""
         day = datetime.fromtimestamp(self._now(), UTC).date().isoformat()
-        sums = self._sums.setdefault((day, key, agent, model), Spent())
+        sums = self._sums.setdefault((self._number, (day, key, agent, model)), Spent())
         sums.requests += 1
         sums.input_tokens += tokens.input_tokens
         sums.cached_tokens += tokens.cached_tokens
@@ -152,41 +194,78 @@ class Book:
         """As the function `read`, with what could not be written yet.
 
         Raises:
-            sqlite3.Error, OSError: the file can't be read.
+            Away, sqlite3.Error, OSError: it can't be read; or it is not known whether all is in it.
         """
-        async with self._file:
-            await self._write_now()
-            found = await trio.to_thread.run_sync(partial(read, self._path, since, by, key))
-            return grouped(self._sums.items(), since, by, key, found)
+        async with self._turn:
+            if not await self._write_now() and self._store.elsewhere:
+                raise Away(f"{self._store.place}: what was spent can't be written", "it can't be written now")
+            found = await trio.to_thread.run_sync(
+                self._store.read, since, by, key, limiter=self._thread, abandon_on_cancel=self._store.elsewhere
+            )
+            return grouped(((entry, spent) for (_, entry), spent in self._sums.items()), since, by, key, found)
 
     async def _write(self) -> bool:
         """Write the sums; whether that was possible."""
         written = False
         with self._shield():  # at the end of a process there may be no time left to wait for a reader
-            async with self._file:
+            async with self._turn:
                 written = await self._write_now()
         return written
 
     async def _write_now(self) -> bool:
-        sums, self._sums = self._sums, {}
+        sums, self._sums, number = self._sums, {}, self._number
         if not sums:
             return True
-        written = False
+        self._number += 1
+        written, store = False, self._store
         try:
             with self._shield():
-                await trio.to_thread.run_sync(_added, self._path, sums)
+                await trio.to_thread.run_sync(
+                    store.add, number, sums, limiter=self._thread, abandon_on_cancel=store.elsewhere
+                )
                 written = True
-        except (OSError, sqlite3.Error) as error:
+        except TROUBLE as error:
             if not self._troubled:
-                log.warning("what models cost can't be written to %s: %s", self._path, error)
+                log.warning("what models cost can't be written to %s: %s", store.place, error)
             self._troubled = True
         else:
             self._troubled = self._troubled and not written
         finally:
             if not written:  # also where the time was up, or the task cancelled, before the thread began
-                for entry, spent in sums.items():
-                    self._sums.setdefault(entry, Spent()).add(spent)
+                self._sums = {**sums, **self._sums}
         return written
+
+
+@final
+class BookFile:
+    """A book in a file: see `BookStore`. What could not be written was not, so numbers are of no use to it."""
+
+    elsewhere = False
+
+    def __init__(self, path: Path) -> None:
+        self.place = str(path)
+        self._path = path
+
+    def add(self, number: int, sums: Unwritten) -> None:  # noqa: ARG002 - see above
+        """See `BookStore`."""
+        made(self._path)
+        with contextlib.closing(sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)) as book:
+            book.execute("PRAGMA synchronous = NORMAL")
+            book.execute("BEGIN IMMEDIATE")
+            book.execute(_SCHEMA)
+            book.executemany(_ADD, [(*entry, *msgspec.structs.astuple(spent)) for (_, entry), spent in sums.items()])
+            book.execute("COMMIT")
+
+    def read(self, since: str, by: Sequence[str], key: str | None) -> Sums:
+        """See `BookStore`."""
+        return read(self._path, since, by, key)
+
+
+def reason_of(error: Exception) -> str:
+    """Why a store can't be used, without the place: callers are told it."""
+    if isinstance(error, Away):
+        return error.reason
+    return (error.strerror if isinstance(error, OSError) else str(error)) or type(error).__name__
 
 
 def made(path: Path) -> None:
@@ -194,16 +273,6 @@ def made(path: Path) -> None:
     private_directory(path.parent)
     with contextlib.suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)
-
-
-def _added(path: Path, sums: dict[Entry, Spent]) -> None:
-    made(path)
-    with contextlib.closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as book:
-        book.execute("PRAGMA synchronous = NORMAL")
-        book.execute("BEGIN IMMEDIATE")
-        book.execute(_SCHEMA)
-        book.executemany(_ADD, [(*entry, *msgspec.structs.astuple(spent)) for entry, spent in sums.items()])
-        book.execute("COMMIT")
 
 
 def read(path: Path, since: str = "", by: Sequence[str] = COLUMNS, key: str | None = None) -> Sums:

@@ -16,7 +16,7 @@ from .accounts import NOTHING, Amount
 from .book import rows
 
 if TYPE_CHECKING:
-    from .ledger import Today
+    from .today import Today
 
 ALL = ""
 """The key of the account of all subjects."""

@@ -22,8 +22,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakValueDictionary
 
@@ -35,24 +33,26 @@ from ....protocol.graph.model import OwnLimits
 from ....protocol.settings.api import ApiSettings, DailyLimits
 from .accounts import NOTHING, Account, Amount, Hold
 from .daily import ALL, DailyRules, DayReading
-from .ledger import Ledger, Others, Today, Unwritten, bounded
+from .ledger import Ledger, Others, Unwritten, Written, bounded
 from .reserve import room_in
+from .today import DAY, GRACE, Today, date_of, today_of
 
 if TYPE_CHECKING:
     from ....supervisors import Root
-
-DAY = 86_400
-GRACE = 60.0
-"""Seconds of a day in which requests of the day before that are under way may still be written as such."""
+    from .ledger import LedgerStore
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at what others have spent, by those whose day is over."""
+"""Seconds between two looks at what others have spent, by those whose day is over, or who wait."""
 
 HELD_FOR = 30.0
 """Seconds after which a caller may ask again where others reserve what is left."""
 
 _NONE = DailyLimits()
 _DUST = 1e-6  # USD by which sums of fractions may differ that are made in another order
+
+
+class _Reserved(DayReached):
+    """There would be room without what others reserve."""
 
 
 @final
@@ -174,7 +174,7 @@ class DayAccount(Account):
     def _refuse_reserved(self, used: str, held: str) -> None:
         after = self._days.held_for()
         others = f"{held} are reserved by other servers, or by those that have crashed"
-        told = DayReached(f"{self.name} {used}, and {others}; ask again in {after:.0f} s", retry_after=after)
+        told = _Reserved(f"{self.name} {used}, and {others}; ask again in {after:.0f} s", retry_after=after)
         told.account = self.path
         raise told
 
@@ -194,23 +194,34 @@ class Days:
 
     Args:
         root: the ledger's writer is an actor of it.
-        path: of the ledger.
+        store: of the ledger.
         settings: who may spend how much.
         now: the wall clock, in seconds since 1970.
+        patient: runs and requests wait where they need not end: while the ledger can't be written, which is a
+            `LedgerBroken` else, and for up to `HELD_FOR` for what others reserve.
 
     Attributes:
         ledger: where it is kept.
     """
 
-    def __init__(self, root: Root, path: Path, settings: ApiSettings, *, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        root: Root,
+        store: LedgerStore,
+        settings: ApiSettings,
+        *,
+        now: Callable[[], float],
+        patient: bool = False,
+    ) -> None:
         self._now = now
+        self._patient = patient
         self._latest = -1
         self._name = ""
         self._growth = 0
         self._lock = threading.Lock()
         self._accounts: WeakValueDictionary[str, DayAccount] = WeakValueDictionary()
         self._of_today: set[DayAccount] = set()
-        self.ledger = Ledger(root, path, today=self.today, tell=self._hear)
+        self.ledger = Ledger(root, store, today=self.today, tell=self._hear)
         self._all = DayAccount(self, ALL, None)
         self.configure(settings)
 
@@ -222,7 +233,7 @@ class Days:
         number = int(self._now() // DAY)
         if number > self._latest or number < self._latest - 1:
             self._latest = number
-            self._name = _date(number)
+            self._name = date_of(number)
             self._of_today.clear()
         return self._latest
 
@@ -291,17 +302,17 @@ class Days:
         """
         account = self.account(subject)
         if account is None:
-            return
-        looked = self._may_look(account)
+            return None
+        since, looked = trio.current_time(), self._may_look(account)
         if looked:
             await self._look(account)
-        try:
-            account.check()
-        except DayReached:
-            if looked or not _is_reserved(account):
-                raise
-            await self._look(account)
-            account.check()
+        while True:
+            try:
+                return account.check()
+            except DayReached as error:
+                if not await self._looks_again(account, error, since, looked=looked):
+                    raise
+                looked = True
 
     async def look(self) -> None:
         """Ask the ledger how far all limits are used, also of subjects that have not come to this process today.
@@ -321,18 +332,15 @@ class Days:
             TurnsReached, BudgetReached: an account is at its end, or came to it meanwhile.
             LedgerBroken: it can't be written.
         """
-        capped, looked, most = _capped(account), False, bounded(most)
+        capped, looked, most, since = _capped(account), False, bounded(most), trio.current_time()
         while True:
             growth = self._growth
             try:
                 hold = await room_in(account, most, on_wait, turn=turn)
-            except DayReached:  # what others held may have become less since
-                if looked or account.day is None:
-                    raise
-                if not self._may_look(account.day) and not _is_reserved(account):
+            except DayReached as error:  # what others held may have become less since
+                if account.day is None or not await self._looks_again(account.day, error, since, looked=looked):
                     raise
                 looked = True
-                await self._look(account.day)
                 continue
             if not capped:
                 return hold
@@ -340,11 +348,12 @@ class Days:
                 id = await self.ledger.commit(capped, most)
             except Unwritten as error:
                 hold.release()
-                raise self._broken(error) from None
+                await self._later(error)
+                continue
             except BaseException:  # cancelled, too: nothing stays reserved
                 hold.release()
                 raise
-            written = _Written(hold, self.ledger, id)
+            written = Written(hold, self.ledger, id)
             if growth == self._growth or all(each.has_room_beside(most) for each in _days_of(account)):
                 return written
             written.release()
@@ -356,12 +365,32 @@ class Days:
     def _may_look(self, account: DayAccount) -> bool:
         return trio.current_time() - account.looked >= LOOK_EVERY
 
+    async def _looks_again(self, account: DayAccount, error: DayReached, since: float, *, looked: bool) -> bool:
+        """Whether figures are there by now that are newer than a request which was refused."""
+        if looked:
+            if not self._patient or not isinstance(error, _Reserved) or trio.current_time() > since + HELD_FOR:
+                return False
+            await trio.sleep(LOOK_EVERY)
+        elif not self._may_look(account) and not _is_reserved(account):
+            return False
+        await self._look(account)
+        return True
+
     async def _look(self, account: DayAccount) -> None:
         account.looked = trio.current_time()
-        try:
-            await self.ledger.look(_capped(account))
-        except Unwritten as error:
+        while True:
+            try:
+                await self.ledger.look(_capped(account))
+            except Unwritten as error:
+                await self._later(error)
+            else:
+                return
+
+    async def _later(self, error: Unwritten) -> None:
+        """The ledger can't be written now: wait for the next try, or raise."""
+        if not self._patient:
             raise self._broken(error) from None
+        await trio.sleep(LOOK_EVERY)
 
     def held_for(self) -> float:
         """Seconds until what others reserve may be less; in the first minute, until yesterday's rows do not count."""
@@ -371,7 +400,7 @@ class Days:
 
     def _broken(self, error: Unwritten) -> LedgerBroken:
         return LedgerBroken(
-            f"what is spent of the daily limits of this server can't be written to its {self.ledger.path.name} "
+            f"what is spent of the daily limits of this server can't be written to {self.ledger.store.name} "
             f"({error}), so nothing can be spent now"
         )
 
@@ -390,24 +419,6 @@ class Days:
             account.let_go()
 
 
-@final
-class _Written(Hold):
-    """A reservation that is in the ledger as well."""
-
-    __slots__ = ("_hold", "_id", "_ledger")
-
-    def __init__(self, hold: Hold, ledger: Ledger, id: int) -> None:
-        self._hold = hold
-        self._ledger = ledger
-        self._id: int | None = id
-
-    def settle(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
-        id, self._id = self._id, None
-        if id is not None:
-            self._hold.settle(amount, turns=turns, estimated=estimated)  # which adds it to the ledger
-            self._ledger.end(id)
-
-
 def _days_of(account: Account) -> list[DayAccount]:
     return [each for each in account.chain() if isinstance(each, DayAccount)]
 
@@ -424,20 +435,3 @@ def _is_reserved(account: Account) -> bool:
 
 def _sum(others: Others) -> Amount:
     return Amount(others.spent.tokens + others.held.tokens, others.spent.cost + others.held.cost)
-
-
-def today_of(number: int, now: float) -> Today:
-    """A moment as the ledger sees it.
-
-    Args:
-        number: of the day, since 1970.
-        now: by the wall clock.
-    """
-    gone = now - number * DAY
-    day, yesterday = _date(number), _date(number - 1)
-    early = 0 <= gone < GRACE  # not if the clock was set back: by then processes have moved their rows
-    return Today(day=day, since=yesterday if early else day, yesterday=yesterday, left=DAY - gone)
-
-
-def _date(number: int) -> str:
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=number)).date().isoformat()

@@ -15,6 +15,7 @@ from callboard.actors.runs.root import result_of
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.book import read
 from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.ledger_file import LedgerFile
 from callboard.actors.work.spending.reserve import reserve
 from callboard.protocol.chat import TokenUsage
 from callboard.protocol.errors import NotFound, ShuttingDown
@@ -32,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def spend(root: Root) -> None:
     """Have a request settled that is neither in the book nor in the ledger yet."""
-    root.days = Days(root.kernel, root.usage_file, SETTINGS, now=time.time)
+    root.days = Days(root.kernel, LedgerFile(root.usage_file), SETTINGS, now=time.time)
     account = root.days.account("alice")
     assert account is not None
     assert root.book is not None

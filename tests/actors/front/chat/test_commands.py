@@ -18,7 +18,7 @@ from callboard.actors.front.chat.completion import completions
 from callboard.actors.front.chat.setting import KEYS
 from callboard.actors.front.chat.table import COMMANDS
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.work.spending.book import Book
+from callboard.actors.work.spending.book import Book, BookFile
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.errors import CallboardError, Conflict, Denied, NotFound, UsageError
 from callboard.protocol.settings import ClientSettings, ModelSettings
@@ -173,7 +173,7 @@ async def test_who_speaks_pays_for_the_compression_of_a_temporary_session(
     hub: Hub, fake_model: FakeModels, tmp_path: Path
 ) -> None:
     """By itself after a turn, and when asked for."""
-    hub.root.book = book = Book(hub.root.kernel, tmp_path / "usage.db", now=time.time)
+    hub.root.book = book = Book(hub.root.kernel, BookFile(tmp_path / "usage.db"), now=time.time)
     alice = Scripted(caller=Caller("alice", LOCAL.scopes))
     fake_model.script("word " * 200, "a summary", "fine", "another summary")
     chat = Chat(hub, "alice")

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import random
 import signal
-import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from cluster_house import LEASE, House, all_over, answer_all, over, until
+from cluster_house import LEASE, House, all_over, answer_all, over, through, until
 from cutting_proxy import Link
-from postgres_house import Postgres, running
+from postgres_house import Postgres
 
 ROWS = 15
 """Rows of a run of `steps`, at least."""
@@ -86,27 +83,6 @@ def test_without_the_fence_the_history_shows_a_double_effect(house: House) -> No
     all_over(http, [run])
     found = until(lambda: [each for each in house.wrongs() if "times" in each], 20)
     assert "was done 2 times, and 1 were allowed" in found[0]
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[tuple[Postgres, House, Link]]:
-    """A database of its own with a port, and a link to it that can be cut."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with running(port) as server:
-        link = Link(port)
-        house = House(tmp_path, server.database())
-        try:
-            yield server, house, link
-        finally:
-            house.end_all()
-            link.end()
-
-
-def through(house: House, link: Link) -> str:
-    """The DSN of the house by way of the link."""
-    database = house.dsn.partition("dbname=")[2].split()[0]
-    return f"host=127.0.0.1 port={link.port} user=me dbname={database}"
 
 
 @pytest.mark.parametrize("ways", ["both", "up", pytest.param("down", marks=pytest.mark.soak)])

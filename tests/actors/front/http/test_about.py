@@ -10,7 +10,7 @@ import pytest
 from http_agents import HELLO, LOOP
 from http_house import House, Serve
 
-from callboard.actors.work.spending.book import Book
+from callboard.actors.work.spending.book import Book, BookFile
 from callboard.protocol.chat import TokenUsage
 
 
@@ -27,7 +27,7 @@ async def test_the_server_tells_what_it_is(house: House) -> None:
 
 async def test_what_models_have_cost_is_told_by_what_is_asked_for(house: House, tmp_path: Path) -> None:
     assert (await house.get("/v1/usage"))["by"] == ["day", "model"]
-    book = Book(house.stage.root.kernel, tmp_path / "state" / "callboard" / "usage.db", now=time.time)
+    book = Book(house.stage.root.kernel, BookFile(tmp_path / "state" / "callboard" / "usage.db"), now=time.time)
     for cost in (0.5, None):
         book.add("local", "clerk", "a:b", TokenUsage(input_tokens=100, output_tokens=10, cached_tokens=40), cost)
     await book.aclose()

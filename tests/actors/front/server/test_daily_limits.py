@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,10 @@ from fake_models import FakeModels, Reply, Request
 from http_house import House, Serve
 from trio_websocket import open_websocket_url
 
-from callboard.actors.work.spending.book import Book
+from callboard.actors.work.spending.book import Book, BookFile
 from callboard.actors.work.spending.daily import DayReading
 from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.ledger import LedgerStore
 from callboard.protocol.control.errors import RUN_FAILED
 from callboard.protocol.settings.api import ApiSettings
 from callboard.supervisors import Root
@@ -79,8 +79,9 @@ def noon(monkeypatch: pytest.MonkeyPatch) -> datetime:
     ahead = noon.timestamp() - time.time()
     made = Days.__init__
 
-    def at_noon(self: Days, root: Root, path: Path, settings: ApiSettings, *, now: Callable[[], float]) -> None:
-        made(self, root, path, settings, now=lambda: now() + ahead)
+    def at_noon(self: Days, root: Root, store: LedgerStore, settings: ApiSettings, **more: Any) -> None:
+        now = more.pop("now")
+        made(self, root, store, settings, now=lambda: now() + ahead, **more)
 
     monkeypatch.setattr(Days, "__init__", at_noon)
     return noon
@@ -269,7 +270,7 @@ async def test_a_session_is_summed_up_and_named_on_the_account_of_its_owner(call
             await house.post(f"{path}/completions", {"prompt": "tell me"}, headers=headers)
         before = reading(house).spent.cost
         root = house.stage.root
-        root.book = Book(root.kernel, tmp_path / "usage.db", now=time.time)
+        root.book = Book(root.kernel, BookFile(tmp_path / "usage.db"), now=time.time)
         assert (await house.post(f"{path}/compress", headers=headers))["compressed"] is True
         assert reading(house).spent.cost == pytest.approx(before + COST)
         (row,) = (await house.get("/v1/usage?by=key,agent", headers=headers))["usage"]
@@ -293,7 +294,7 @@ async def test_knowledge_that_a_caller_has_built_anew_is_on_its_account_and_in_t
         (folder / "facts.yaml").write_text(f"embedding_model: fake:vectors\ndocuments: [{folder}/facts.txt]\n")
         (folder / "facts.txt").write_text("the sky is green")
         root = house.stage.root
-        root.book = Book(root.kernel, tmp_path / "usage.db", now=time.time)
+        root.book = Book(root.kernel, BookFile(tmp_path / "usage.db"), now=time.time)
         headers = {"authorization": f"Bearer {callers.alice}"}
         await house.post("/v1/rags/facts/rebuild", headers=headers)
         assert reading(house).spent.cost == pytest.approx(COST)

@@ -19,6 +19,7 @@ from serve_process import SOON, Serving
 
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.ledger_file import LedgerFile
 from callboard.actors.work.spending.reserve import reserve
 from callboard.protocol.errors import LedgerBroken
 from callboard.protocol.settings.api import ApiLimits, ApiSettings, DailyLimits
@@ -135,7 +136,7 @@ async def test_what_counts_for_daily_limits_is_refused_on_a_full_or_read_only_di
             (await reserve(account, Amount(100), lambda: None)).settle(Amount(50))
 
     async with Root() as root:
-        first, second = (Days(root, disk.state / "usage.db", settings, now=time.time) for _ in range(2))
+        first, second = (Days(root, LedgerFile(disk.state / "usage.db"), settings, now=time.time) for _ in range(2))
         await asked(first)
         disk.fill()
         with pytest.raises(LedgerBroken, match=r"usage\.db \(.*(full|disk I/O error)"):

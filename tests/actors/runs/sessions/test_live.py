@@ -18,7 +18,7 @@ import callboard
 from callboard.actors.runs.in_session import say
 from callboard.actors.runs.loading import Hooks
 from callboard.actors.runs.sessions.live import IDLE
-from callboard.actors.work.spending.book import Book
+from callboard.actors.work.spending.book import Book, BookFile
 from callboard.protocol.chat import AssistantTurn, Turn, UserTurn
 from callboard.protocol.errors import ConfigError, Conflict, ModelError, NotFound, UsageError
 from callboard.protocol.requests import RunRequest
@@ -269,7 +269,7 @@ async def test_a_long_session_is_compressed_after_the_turn(stage: Stage) -> None
 async def test_a_summary_and_a_title_are_in_the_book_as_their_agents_and_owners(stage: Stage, tmp_path: Path) -> None:
     stage.plain("compression_threshold: 10", name="clerk")
     stage.root.settings.other["save_session"] = True
-    book = stage.root.book = Book(stage.root.kernel, tmp_path / "usage.db", now=time.time)
+    book = stage.root.book = Book(stage.root.kernel, BookFile(tmp_path / "usage.db"), now=time.time)
     id = (await stage.root.sessions.create(None, agent="clerk")).id
     await say(stage.root, None, id, RunRequest(target="clerk", prompt="x" * 400), agent="clerk")
     assert len(stage.models.requests) == 3, "the turn, a title and a summary"

@@ -16,7 +16,7 @@ from gateways import Silent, reaching
 
 import callboard
 from callboard.actors.work.models.allowance import Level, Remaining, Rules
-from callboard.actors.work.models.limiter import Gate, Message, Waiting, limiter
+from callboard.actors.work.models.limiter import Gate, Gates, Message, Waiting, limiter
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 from callboard.supervisors import Ref, Root
@@ -280,3 +280,52 @@ async def test_one_question_does_not_wait_for_all_items_of_another_runs_map(
         ask = callboard.Agent(name="ask", instructions="Answer.", can_ask_user=False)
         await callboard.run(ask, "a single question")
         assert len(prompts) < 20
+
+
+async def test_what_another_process_was_told_to_wait_is_waited_here_and_told_once(
+    autojump_clock: trio.testing.MockClock, root: Root
+) -> None:
+    told: list[tuple[str, float]] = []
+    one, other = Gates(root), Gates(root)
+    one.share(lambda account, seconds: told.append((account, seconds)))
+    gates = [await one.of("a:b", Rules(), "somebody") for _ in range(2)]
+    for ticket in range(3):
+        await gates[0].admit(ticket, "run", lambda: 1, lambda _: None)
+    for ticket in range(3):
+        gates[0].refused(ticket, 5.0)
+    assert told == [("somebody", 5.0)]
+    began = trio.current_time()
+    known = await other.of("a:b", Rules(), "somebody")
+    await known.admit(1, "run", lambda: 1, lambda _: None)  # and from now on without being asked
+    other.told("somebody", 5.0)
+    other.told("nobody", 50.0)
+    waits: list[Waiting] = []
+    await known.admit(2, "run", lambda: 1, waits.append)
+    assert trio.current_time() - began == pytest.approx(5.0)
+    assert [wait.why for wait in waits] == ["refused"]
+    other.told("somebody", 5.0)
+    new = await other.of("a:c", Rules(), "somebody")
+    await new.admit(3, "run", lambda: 1, lambda _: None)
+    assert trio.current_time() - began == pytest.approx(10.0)
+
+
+async def test_a_rate_is_divided_among_processes_and_given_back(
+    autojump_clock: trio.testing.MockClock, root: Root
+) -> None:
+    gates = Gates(root)
+    gate = await gates.of("a:b", Rules(requests_per_minute=60), "somebody")
+
+    async def seconds_of(requests: int) -> float:
+        began = trio.current_time()
+        for _ in range(requests):
+            ticket = gates.ticket()
+            await gate.admit(ticket, "run", lambda: 1, lambda _: None)
+            gate.done(ticket, 1)
+        return trio.current_time() - began
+
+    await seconds_of(6)  # which could be saved up
+    assert await seconds_of(10) == pytest.approx(10.0)
+    gates.divide(2)
+    assert await seconds_of(10) == pytest.approx(20.0, abs=1.0)
+    gates.divide(1)
+    assert await seconds_of(10) == pytest.approx(10.0, abs=1.0)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.daily import ALL, DailyRules, readings
-from callboard.actors.work.spending.days import DAY, Days, today_of
+from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.ledger_file import LedgerFile
+from callboard.actors.work.spending.today import DAY, today_of
 from callboard.protocol.settings.api import ApiKey, ApiLimits, ApiSettings, Auth, DailyLimits
 from callboard.supervisors import Root
 
@@ -38,7 +40,7 @@ def test_without_a_file_nothing_of_the_limits_is_used(tmp_path: Path) -> None:
 async def test_it_is_what_the_server_says_with_requests_under_way_and_those_of_strangers(tmp_path: Path) -> None:
     path, today = tmp_path / "usage.db", today_of(20_000, NOON)
     async with Root() as root:
-        days = Days(root, path, SETTINGS, now=lambda: NOON)
+        days = Days(root, LedgerFile(path), SETTINGS, now=lambda: NOON)
         for subject in ("alice", "stranger"):
             account = days.account(subject)
             assert account is not None

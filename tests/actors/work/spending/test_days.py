@@ -13,8 +13,9 @@ from day_house import ALICE, MOST, NOON, Clock, asked, kept, limited, reading, r
 from callboard.actors.work.spending import days as module
 from callboard.actors.work.spending.accounts import Account, Amount, Hold
 from callboard.actors.work.spending.daily import ALL
-from callboard.actors.work.spending.days import DAY, Days
+from callboard.actors.work.spending.days import Days
 from callboard.actors.work.spending.reserve import reserve
+from callboard.actors.work.spending.today import DAY
 from callboard.protocol.errors import BudgetReached, DayReached
 from callboard.protocol.requests import Limits
 from callboard.protocol.settings.api import ApiSettings, DailyLimits
@@ -299,7 +300,7 @@ async def test_requests_at_once_are_not_refused_on_what_others_reserved_before(t
             nursery.start_soon(two.check, "alice")
             for _ in range(4):
                 nursery.start_soon(ask)
-    assert [type(each).__name__ for each in got] == ["_Written"] * 4
+    assert [type(each).__name__ for each in got] == ["Written"] * 4
 
 
 async def test_what_a_crash_left_yesterday_sends_callers_away_for_the_first_minute_alone(tmp_path: Path) -> None:

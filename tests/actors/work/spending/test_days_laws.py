@@ -1,4 +1,5 @@
 """Random lives of servers on one ledger, beside a model of it: what may go out, what is counted, and on which day.
+The ledger is that of a file, and that of a cluster.
 
 Several processes ask for alice and bob, end requests, are killed and start again, and days go by. The model knows what
 each request may come to and what it came to. Whatever happens, the ledger has at least that, and no limit is passed by
@@ -10,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -20,17 +23,24 @@ import hypothesis.strategies as st
 import pytest
 import trio
 from hypothesis import HealthCheck, given, settings
+from postgres_house import Postgres, running
 
+from callboard.actors.front.cluster.seat import ClusterOptions, Seat
+from callboard.actors.front.cluster.spending import ClusterLedger
 from callboard.actors.work.spending import days as module
 from callboard.actors.work.spending import ledger
 from callboard.actors.work.spending.accounts import Account, Amount, Hold
 from callboard.actors.work.spending.daily import ALL
-from callboard.actors.work.spending.days import DAY, Days
+from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.ledger import LedgerStore
+from callboard.actors.work.spending.ledger_file import LedgerFile
 from callboard.actors.work.spending.reserve import reserve
+from callboard.actors.work.spending.today import DAY, date_of
 from callboard.protocol.errors import DayReached
 from callboard.protocol.requests import Limits
 from callboard.protocol.settings.api import ApiKey, ApiLimits, ApiSettings, Auth, DailyLimits
 from callboard.supervisors import Root
+from callboard.supervisors.cluster import tables
 
 CAPS = {ALL: 700, "alice": 500, "bob": 300}
 KEYS = tuple(
@@ -119,18 +129,57 @@ class Model:
         return [each for each in self.pending if key in (ALL, each.subject)]
 
 
-class House:
-    """The processes, as `Days` on one file; killed ones lose what they have not written."""
+class Kept:
+    """A ledger in a file."""
 
-    def __init__(self, root: Root, path: Path) -> None:
-        self.root = root
+    def __init__(self, path: Path) -> None:
         self.path = path
+
+    def store(self) -> LedgerStore:
+        """For one process."""
+        return LedgerFile(self.path)
+
+    def rows(self) -> Iterable[tuple[str, str, int]]:
+        """What both tables together have: days, keys and tokens."""
+        with contextlib.closing(sqlite3.connect(self.path)) as db:
+            found: list[tuple[str, str, int]] = db.execute(BOTH.format("")).fetchall()
+        return found
+
+
+class InCluster(Kept):
+    """A ledger in PostgreSQL, empty."""
+
+    def __init__(self, dsn: str) -> None:
+        from callboard.supervisors.cluster.database import connected
+
+        self.dsn = dsn
+        self.numbers = count()
+        self.db = connected(dsn, "test", 10.0)
+        tables.migrate(self.db)
+        self.db.execute("truncate callboard.ledger, callboard.held, callboard.spenders")
+
+    def store(self) -> LedgerStore:
+        return ClusterLedger(Seat(ClusterOptions(dsn=self.dsn), f"process-{next(self.numbers)}"))
+
+    def rows(self) -> Iterable[tuple[str, str, int]]:
+        return self.db.execute(BOTH.format("callboard.")).fetchall()
+
+
+BOTH = "SELECT day, key, tokens FROM {0}ledger UNION ALL SELECT day, key, tokens FROM {0}held"
+
+
+class House:
+    """The processes, as `Days` on one ledger; killed ones lose what they have not written."""
+
+    def __init__(self, root: Root, kept: Kept) -> None:
+        self.root = root
+        self.kept = kept
         self.now = 20_000 * DAY + DAY / 2
         self.model = Model()
         self.processes = [self.born(), self.born()]
 
     def born(self) -> Days:
-        return Days(self.root, self.path, SETTINGS, now=lambda: self.now)
+        return Days(self.root, self.kept.store(), SETTINGS, now=lambda: self.now)
 
     async def ask(self, process: int, subject: str, most: int, knows: bool) -> None:
         """`knows`: the process has just looked at what the other has."""
@@ -167,7 +216,7 @@ class House:
         if ledger._writer is not None:
             ledger._writer.cancel()
             await ledger._writer.wait()
-        ledger._file.close()
+        ledger.store.close()
         self.model.kill(process)
         self.processes[process] = self.born()
 
@@ -180,35 +229,60 @@ class House:
         self.now += 3_600
 
     def check(self) -> None:
-        found, model = rows(self.path), self.model
+        found, model = Counter[tuple[str, str]](), self.model
+        for day, key, tokens in self.kept.rows():
+            found[day, key] += tokens
         for key, cap in CAPS.items():
-            assert found[module._date(model.day), key] == model.total(key)
+            assert found[date_of(model.day), key] == model.total(key)
             assert model.total(key) <= cap + MOST
 
 
-def rows(path: Path) -> Counter[tuple[str, str]]:
-    """Tokens of both tables together, by day and key."""
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        both = "SELECT day, key, tokens FROM ledger UNION ALL SELECT day, key, tokens FROM held"
-        found = db.execute(f"SELECT day, key, SUM(tokens) FROM ({both}) GROUP BY day, key").fetchall()
-    return Counter({(day, key): tokens for day, key, tokens in found})
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with running() as server:
+        yield server
+
+
+@contextlib.contextmanager
+def in_a_file() -> Iterator[Kept]:
+    with TemporaryDirectory() as directory:
+        yield Kept(Path(directory) / "usage.db")
 
 
 @pytest.mark.parametrize("examples", [40, pytest.param(2_000, marks=pytest.mark.soak)])
 def test_the_ledger_says_what_the_model_says(examples: int) -> None:
-    async def lives(ops: list[tuple[Any, ...]], path: Path) -> None:
+    plays(examples, in_a_file)
+
+
+@pytest.mark.parametrize("examples", [8, pytest.param(400, marks=pytest.mark.soak)])
+def test_so_does_that_of_a_cluster(postgres: Postgres, examples: int) -> None:
+    dsn = postgres.database()
+
+    @contextlib.contextmanager
+    def in_cluster() -> Iterator[Kept]:
+        kept = InCluster(dsn)
+        with kept.db:
+            yield kept
+
+    plays(examples, in_cluster)
+
+
+def plays(examples: int, kept: Callable[[], contextlib.AbstractContextManager[Kept]]) -> None:
+    async def lives(ops: list[tuple[Any, ...]], kept: Kept) -> None:
         async with Root() as root:
-            house = House(root, path)
+            house = House(root, kept)
             await house.write(0)
             for name, *args in ops:
                 await getattr(house, name)(*args)
                 house.check()
+            for each in house.processes:
+                await each.aclose()
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(OPS)
     def play(ops: list[tuple[Any, ...]]) -> None:
-        with TemporaryDirectory() as directory:
-            trio.run(lives, ops, Path(directory) / "usage.db")
+        with kept() as made:
+            trio.run(lives, ops, made)
 
     with mock.patch.object(module, "LOOK_EVERY", 0.0), mock.patch.object(ledger, "GATHER", 1_000.0):
         play()

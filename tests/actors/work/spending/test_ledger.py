@@ -17,7 +17,9 @@ import trio
 from day_house import ALICE, NOON, Clock, asked, kept, limited, reading, rows, spend
 
 from callboard.actors.work.spending.accounts import Amount
-from callboard.actors.work.spending.days import DAY, Days
+from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.ledger_file import LedgerFile
+from callboard.actors.work.spending.today import DAY
 from callboard.protocol.errors import DayReached, LedgerBroken
 from callboard.protocol.settings.api import DailyLimits
 from callboard.supervisors import Root
@@ -58,6 +60,7 @@ import random, time, trio
 from pathlib import Path
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.ledger_file import LedgerFile
 from callboard.actors.work.spending.reserve import reserve
 from callboard.protocol.errors import DayReached
 from callboard.protocol.settings.api import ApiLimits, ApiSettings, DailyLimits
@@ -78,7 +81,7 @@ async def main():
             pass
     async with Root() as root:
         settings = ApiSettings(limits=ApiLimits(per_subject_daily=DailyLimits(max_tokens=20_000)))
-        days = Days(root, Path({str(tmp_path / "usage.db")!r}), settings, now=lambda: {NOON})
+        days = Days(root, LedgerFile(Path({str(tmp_path / "usage.db")!r})), settings, now=lambda: {NOON})
         async with trio.open_nursery() as nursery:
             for _ in range(10):
                 nursery.start_soon(caller)
@@ -132,7 +135,7 @@ async def test_whatever_goes_wrong_no_request_goes_out_unwritten_or_waits_for_ev
 
     async with kept(tmp_path, ALICE, Clock()) as days:
         with monkeypatch.context() as patched:
-            patched.setattr(days.ledger._file, "written", broken)
+            patched.setattr(days.ledger.store, "written", broken)
             for _ in range(2):
                 with trio.fail_after(10), pytest.raises(LedgerBroken, match="a bug"):
                     await asked(days)
@@ -177,14 +180,14 @@ async def test_a_request_that_is_cancelled_while_it_is_written_holds_nothing(tmp
 async def test_requests_at_once_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = 0
     async with kept(tmp_path, limited(alice=DailyLimits(max_tokens=1_000_000)), Clock()) as days:
-        whole = days.ledger._file.written
+        whole = days.ledger.store.written
 
         def count(*args: object) -> object:
             nonlocal written
             written += 1
             return whole(*args)
 
-        monkeypatch.setattr(days.ledger._file, "written", count)
+        monkeypatch.setattr(days.ledger.store, "written", count)
 
         async def ask() -> None:
             await spend(days, Amount(50))
@@ -224,7 +227,7 @@ async def without_time_left(days: Days, root: Root) -> AsyncIterator[None]:
 
 async def test_the_rest_is_written_though_the_stop_has_used_its_time(tmp_path: Path) -> None:
     async with Root() as root:
-        days = Days(root, tmp_path / "usage.db", ALICE, now=Clock())
+        days = Days(root, LedgerFile(tmp_path / "usage.db"), ALICE, now=Clock())
         hold = await asked(days)
         async with without_time_left(days, root):
             hold.settle(Amount(60, 0.5))
@@ -234,7 +237,7 @@ async def test_the_rest_is_written_though_the_stop_has_used_its_time(tmp_path: P
 
 async def test_a_writer_whose_time_is_up_puts_back_what_it_has_not_written(tmp_path: Path) -> None:
     async with Root() as root:
-        days = Days(root, tmp_path / "usage.db", ALICE, now=Clock())
+        days = Days(root, LedgerFile(tmp_path / "usage.db"), ALICE, now=Clock())
         hold = await asked(days)
         async with without_time_left(days, root):
             hold.settle(Amount(60, 0.5))
