@@ -187,7 +187,8 @@ def test_parts_of_a_run_whose_worker_dies_go_on_and_are_found_by_the_next(house:
         house.worker(name, "--has", "first")
     until(lambda: len(worked_on(house, run)) >= 3)
     one.process.kill()
-    told = over(http, run)
+    all_over(http, [run])
+    told = info(http, run)
     assert (told["status"], told["life"]) == ("done", 2), told["error"]
     worked = worked_on(house, run)
     assert sorted(set(worked)) == list("abcdef")
