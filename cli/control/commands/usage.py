@@ -21,7 +21,9 @@ from ....actors.work.spending.today import DAY, today_of
 from ....protocol.control.things import DailyUse, UsageGroup, UsageReport, UsageRow
 from ....protocol.errors import ConfigError, NotKept
 from ...render.text import fitted, json_object, one_line, safe, table_of_figures
+from ..client import Client, with_client
 from ..figures import amount, money
+from ..servers import Where
 
 _HEAD = ("REQUESTS", "INPUT", "CACHED", "OUTPUT", "COST")
 _KEPT = ((0, 1, 2, 3, 4), (1, 2, 3, 4), (1, 3, 4), (4,))
@@ -43,9 +45,22 @@ def show_usage(groups: Sequence[UsageGroup], *, days: int, as_json: bool, config
         broken = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
         remedy = "; move it away, and a new one is begun" if broken else ""
         raise NotKept(f"what models have cost can't be read: {path}: {error}{remedy}") from None
+    return _shown(found, as_json=as_json)
+
+
+def usage_at(where: Where, groups: Sequence[UsageGroup], *, days: int, as_json: bool) -> str:
+    """The same of a server. Raises what it refuses with, and `NoServer`."""
+
+    async def ask(client: Client) -> UsageReport:
+        return await client.ask("_usage/read", UsageReport, by=groups, days=days)
+
+    return _shown(with_client(where, ask), as_json=as_json)
+
+
+def _shown(found: UsageReport, *, as_json: bool) -> str:
     if as_json:
         return json_object(**msgspec.to_builtins(found))
-    told = _table(found) if found.usage else f"nothing was spent on models since {since}\n"
+    told = _table(found) if found.usage else f"nothing was spent on models since {found.since}\n"
     return told + ("\n" + fitted(map(_daily, found.daily)) if found.daily else "")
 
 
