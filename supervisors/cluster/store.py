@@ -151,7 +151,8 @@ class ClusterStore:
                 db.execute("set local synchronous_commit = off")
             fence = batch.send(db)
         there = {each[0] for each in fence.fetchall()}
-        if lost := sum(run.key not in there for run in batch.runs):
+        # Of a run that is over nobody is the owner: what is asked about it then is refused, and nobody was fenced.
+        if lost := sum(run.key not in there and (run.state != OVER or group[run].over) for run in batch.runs):
             count(db, "fenced", lost)
         self.checked = now  # when it was sent: it was ours then, or later
         for run, (seq, crc) in batch.runs.items():

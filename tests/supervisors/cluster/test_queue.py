@@ -171,6 +171,18 @@ def test_who_takes_a_run_over_gets_all_its_rows_and_the_one_before_writes_no_mor
     assert counted.fetchone() == (2, 0)
     assert telling.open_questions(db) == []
     assert telling.standing(db, ["run-1"])[0].info == b"{}"
+    assert telling.figures(db).fenced == 2
+
+
+def test_who_asks_about_a_run_that_it_has_ended_was_not_fenced(db: Db, store: ClusterStore) -> None:
+    lives(db, "one")
+    put(db, "run-1")
+    record, last = begun(store, taken(db, "one")[0]), rows("the end")
+    last.over = True
+    store.write({record: last}, full=True)
+    store.write({record: Part()}, full=True)  # an actor of it that is about to end as well
+    assert isinstance(record.refused, RunClaimed)
+    assert telling.figures(db).fenced == 0
 
 
 def test_a_dead_worker_that_was_cut_off_in_the_midst_of_writing_keeps_no_run_from_the_others(dsn: str, db: Db) -> None:
