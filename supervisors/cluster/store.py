@@ -13,6 +13,11 @@ What is beside rows (`Part.beside`): `event` is a line of the log, by its number
 `asked` a question, by its id, and `closed` who has closed it.
 
 When the answer to a commit was lost, what is there is looked up before the group is tried again.
+
+A database that crashes, or fails over, may lose rows that nobody waited for, though we were told that they are there.
+So the first statement also says how many rows of a run there must be: where there are fewer, the run is refused as one
+that others have taken, and goes on from what is there. No effect was begun on the strength of what was lost, since each
+waits for the disk, and all that was written before is there then.
 """
 
 from __future__ import annotations
@@ -43,17 +48,17 @@ update callboard.runs r set state = v.state, rows = v.rows, crc = v.crc, ended =
     changed = case when v.info is null then r.changed else nextval('callboard.changes') end,
     owner = case when v.state = 1 then null else r.owner end
 from unnest(%s::bigint[], %s::int[], %s::int[], %s::int[], %s::bigint[], %s::double precision[], %s::bytea[],
-    %s::bytea[]) as v(id, life, state, rows, crc, ended, about, info)
-where r.id = v.id and r.owner = %s and r.life = v.life
+    %s::bytea[], %s::int[]) as v(id, life, state, rows, crc, ended, about, info, had)
+where r.id = v.id and r.owner = %s and r.life = v.life and r.rows = v.had
 returning r.id
 """
 _LOOK = "select id, run, life, rows, crc from callboard.runs where id = any(%s) and owner = %s"
 _ROWS = """
 insert into callboard.rows(run, seq, count, actor, data, blob, crc)
 select v.run, v.seq, v.count, v.actor, v.data, b.id, v.crc
-from unnest(%s::bigint[], %s::int[], %s::int[], %s::text[], %s::bytea[], %s::bytea[], %s::bigint[], %s::int[])
-    as v(run, seq, count, actor, data, hash, crc, life)
-join callboard.runs r on r.id = v.run and r.life = v.life and (r.owner = %s or r.state = 1)
+from unnest(%s::bigint[], %s::int[], %s::int[], %s::text[], %s::bytea[], %s::bytea[], %s::bigint[], %s::int[],
+    %s::int[]) as v(run, seq, count, actor, data, hash, crc, life, rows)
+join callboard.runs r on r.id = v.run and r.life = v.life and r.rows = v.rows and (r.owner = %s or r.state = 1)
 left join callboard.blobs b on b.hash = v.hash
 """
 _BLOBS = """
@@ -63,23 +68,24 @@ on conflict (hash) do nothing
 _EVENTS = """
 insert into callboard.events(run, first, last, data)
 select v.run, v.first, v.last, v.data
-from unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[], %s::int[]) as v(run, first, last, data, life)
-join callboard.runs r on r.id = v.run and r.life = v.life and (r.owner = %s or r.state = 1)
+from unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[], %s::int[], %s::int[])
+    as v(run, first, last, data, life, rows)
+join callboard.runs r on r.id = v.run and r.life = v.life and r.rows = v.rows and (r.owner = %s or r.state = 1)
 on conflict (run, first) do update set last = excluded.last, data = excluded.data
     where excluded.last >= callboard.events.last
 """
 _ASKED = """
 insert into callboard.questions(id, run, data, changed)
 select v.id, v.run, v.data, nextval('callboard.changes')
-from unnest(%s::text[], %s::bigint[], %s::bytea[], %s::int[]) as v(id, run, data, life)
-join callboard.runs r on r.id = v.run and r.life = v.life and (r.owner = %s or r.state = 1)
+from unnest(%s::text[], %s::bigint[], %s::bytea[], %s::int[], %s::int[]) as v(id, run, data, life, rows)
+join callboard.runs r on r.id = v.run and r.life = v.life and r.rows = v.rows and (r.owner = %s or r.state = 1)
 on conflict (id) do update set closed = null, changed = nextval('callboard.changes')
     where callboard.questions.answer is null
 """
 _CLOSED = """
 update callboard.questions q set closed = v.by, changed = nextval('callboard.changes')
-from unnest(%s::text[], %s::text[], %s::bigint[], %s::int[]) as v(id, by, run, life)
-join callboard.runs r on r.id = v.run and r.life = v.life and (r.owner = %s or r.state = 1)
+from unnest(%s::text[], %s::text[], %s::bigint[], %s::int[], %s::int[]) as v(id, by, run, life, rows)
+join callboard.runs r on r.id = v.run and r.life = v.life and r.rows = v.rows and (r.owner = %s or r.state = 1)
 where q.id = v.id and q.closed is null
 """
 _BEGIN = """
@@ -220,7 +226,7 @@ class ClusterStore:
         found = {row[0]: row for row in db.execute(_LOOK, ([run.key for run in group], self.sign)).fetchall()}
         for run, part in group.items():
             row = found.get(run.key)
-            if row is not None and row[2] == run.life:
+            if row is not None and row[2] == run.life and row[3] >= run.rows:
                 part.drop_written(run, row[3], row[4], "the cluster")
 
 
@@ -243,10 +249,10 @@ class _Batch:
             run.about = part.about
         if part.over:
             run.state, run.ended = OVER, time.time()
-        seq, crc = run.rows, run.crc
+        seq, crc, total = run.rows, run.crc, run.rows + len(part.rows)
         for rows in pieces(part.rows):
             block = packed(seq + 1, rows, crc)
-            self._rows.append(self._row(run, block))
+            self._rows.append(self._row(run, block, total))
             seq, crc = seq + len(rows), block.crc
         numbers, lines = list[int](), list[bytes]()
         info = None
@@ -257,24 +263,24 @@ class _Batch:
             elif kind == INFO:
                 info = data
             elif kind == ASKED:
-                self._asked.append((key, run.key, data, run.life))
+                self._asked.append((key, run.key, data, run.life, total))
             elif kind == CLOSED:
-                self._closed.append((key, data.decode(), run.key, run.life))
+                self._closed.append((key, data.decode(), run.key, run.life, total))
         if lines:
-            self._events.append((run.key, numbers[0], numbers[-1], b"\n".join(lines), run.life))
+            self._events.append((run.key, numbers[0], numbers[-1], b"\n".join(lines), run.life, total))
         if lines or info is not None:
             self._told.append(run.run)
-        self._fence.append((run.key, run.life, run.state, seq, crc, run.ended, part.about, info))
+        self._fence.append((run.key, run.life, run.state, seq, crc, run.ended, part.about, info, run.rows))
         self.runs[run] = seq, crc
 
-    def _row(self, run: RunRecord, block: Block) -> tuple[Any, ...]:
+    def _row(self, run: RunRecord, block: Block, total: int) -> tuple[Any, ...]:
         data, hash = block.data, None
         if block.count == 1 and len(data) > LARGE:
             hash = hash_of(data)
             self._blobs[hash] = data
         return (
             *(run.key, block.seq, block.count, block.actor),
-            *(data if hash is None else None, hash, block.crc, run.life),
+            *(data if hash is None else None, hash, block.crc, run.life, total),
         )
 
     def send(self, db: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
@@ -314,4 +320,5 @@ def _telling(runs: Iterable[str]) -> Iterable[str]:
 
 
 def _claimed(run: str) -> RunClaimed:
-    return RunClaimed(f"nothing more of {run} can be kept or done here: it was taken over, or removed")
+    why = "it was taken over, or removed, or the database has lost rows of it"
+    return RunClaimed(f"nothing more of {run} can be kept or done here: {why}")
