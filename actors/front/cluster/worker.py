@@ -27,6 +27,7 @@ from ....protocol.control.things import RunInfo
 from ....protocol.decoding import decode_json, msgpack_decoder
 from ....protocol.errors import CallboardError, ShuttingDown
 from ....protocol.journal import BY_WORKER, STUCK
+from ....protocol.kernel.errors import JournalUnread
 from ....protocol.outcome import ErrorReport
 from ....protocol.requests import RunRequest
 from ....protocol.version import VERSION
@@ -340,7 +341,7 @@ class Worker(NothingElsewhere):
 
     async def _go_on(self, taken: Taken, info: RunInfo) -> None:
         try:
-            past = await trio.to_thread.run_sync(taken_of, await self._journal.again(taken.run), taken.past)
+            past = await trio.to_thread.run_sync(taken_of, await self._again(taken.run), taken.past)
             check_goes_on(taken.run, past.past)
             past = await self._moved(taken, past)
             hooks = Hooks(holds=self._logs.holds)
@@ -352,6 +353,15 @@ class Worker(NothingElsewhere):
             if not isinstance(error, CallboardError):
                 log.exception("%s could not go on", taken.run)
             await self._park(taken, info, error)
+
+    async def _again(self, run: str) -> RunJournal:
+        """Where its further rows go, as soon as the database can be asked."""
+        while True:
+            try:
+                return await self._journal.again(run)
+            except JournalUnread as error:
+                log.warning("%s", error)
+                await trio.sleep(RETRY_EVERY)
 
     async def _moved(self, taken: Taken, past: Interrupted) -> Interrupted:
         """The run, with its files where this machine has them: the one before had them elsewhere, perhaps."""

@@ -188,3 +188,18 @@ def test_a_run_whose_last_rows_the_database_has_lost_goes_on_from_those_before(h
     assert house.wrongs(["one", "last"]) == []
     more = house.start(http, "steps")  # and the worker takes part
     assert over(http, more)["status"] == "done"
+
+
+def test_a_worker_whose_connections_were_cut_goes_on_with_what_it_takes(house: House) -> None:
+    one = house.worker("one", "--has", "one")
+    house.worker("two", "--has", "two")
+    http = house.client(house.gateway())
+    over(http, house.start(http, "nothing", needs=["two"]))  # from now on it has a connection for its rows
+    run = house.start(http, "asks", needs=["one"])
+    until(lambda: http.get("/v1/questions").json()["questions"])
+    one.end()
+    house.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'callboard two%%'")
+    house.sql("update callboard.runs set owner = null, needs = '{}' where run = %s", run)
+    house.sql("notify callboard, 'q'")
+    all_over(http, [run])
+    assert over(http, run)["output"] == "yes"
