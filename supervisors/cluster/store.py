@@ -6,8 +6,8 @@
     journal.begin("run-7f3a01bc", about)      # from here on as in a file
 
 A group is one transaction in one exchange (a pipeline). Its first statement changes the runs of the group that are ours
-by owner and life, and thereby locks them; what comes after it is inserted for those alone. So whoever has lost a run
-writes nothing of it, and is told (`RunRecord.refused`).
+by owner and life, and thereby locks them; what comes after it is inserted for those alone that it has changed. So
+whoever has lost a run writes nothing of it, and is told (`RunRecord.refused`).
 
 What is beside rows (`Part.beside`): `event` is a line of the log, by its number; `info` how the run stands for lists;
 `asked` a question, by its id, and `closed` who has closed it.
@@ -52,15 +52,17 @@ from unnest(%s::bigint[], %s::int[], %s::int[], %s::int[], %s::bigint[], %s::dou
 where r.id = v.id and r.owner = %s and r.life = v.life and r.rows = v.had
 returning r.id
 """
-_LOOK = "select id, run, life, rows, crc from callboard.runs where id = any(%s) and owner = %s"
+# It waits for a transaction of ours that is still under way, on a connection of which we have heard nothing more.
+_LOOK = "select id, run, life, rows, crc from callboard.runs where id = any(%s) and owner = %s order by id for no key update"
 _ROWS = """
 insert into callboard.rows(run, seq, count, actor, data, blob, crc)
 select v.run, v.seq, v.count, v.actor, v.data, b.id, v.crc
-from unnest(%s::bigint[], %s::int[], %s::int[], %s::text[], %s::bytea[], %s::bytea[], %s::bigint[], %s::int[],
-    %s::int[]) as v(run, seq, count, actor, data, hash, crc, life, rows)
-join callboard.runs r on r.id = v.run and r.life = v.life and r.rows = v.rows and (r.owner = %s or r.state = 1)
+from unnest(%s::bigint[], %s::int[], %s::int[], %s::text[], %s::bytea[], %s::bytea[], %s::bigint[])
+    as v(run, seq, count, actor, data, hash, crc)
+join callboard.runs r on r.id = v.run and r.xmin = pg_current_xact_id()::xid
 left join callboard.blobs b on b.hash = v.hash
 """
+# `xmin` is the transaction that has changed a run last: what follows the fence is for those that it has let through.
 _BLOBS = """
 insert into callboard.blobs(hash, data) select v.hash, v.data from unnest(%s::bytea[], %s::bytea[]) as v(hash, data)
 on conflict (hash) do nothing
@@ -68,24 +70,23 @@ on conflict (hash) do nothing
 _EVENTS = """
 insert into callboard.events(run, first, last, data)
 select v.run, v.first, v.last, v.data
-from unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[], %s::int[], %s::int[])
-    as v(run, first, last, data, life, rows)
-join callboard.runs r on r.id = v.run and r.life = v.life and r.rows = v.rows and (r.owner = %s or r.state = 1)
+from unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[]) as v(run, first, last, data)
+join callboard.runs r on r.id = v.run and r.xmin = pg_current_xact_id()::xid
 on conflict (run, first) do update set last = excluded.last, data = excluded.data
     where excluded.last >= callboard.events.last
 """
 _ASKED = """
 insert into callboard.questions(id, run, data, changed)
 select v.id, v.run, v.data, nextval('callboard.changes')
-from unnest(%s::text[], %s::bigint[], %s::bytea[], %s::int[], %s::int[]) as v(id, run, data, life, rows)
-join callboard.runs r on r.id = v.run and r.life = v.life and r.rows = v.rows and (r.owner = %s or r.state = 1)
+from unnest(%s::text[], %s::bigint[], %s::bytea[]) as v(id, run, data)
+join callboard.runs r on r.id = v.run and r.xmin = pg_current_xact_id()::xid
 on conflict (id) do update set closed = null, changed = nextval('callboard.changes')
     where callboard.questions.answer is null
 """
 _CLOSED = """
 update callboard.questions q set closed = v.by, changed = nextval('callboard.changes')
-from unnest(%s::text[], %s::text[], %s::bigint[], %s::int[], %s::int[]) as v(id, by, run, life, rows)
-join callboard.runs r on r.id = v.run and r.life = v.life and r.rows = v.rows and (r.owner = %s or r.state = 1)
+from unnest(%s::text[], %s::text[], %s::bigint[]) as v(id, by, run)
+join callboard.runs r on r.id = v.run and r.xmin = pg_current_xact_id()::xid
 where q.id = v.id and q.closed is null
 """
 _BEGIN = """
@@ -153,7 +154,7 @@ class ClusterStore:
             self.checked = now
             return
         with db.pipeline(), db.transaction():
-            if not full:
+            if not (full or batch.asks):
                 db.execute("set local synchronous_commit = off")
             fence = batch.send(db)
         there = {each[0] for each in fence.fetchall()}
@@ -244,15 +245,20 @@ class _Batch:
         self._closed: list[tuple[Any, ...]] = []
         self._told: list[str] = []
 
+    @property
+    def asks(self) -> bool:
+        """Whether people are asked something, or no more: no row would tell that a crash has lost that."""
+        return bool(self._asked or self._closed)
+
     def add(self, run: RunRecord, part: Part) -> None:
         if part.about is not None:
             run.about = part.about
         if part.over:
             run.state, run.ended = OVER, time.time()
-        seq, crc, total = run.rows, run.crc, run.rows + len(part.rows)
+        seq, crc = run.rows, run.crc
         for rows in pieces(part.rows):
             block = packed(seq + 1, rows, crc)
-            self._rows.append(self._row(run, block, total))
+            self._rows.append(self._row(run, block))
             seq, crc = seq + len(rows), block.crc
         numbers, lines = list[int](), list[bytes]()
         info = None
@@ -263,24 +269,24 @@ class _Batch:
             elif kind == INFO:
                 info = data
             elif kind == ASKED:
-                self._asked.append((key, run.key, data, run.life, total))
+                self._asked.append((key, run.key, data))
             elif kind == CLOSED:
-                self._closed.append((key, data.decode(), run.key, run.life, total))
+                self._closed.append((key, data.decode(), run.key))
         if lines:
-            self._events.append((run.key, numbers[0], numbers[-1], b"\n".join(lines), run.life, total))
+            self._events.append((run.key, numbers[0], numbers[-1], b"\n".join(lines)))
         if lines or info is not None:
             self._told.append(run.run)
         self._fence.append((run.key, run.life, run.state, seq, crc, run.ended, part.about, info, run.rows))
         self.runs[run] = seq, crc
 
-    def _row(self, run: RunRecord, block: Block, total: int) -> tuple[Any, ...]:
+    def _row(self, run: RunRecord, block: Block) -> tuple[Any, ...]:
         data, hash = block.data, None
         if block.count == 1 and len(data) > LARGE:
             hash = hash_of(data)
             self._blobs[hash] = data
         return (
             *(run.key, block.seq, block.count, block.actor),
-            *(data if hash is None else None, hash, block.crc, run.life, total),
+            *(data if hash is None else None, hash, block.crc),
         )
 
     def send(self, db: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
@@ -294,9 +300,9 @@ class _Batch:
             (_ASKED, self._asked),
         ):
             if values:
-                db.execute(statement, (*_columns(values), self._sign))
+                db.execute(statement, _columns(values))
         if self._closed:
-            db.execute(_CLOSED, (*_columns(self._closed), self._sign))
+            db.execute(_CLOSED, _columns(self._closed))
         for text in _telling(self._told):
             db.execute("select pg_notify(%s, %s)", (CHANNEL, text))
         if self._asked or self._closed:

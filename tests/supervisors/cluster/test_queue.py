@@ -251,6 +251,21 @@ def test_of_a_run_whose_last_rows_the_database_has_lost_nothing_is_written_and_t
     assert [row.data for row in taken(db, "two")[0].past.rows] == [b"a"]
 
 
+def test_a_commit_that_comes_late_is_not_written_twice(dsn: str, db: Db, store: ClusterStore) -> None:
+    lives(db, "one")
+    put(db, "run-1")
+    record = begun(store, taken(db, "one")[0])
+    store.write({record: rows("a")}, full=True)
+    late = ClusterStore(dsn, "one", "the connection before", LEASE)  # of which nothing was heard any more
+    same = RunRecord("run-1", b"")
+    same.key, same.life, same.rows, same.crc = record.key, record.life, record.rows, record.crc
+    late.write({same: rows("b", "c")}, full=True)  # after it was looked what is there
+    store.write({record: rows("b", "c")}, full=True)
+    assert isinstance(record.refused, RunClaimed)
+    assert db.execute("select sum(count) from callboard.rows").fetchone() == (3,)
+    late.close()
+
+
 def test_a_run_that_ends_one_worker_after_another_is_parked_until_a_person_wants_it(db: Db) -> None:
     put(db, "run-1")
     for number in range(3):
