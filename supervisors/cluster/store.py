@@ -53,7 +53,10 @@ where r.id = v.id and r.owner = %s and r.life = v.life and r.rows = v.had
 returning r.id
 """
 # It waits for a transaction of ours that is still under way, on a connection of which we have heard nothing more.
-_LOOK = "select id, run, life, rows, crc from callboard.runs where id = any(%s) and owner = %s order by id for no key update"
+_LOOK = (
+    "select id, run, life, rows, crc from callboard.runs where id = any(%s) and owner = %s"
+    " order by id for no key update"
+)
 _ROWS = """
 insert into callboard.rows(run, seq, count, actor, data, blob, crc)
 select v.run, v.seq, v.count, v.actor, v.data, b.id, v.crc
