@@ -6,7 +6,8 @@ Of each run:
     rows       they are numbered 1, 2, ... without a gap, each once, and each is as it was written
     end        it is over
     effects    each that its graph has was done, and once; once more for every time that a person was asked whether it
-               was to be done again, since it may have been done, and said yes
+               was to be done again, since it may have been done, and said yes. One that a model has called for was
+               done at most once: the model is told that it may have been done, and does not call for it again
 
 A double effect that nobody was asked about is found by this: `test_faults` shows it, with the fence switched off.
 """
@@ -27,8 +28,19 @@ from callboard.supervisors.cluster.queue import past_of
 from callboard.supervisors.journal.row import OVER, Kept, State
 
 
-def wrongs(dsn: str, world: Path, effects: Collection[str], runs: Mapping[str, str]) -> list[str]:
-    """What is wrong with these runs, whose tags these are; nothing, if all is well."""
+def wrongs(
+    dsn: str,
+    world: Path,
+    effects: Mapping[str, Collection[str]],
+    runs: Mapping[str, str],
+    called: Collection[str] = (),
+) -> list[str]:
+    """What is wrong with these runs, whose tags these are; nothing, if all is well.
+
+    Args:
+        effects: those of each run.
+        called: the effects that models have called for.
+    """
     found: list[str] = []
     lines = world.read_text().split("\n")[:-1] if world.exists() else []
     done = Counter(lines)
@@ -60,9 +72,9 @@ def wrongs(dsn: str, world: Path, effects: Collection[str], runs: Mapping[str, s
             meant = [decode(row.data) for row in rows]
             if sum(isinstance(row, Began) for row in meant) != 1 or not any(isinstance(row, Over) for row in meant):
                 found.append(f"{run}: it does not begin once and end")
-            for effect in effects:
+            for effect in effects[run]:
                 times, most = done[f"{tag} {effect}"], 1 + allowed[f"{run} {effect}"]
-                if not 1 <= times <= most:
+                if not (effect not in called) <= times <= most:
                     found.append(f"{run}: {effect} was done {times} times, and {most} were allowed")
     strange = {line for line in done if line.partition(" ")[0] not in set(runs.values())}
     return found + [f"what is {line!r}?" for line in sorted(strange)]

@@ -78,6 +78,7 @@ class Process:
 
     def __init__(self, argv: list[str], home: Path, environ: dict[str, str]) -> None:
         self.home = home
+        self.state = Path(environ["XDG_STATE_HOME"])
         home.mkdir(parents=True, exist_ok=True)
         self.log = home / f"log{time.monotonic_ns()}"
         with self.log.open("w") as written:
@@ -114,11 +115,20 @@ class House:
         home: of all of it. dsn: of the database.
         config: directory with config.yaml for all; agents are those of gateways.
         program: what stands for `callboard`.
+        disk: directory of state that all workers share; without it, each has its own.
     """
 
-    def __init__(self, home: Path, dsn: str, config: Path | None = None, program: Sequence[str] = CALLBOARD) -> None:
+    def __init__(
+        self,
+        home: Path,
+        dsn: str,
+        config: Path | None = None,
+        program: Sequence[str] = CALLBOARD,
+        disk: Path | None = None,
+    ) -> None:
         self.home = home
         self.program = program
+        self.disk = disk
         self.dsn = dsn
         self.world = home / "world"
         self.config = config or home / "config"
@@ -140,18 +150,27 @@ class House:
                 does = ":" if effect == "rest" else f'echo "$run {effect}" >> {self.world}'
                 (directory / f"{effect}.sh").write_text(_SCRIPT.format(effect=does, pause=0.1))
 
-    def worker(self, name: str, *flags: str, dsn: str | None = None, order: dict[str, Any] | None = None) -> Process:
+    def worker(
+        self,
+        name: str,
+        *flags: str,
+        dsn: str | None = None,
+        order: dict[str, Any] | None = None,
+        within: Sequence[str] = (),
+    ) -> Process:
         """A worker that is known to the cluster.
 
         Args:
             order: see tests/actors/front/cluster/working.py; without it, it is `callboard worker`.
+            within: words before the command, which are a program that executes it.
         """
         config = self.home / name / "config"
         config.mkdir(parents=True, exist_ok=True)
-        if (shared := self.config / "config.yaml").exists():
-            (config / "config.yaml").write_text(shared.read_text())
+        for shared in ("config.yaml", "mcp.json"):
+            if (self.config / shared).exists():
+                (config / shared).write_text((self.config / shared).read_text())
         words = ["worker", "--name", name, "--lease", str(LEASE), "--config-dir", str(config), *flags]
-        argv = [*self.program, *words]
+        argv = [*within, *([sys.executable, "-m", "callboard.cli"] if within else self.program), *words]
         if order is not None:
             program = Path(__file__).parent / "actors" / "front" / "cluster" / "working.py"
             argv = [sys.executable, str(program), json.dumps({**order, "words": words})]
@@ -167,7 +186,7 @@ class House:
         environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
-            "XDG_STATE_HOME": str(home / "state"),
+            "XDG_STATE_HOME": str(self.disk or home / "state"),
             "CALLBOARD_SANDBOX": "off",  # effects are counted outside of the workspace
             "CALLBOARD_CLUSTER": dsn or self.dsn,
         }
@@ -185,7 +204,7 @@ class House:
 
     def client(self, process: Process) -> httpx.Client:
         """Who asks this gateway, or worker."""
-        for file in (process.home / "state" / "callboard" / "servers").glob("*.json"):
+        for file in (process.state / "callboard" / "servers").glob("*.json"):
             told = json.loads(file.read_text())
             if told["pid"] == process.process.pid:
                 return self.client_at(told["url"], told["token"])
@@ -206,9 +225,9 @@ class House:
         self.runs[run] = tag
         return run
 
-    def wrongs(self, effects: Collection[str] | None = None) -> list[str]:
+    def wrongs(self, effects: Collection[str] = EFFECTS) -> list[str]:
         """What is wrong with the runs that were started; see `cluster_history`."""
-        return cluster_history.wrongs(self.dsn, self.world, EFFECTS if effects is None else effects, self.runs)
+        return cluster_history.wrongs(self.dsn, self.world, dict.fromkeys(self.runs, effects), self.runs)
 
     def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Ask the database."""
@@ -277,7 +296,13 @@ def all_over(http: httpx.Client, runs: Iterable[str], within: float = SOON) -> N
     def done() -> bool:
         answer_all(http)
         found = http.get("/v1/runs", params={"limit": 1000}).json()["runs"]
+        for each in found:
+            if each["status"] == "interrupted":  # three workers died before it got on: a person has it go on
+                http.post(f"/v1/runs/{each['run']}/resume")
         left.difference_update(each["run"] for each in found if each["ended"])
         return not left
 
-    until(done, within)
+    try:
+        until(done, within)
+    except AssertionError:
+        raise AssertionError(f"these are not over: {[info(http, run) for run in left]}") from None

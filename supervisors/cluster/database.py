@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 CONNECT_WITHIN = 5
 """Seconds."""
 
-NOT_NOW = ("08", "53", "57", "40", "55", "25006", "58")
-"""Classes of SQLSTATE after which another try may do: no connection, no room, a shutdown, a conflict, a standby."""
+ENDED = ("08", "57P", "25P03", "25006")
+"""Beginnings of SQLSTATE after which another connection may do at once: the server has ended this one, as it went away
+or we were silent in the midst of a transaction, or it is a standby by now."""
 
-CLOSED = "57P"
-"""The class of SQLSTATE with which a server closes a connection; without any, it did not say so."""
+NOT_NOW = (*ENDED, "40", "53", "55", "57", "58")
+"""And those after which another try may do: a conflict, no room, a lock, a query that was cancelled, the disk."""
 
 T = TypeVar("T")
 
@@ -165,7 +166,7 @@ class Database:
                 text = " ".join(str(error).split()) or type(error).__name__
                 if not passes(error):
                     raise NoCluster(f"the database of the cluster can't be used: {text}") from error
-                if fresh or not (error.sqlstate or CLOSED).startswith(CLOSED):
+                if fresh or not (error.sqlstate is None or error.sqlstate.startswith(ENDED)):
                     raise ClusterAway(f"the database of the cluster can't be reached: {text}") from error
                 fresh = True  # it was closed while nobody used it: once more, with another
 

@@ -6,13 +6,18 @@
     journal.begin("run-7f3a01bc", about)      # from here on as in a file
 
 A group is one transaction in one exchange (a pipeline). Its first statement changes the runs of the group that are ours
-by owner and life, and thereby locks them; what comes after it is inserted for those alone. So whoever has lost a run
-writes nothing of it, and is told (`RunRecord.refused`).
+by owner and life, and thereby locks them; what comes after it is inserted for those alone that it has changed. So
+whoever has lost a run writes nothing of it, and is told (`RunRecord.refused`).
 
 What is beside rows (`Part.beside`): `event` is a line of the log, by its number; `info` how the run stands for lists;
 `asked` a question, by its id, and `closed` who has closed it.
 
 When the answer to a commit was lost, what is there is looked up before the group is tried again.
+
+A database that crashes, or fails over, may lose rows that nobody waited for, though we were told that they are there.
+So the first statement also says how many rows of a run there must be: where there are fewer, the run is refused as one
+that others have taken, and goes on from what is there. No effect was begun on the strength of what was lost, since each
+waits for the disk, and all that was written before is there then.
 """
 
 from __future__ import annotations
@@ -43,19 +48,24 @@ update callboard.runs r set state = v.state, rows = v.rows, crc = v.crc, ended =
     changed = case when v.info is null then r.changed else nextval('callboard.changes') end,
     owner = case when v.state = 1 then null else r.owner end
 from unnest(%s::bigint[], %s::int[], %s::int[], %s::int[], %s::bigint[], %s::double precision[], %s::bytea[],
-    %s::bytea[]) as v(id, life, state, rows, crc, ended, about, info)
-where r.id = v.id and r.owner = %s and r.life = v.life
+    %s::bytea[], %s::int[]) as v(id, life, state, rows, crc, ended, about, info, had)
+where r.id = v.id and r.owner = %s and r.life = v.life and r.rows = v.had
 returning r.id
 """
-_LOOK = "select id, run, life, rows, crc from callboard.runs where id = any(%s) and owner = %s"
+# It waits for a transaction of ours that is still under way, on a connection of which we have heard nothing more.
+_LOOK = (
+    "select id, run, life, rows, crc from callboard.runs where id = any(%s) and owner = %s"
+    " order by id for no key update"
+)
 _ROWS = """
 insert into callboard.rows(run, seq, count, actor, data, blob, crc)
 select v.run, v.seq, v.count, v.actor, v.data, b.id, v.crc
-from unnest(%s::bigint[], %s::int[], %s::int[], %s::text[], %s::bytea[], %s::bytea[], %s::bigint[], %s::int[])
-    as v(run, seq, count, actor, data, hash, crc, life)
-join callboard.runs r on r.id = v.run and r.life = v.life and (r.owner = %s or r.state = 1)
+from unnest(%s::bigint[], %s::int[], %s::int[], %s::text[], %s::bytea[], %s::bytea[], %s::bigint[])
+    as v(run, seq, count, actor, data, hash, crc)
+join callboard.runs r on r.id = v.run and r.xmin = pg_current_xact_id()::xid
 left join callboard.blobs b on b.hash = v.hash
 """
+# `xmin` is the transaction that has changed a run last: what follows the fence is for those that it has let through.
 _BLOBS = """
 insert into callboard.blobs(hash, data) select v.hash, v.data from unnest(%s::bytea[], %s::bytea[]) as v(hash, data)
 on conflict (hash) do nothing
@@ -63,23 +73,23 @@ on conflict (hash) do nothing
 _EVENTS = """
 insert into callboard.events(run, first, last, data)
 select v.run, v.first, v.last, v.data
-from unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[], %s::int[]) as v(run, first, last, data, life)
-join callboard.runs r on r.id = v.run and r.life = v.life and (r.owner = %s or r.state = 1)
+from unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[]) as v(run, first, last, data)
+join callboard.runs r on r.id = v.run and r.xmin = pg_current_xact_id()::xid
 on conflict (run, first) do update set last = excluded.last, data = excluded.data
     where excluded.last >= callboard.events.last
 """
 _ASKED = """
 insert into callboard.questions(id, run, data, changed)
 select v.id, v.run, v.data, nextval('callboard.changes')
-from unnest(%s::text[], %s::bigint[], %s::bytea[], %s::int[]) as v(id, run, data, life)
-join callboard.runs r on r.id = v.run and r.life = v.life and (r.owner = %s or r.state = 1)
+from unnest(%s::text[], %s::bigint[], %s::bytea[]) as v(id, run, data)
+join callboard.runs r on r.id = v.run and r.xmin = pg_current_xact_id()::xid
 on conflict (id) do update set closed = null, changed = nextval('callboard.changes')
     where callboard.questions.answer is null
 """
 _CLOSED = """
 update callboard.questions q set closed = v.by, changed = nextval('callboard.changes')
-from unnest(%s::text[], %s::text[], %s::bigint[], %s::int[]) as v(id, by, run, life)
-join callboard.runs r on r.id = v.run and r.life = v.life and (r.owner = %s or r.state = 1)
+from unnest(%s::text[], %s::text[], %s::bigint[]) as v(id, by, run)
+join callboard.runs r on r.id = v.run and r.xmin = pg_current_xact_id()::xid
 where q.id = v.id and q.closed is null
 """
 _BEGIN = """
@@ -147,11 +157,12 @@ class ClusterStore:
             self.checked = now
             return
         with db.pipeline(), db.transaction():
-            if not full:
+            if not (full or batch.asks):
                 db.execute("set local synchronous_commit = off")
             fence = batch.send(db)
         there = {each[0] for each in fence.fetchall()}
-        if lost := sum(run.key not in there for run in batch.runs):
+        # Of a run that is over nobody is the owner: what is asked about it then is refused, and nobody was fenced.
+        if lost := sum(run.key not in there and (run.state != OVER or group[run].over) for run in batch.runs):
             count(db, "fenced", lost)
         self.checked = now  # when it was sent: it was ours then, or later
         for run, (seq, crc) in batch.runs.items():
@@ -219,7 +230,7 @@ class ClusterStore:
         found = {row[0]: row for row in db.execute(_LOOK, ([run.key for run in group], self.sign)).fetchall()}
         for run, part in group.items():
             row = found.get(run.key)
-            if row is not None and row[2] == run.life:
+            if row is not None and row[2] == run.life and row[3] >= run.rows:
                 part.drop_written(run, row[3], row[4], "the cluster")
 
 
@@ -236,6 +247,11 @@ class _Batch:
         self._asked: list[tuple[Any, ...]] = []
         self._closed: list[tuple[Any, ...]] = []
         self._told: list[str] = []
+
+    @property
+    def asks(self) -> bool:
+        """Whether people are asked something, or no more: no row would tell that a crash has lost that."""
+        return bool(self._asked or self._closed)
 
     def add(self, run: RunRecord, part: Part) -> None:
         if part.about is not None:
@@ -256,14 +272,14 @@ class _Batch:
             elif kind == INFO:
                 info = data
             elif kind == ASKED:
-                self._asked.append((key, run.key, data, run.life))
+                self._asked.append((key, run.key, data))
             elif kind == CLOSED:
-                self._closed.append((key, data.decode(), run.key, run.life))
+                self._closed.append((key, data.decode(), run.key))
         if lines:
-            self._events.append((run.key, numbers[0], numbers[-1], b"\n".join(lines), run.life))
+            self._events.append((run.key, numbers[0], numbers[-1], b"\n".join(lines)))
         if lines or info is not None:
             self._told.append(run.run)
-        self._fence.append((run.key, run.life, run.state, seq, crc, run.ended, part.about, info))
+        self._fence.append((run.key, run.life, run.state, seq, crc, run.ended, part.about, info, run.rows))
         self.runs[run] = seq, crc
 
     def _row(self, run: RunRecord, block: Block) -> tuple[Any, ...]:
@@ -273,7 +289,7 @@ class _Batch:
             self._blobs[hash] = data
         return (
             *(run.key, block.seq, block.count, block.actor),
-            *(data if hash is None else None, hash, block.crc, run.life),
+            *(data if hash is None else None, hash, block.crc),
         )
 
     def send(self, db: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
@@ -287,9 +303,9 @@ class _Batch:
             (_ASKED, self._asked),
         ):
             if values:
-                db.execute(statement, (*_columns(values), self._sign))
+                db.execute(statement, _columns(values))
         if self._closed:
-            db.execute(_CLOSED, (*_columns(self._closed), self._sign))
+            db.execute(_CLOSED, _columns(self._closed))
         for text in _telling(self._told):
             db.execute("select pg_notify(%s, %s)", (CHANNEL, text))
         if self._asked or self._closed:
@@ -313,4 +329,5 @@ def _telling(runs: Iterable[str]) -> Iterable[str]:
 
 
 def _claimed(run: str) -> RunClaimed:
-    return RunClaimed(f"nothing more of {run} can be kept or done here: it was taken over, or removed")
+    why = "it was taken over, or removed, or the database has lost rows of it"
+    return RunClaimed(f"nothing more of {run} can be kept or done here: {why}")

@@ -49,12 +49,12 @@ class Held(msgspec.Struct, frozen=True):
 
     Attributes:
         late: its lease was over, so that others may have taken its runs.
-        runs: those that it has; None unless they were asked for, or it was late.
+        runs: those that it has, with how many rows of each are there; None unless they were asked for, or it was late.
         cancelled: those of them that shall be cancelled, with who wants that.
     """
 
     late: bool
-    runs: set[str] | None
+    runs: dict[str, int] | None
     cancelled: dict[str, str]
 
 
@@ -84,8 +84,9 @@ def renew(db: psycopg.Connection[Any], sign: str, lease: float, *, look: bool) -
         return None
     if not look and not found[0]:
         return Held(late=False, runs=None, cancelled={})
-    runs = db.execute("select run, cancelled from callboard.runs where owner = %s", (sign,)).fetchall()
-    return Held(late=found[0], runs={run for run, _ in runs}, cancelled={run: by for run, by in runs if by})
+    runs = db.execute("select run, rows, cancelled from callboard.runs where owner = %s", (sign,)).fetchall()
+    cancelled = {run: by for run, _, by in runs if by}
+    return Held(late=found[0], runs={run: rows for run, rows, _ in runs}, cancelled=cancelled)
 
 
 def alive(db: psycopg.Connection[Any]) -> int:

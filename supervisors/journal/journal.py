@@ -93,6 +93,11 @@ class RunJournal:
         """Why no more rows are kept, if none are."""
         return self._record.refused or self._journal.broken
 
+    @property
+    def written(self) -> int:
+        """How many rows are written; without a barrier, a machine or a database that crashes may lose the last ones."""
+        return self._record.rows
+
     def append(self, actor: str, data: bytes) -> int:
         """Keep a row; its number. Never waits."""
         if self._stopped:

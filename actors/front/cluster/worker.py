@@ -27,13 +27,14 @@ from ....protocol.control.things import RunInfo
 from ....protocol.decoding import decode_json, msgpack_decoder
 from ....protocol.errors import CallboardError, ShuttingDown
 from ....protocol.journal import BY_WORKER, STUCK
+from ....protocol.kernel.errors import JournalUnread
 from ....protocol.outcome import ErrorReport
 from ....protocol.requests import RunRequest
 from ....protocol.version import VERSION
 from ....supervisors.cluster import queue, tables, telling, workers
 from ....supervisors.cluster.store import ClusterStore
 from ....supervisors.cluster.workers import Worker as Registered
-from ....supervisors.journal.journal import Journal
+from ....supervisors.journal.journal import Journal, RunJournal
 from ...runs.as_begun import relocated
 from ...runs.durable import Taken as Interrupted
 from ...runs.durable import check_goes_on, taken_of
@@ -193,6 +194,8 @@ class Worker(NothingElsewhere):
 
     async def _renew(self, *, look: bool) -> None:
         sign, lease = self.seat.sign, self.seat.options.lease
+        kept = {run: each.rows for run, each in self._root.kept.items()}
+        written = {run: rows.written for run, rows in kept.items() if isinstance(rows, RunJournal)}
         held = await self.seat.of_lease(lambda db: workers.renew(db, sign, lease, look=look))
         if held is None:
             log.warning("this worker was taken for dead, since it was silent for longer than %g s", lease)
@@ -206,9 +209,12 @@ class Worker(NothingElsewhere):
             self._cancel(run, by)
         if held.runs is None:
             return
-        for run in self.runs.keys() - held.runs:
+        for run in self.runs.keys() - held.runs.keys():
             self._lose(run)
-        unknown = held.runs - self.runs.keys()
+        for run, rows in held.runs.items():
+            if rows < written.get(run, 0):
+                self._lose(run, "the database has crashed and lost its last rows")
+        unknown = held.runs.keys() - self.runs.keys()
         if unknown:  # the answer to a take was lost
             await self.seat.do(lambda db: queue.give_back(db, sign, sorted(unknown)))
 
@@ -220,12 +226,12 @@ class Worker(NothingElsewhere):
         for run in lost.parked:
             log.error("%s has ended %d workers without getting on: callboard resume has it go on", run, STUCK)
 
-    def _lose(self, run: str) -> None:
-        """Others have it."""
+    def _lose(self, run: str, why: str = "this worker was silent for too long") -> None:
+        """Others have it, or it has to go on from what is there."""
         kept, actor = self._root.kept.get(run), self._root.kernel.actor.child(run)
         if kept is None or kept.left or actor is None or actor.end is not None:
             return  # it is about to end
-        log.warning("%s goes on elsewhere, since this worker was silent for too long: it ends here", run)
+        log.warning("%s goes on elsewhere, since %s: it ends here", run, why)
         kept.leave()
         actor.interrupt()
 
@@ -347,7 +353,7 @@ class Worker(NothingElsewhere):
 
     async def _go_on(self, taken: Taken, info: RunInfo) -> None:
         try:
-            past = await trio.to_thread.run_sync(taken_of, await self._journal.again(taken.run), taken.past)
+            past = await trio.to_thread.run_sync(taken_of, await self._again(taken.run), taken.past)
             check_goes_on(taken.run, past.past)
             past = await self._moved(taken, past)
             hooks = Hooks(holds=self._logs.holds)
@@ -359,6 +365,15 @@ class Worker(NothingElsewhere):
             if not isinstance(error, CallboardError):
                 log.exception("%s could not go on", taken.run)
             await self._park(taken, info, error)
+
+    async def _again(self, run: str) -> RunJournal:
+        """Where its further rows go, as soon as the database can be asked."""
+        while True:
+            try:
+                return await self._journal.again(run)
+            except JournalUnread as error:
+                log.warning("%s", error)
+                await trio.sleep(RETRY_EVERY)
 
     async def _moved(self, taken: Taken, past: Interrupted) -> Interrupted:
         """The run, with its files where this machine has them: the one before had them elsewhere, perhaps."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from callboard.protocol.kernel.errors import JournalBroken, RunClaimed
+from callboard.protocol.kernel.errors import RunClaimed
 from callboard.supervisors.cluster import queue, tables, telling, workers
 from callboard.supervisors.cluster.database import connected
 from callboard.supervisors.cluster.queue import Wanted
@@ -171,6 +171,18 @@ def test_who_takes_a_run_over_gets_all_its_rows_and_the_one_before_writes_no_mor
     assert counted.fetchone() == (2, 0)
     assert telling.open_questions(db) == []
     assert telling.standing(db, ["run-1"])[0].info == b"{}"
+    assert telling.figures(db).fenced == 2
+
+
+def test_who_asks_about_a_run_that_it_has_ended_was_not_fenced(db: Db, store: ClusterStore) -> None:
+    lives(db, "one")
+    put(db, "run-1")
+    record, last = begun(store, taken(db, "one")[0]), rows("the end")
+    last.over = True
+    store.write({record: last}, full=True)
+    store.write({record: Part()}, full=True)  # an actor of it that is about to end as well
+    assert isinstance(record.refused, RunClaimed)
+    assert telling.figures(db).fenced == 0
 
 
 def test_a_dead_worker_that_was_cut_off_in_the_midst_of_writing_keeps_no_run_from_the_others(dsn: str, db: Db) -> None:
@@ -196,7 +208,7 @@ def test_a_worker_that_was_late_writes_on_if_nobody_has_taken_its_runs(db: Db, s
     dies(db, "one")
     held = workers.renew(db, "one", LEASE, look=False)
     assert held is not None
-    assert (held.late, held.runs) == (True, {"run-1"})
+    assert (held.late, held.runs) == (True, {"run-1": 0})
     store.write({record: rows("a")}, full=True)
     assert record.refused is None
 
@@ -216,11 +228,42 @@ def test_a_commit_whose_answer_was_lost_is_looked_up(db: Db, store: ClusterStore
     lives(db, "two")
     assert [row.data for row in taken(db, "two")[0].past.rows] == [b"a", b"b", b"c"]
 
-    record.rows, record.refused, store._in_doubt = 7, None, True
+
+@pytest.mark.parametrize("in_doubt", [False, True])
+def test_of_a_run_whose_last_rows_the_database_has_lost_nothing_is_written_and_the_others_go_on(
+    db: Db, store: ClusterStore, in_doubt: bool
+) -> None:
     lives(db, "one")
-    db.execute("update callboard.runs set owner = 'one', life = 1")
-    with pytest.raises(JournalBroken, match="3 rows of 'run-1' where 7 were written"):
-        store.write({record: rows("d")}, full=True)
+    put(db, "run-1")
+    put(db, "run-2")
+    record, other = (begun(store, each) for each in taken(db, "one", most=2))
+    store.write({record: rows("a"), other: rows("a")}, full=True)
+    (kept,) = db.execute("select rows, crc from callboard.runs where run = 'run-1'")
+    store.write({record: rows("b", "c")}, full=False)
+    db.execute("update callboard.runs set rows = %s, crc = %s where run = 'run-1'", kept)  # as a crash would
+    db.execute("delete from callboard.rows where seq > 1")
+    store._in_doubt = in_doubt
+    store.write({record: rows("d"), other: rows("b")}, full=True)
+    assert isinstance(record.refused, RunClaimed)
+    assert other.refused is None
+    queue.give_back(db, "one", ["run-1"])
+    lives(db, "two")
+    assert [row.data for row in taken(db, "two")[0].past.rows] == [b"a"]
+
+
+def test_a_commit_that_comes_late_is_not_written_twice(dsn: str, db: Db, store: ClusterStore) -> None:
+    lives(db, "one")
+    put(db, "run-1")
+    record = begun(store, taken(db, "one")[0])
+    store.write({record: rows("a")}, full=True)
+    late = ClusterStore(dsn, "one", "the connection before", LEASE)  # of which nothing was heard any more
+    same = RunRecord("run-1", b"")
+    same.key, same.life, same.rows, same.crc = record.key, record.life, record.rows, record.crc
+    late.write({same: rows("b", "c")}, full=True)  # after it was looked what is there
+    store.write({record: rows("b", "c")}, full=True)
+    assert isinstance(record.refused, RunClaimed)
+    assert db.execute("select sum(count) from callboard.rows").fetchone() == (3,)
+    late.close()
 
 
 def test_a_run_that_ends_one_worker_after_another_is_parked_until_a_person_wants_it(db: Db) -> None:

@@ -145,3 +145,37 @@ def test_a_worker_that_was_taken_for_dead_and_gets_its_runs_again_plays_each_onc
     all_over(http, runs)
     assert {over(http, run)["output"] for run in runs} == {"yes"}
     assert house.wrongs(["one", "last"]) == []
+
+
+def test_a_run_whose_last_rows_the_database_has_lost_goes_on_from_those_before(house: House) -> None:
+    house.worker("one")
+    http = house.client(house.gateway())
+    runs = [house.start(http, "asks") for _ in range(3)]
+    until(lambda: len(http.get("/v1/questions").json()["questions"]) == 3)
+    house.sql(  # as a crash does, of what nobody has waited for
+        "with gone as (delete from callboard.rows r using (select run, max(seq) as seq from callboard.rows group by 1)"
+        " as last where r.run = last.run and r.seq = last.seq returning r.run, r.seq)"
+        " update callboard.runs r set rows = gone.seq - 1, crc = before.crc from gone join callboard.rows before"
+        " on before.run = gone.run and before.seq + before.count = gone.seq where r.id = gone.run"
+    )
+    house.sql("delete from callboard.questions")
+    all_over(http, runs)
+    assert {over(http, run)["output"] for run in runs} == {"yes"}
+    assert house.wrongs(["one", "last"]) == []
+    more = house.start(http, "steps")  # and the worker takes part
+    assert over(http, more)["status"] == "done"
+
+
+def test_a_worker_whose_connections_were_cut_goes_on_with_what_it_takes(house: House) -> None:
+    one = house.worker("one", "--has", "one")
+    house.worker("two", "--has", "two")
+    http = house.client(house.gateway())
+    over(http, house.start(http, "nothing", needs=["two"]))  # from now on it has a connection for its rows
+    run = house.start(http, "asks", needs=["one"])
+    until(lambda: http.get("/v1/questions").json()["questions"])
+    one.end()
+    house.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'callboard two%%'")
+    house.sql("update callboard.runs set owner = null, needs = '{}' where run = %s", run)
+    house.sql("notify callboard, 'q'")
+    all_over(http, [run])
+    assert over(http, run)["output"] == "yes"

@@ -38,7 +38,15 @@ def check_end(house: WholeHouse, said: dict[str, Any] | None, killed_in: str = "
     assert said is not None
     assert said.get("error") is None
     assert said["status"] == "done"
-    graph, kin, flow = said["output"].split("||")
+    check_output(house, said["output"], killed_in)
+    assert said["turns"] == house.replies()
+    assert sum(used["input_tokens"] for used in said["usage"].values()) == 10 * house.replies()
+    said_in_session = house.said_in_session()
+    assert said_in_session == [("user", "hello"), ("assistant", said["output"])]
+
+
+def check_output(house: WholeHouse, output: str, killed_in: str = "") -> None:
+    graph, kin, flow = output.split("||")
     assert graph == test_kills.OUTPUT
     assert plain(kin) == test_family_kills.OUTPUT
     left = dict(each.partition("=")[::2] for each in flow.rstrip("\n").split("|"))
@@ -48,10 +56,6 @@ def check_end(house: WholeHouse, said: dict[str, Any] | None, killed_in: str = "
     assert {name: left[name] for name in left if not name.endswith(".py")} == {
         name: test_flow_kills.FILES[name] for name in made
     }
-    assert said["turns"] == house.replies()
-    assert sum(used["input_tokens"] for used in said["usage"].values()) == 10 * house.replies()
-    said_in_session = house.said_in_session()
-    assert said_in_session == [("user", "hello"), ("assistant", said["output"])]
 
 
 def check_questions(house: WholeHouse) -> None:

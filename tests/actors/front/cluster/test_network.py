@@ -1,0 +1,39 @@
+"""A worker in a network of its own, whose link to the database loses everything, or what goes one way, for longer than
+its lease: the kernel's own silence, where `test_faults` has a program in between that holds back what it gets."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from cluster_house import House, all_over, over, until
+from network import Ways, network
+from postgres_house import running
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("ways", ["both", "up", "down"])
+def test_a_worker_whose_link_is_lost_is_replaced_and_finds_that_out_when_it_is_back(tmp_path: Path, ways: Ways) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with network() as link, running(port, address=link.here) as server:
+        house = House(tmp_path, server.database())
+        try:
+            database = house.dsn.partition("dbname=")[2].split()[0]
+            far = server.dsn(database, host=link.here, port=str(port))
+            house.worker("one", dsn=far, within=link.enter)
+            http = house.client(house.gateway())
+            runs = [house.start(http, "steps") for _ in range(4)]
+            until(lambda: house.world.exists())
+            link.cut(ways)
+            house.worker("two")
+            until(lambda: all(house.owner(run) == "two" for run in runs))
+            all_over(http, runs)
+            link.heal()
+            until(lambda: house.sql("select 1 from callboard.counts where name = 'fenced'"))  # it was about to go on
+            until(lambda: house.sql("select 1 from callboard.workers where name = 'one' and lease > clock_timestamp()"))
+            assert {over(http, run)["status"] for run in runs} == {"done"}
+            assert house.wrongs() == []
+        finally:
+            house.end_all()
