@@ -40,7 +40,7 @@ on conflict (run) do nothing returning id
 _TAKE = """
 with next as (
     select id from callboard.runs
-    where state = 0 and owner is null and not parked and (needs <@ %s::text[] or (cancelled <> '' and rows = 0))
+    where state = 0 and owner is null and not parked and (needs <@ %s::text[] or cancelled <> '')
         and (prefer is null or prefer = %s or queued < clock_timestamp() - make_interval(secs => %s))
     order by priority, id limit %s for update skip locked
 )

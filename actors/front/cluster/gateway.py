@@ -70,6 +70,7 @@ class Gateway:
     """
 
     plays = False
+    failed = None
 
     def __init__(self, root: Root, seat: Seat) -> None:
         self.seat = seat

@@ -39,6 +39,7 @@ from ...runs.as_begun import relocated
 from ...runs.durable import Taken as Interrupted
 from ...runs.durable import check_goes_on, taken_of
 from ...runs.loading import Hooks
+from ...work.journal.directory import keeps_elsewhere
 from ...work.journal.left import LeftAnswer, first_answers, run_of
 from ..control.cluster import NothingElsewhere
 from ..control.runs.summary import rfc3339
@@ -74,6 +75,7 @@ class Worker(NothingElsewhere):
 
     Attributes:
         runs: those that it has, with the number of its life of each.
+        failed: why it ends by itself, or None: nothing that it does can be kept any more.
     """
 
     plays = True
@@ -82,12 +84,14 @@ class Worker(NothingElsewhere):
     def __init__(self, root: Root, seat: Seat) -> None:
         options = seat.options
         self.runs: dict[str, int] = {}
+        self.failed: CallboardError | None = None
         self.seat = seat
         self._root = root
         self._limits = ProviderLimits(root.gateway.gates, seat)
         self._store = ClusterStore(options.dsn, seat.sign, seat.shown, options.lease)
         self._journal = Journal(self._store, None, _tell_trouble)
         root.keep_in(self._journal)
+        keeps_elsewhere()
         quiet = msgspec.structs.replace(root.settings.durable, dormant_after=None)  # others would not know of it
         root.settings = msgspec.structs.replace(root.settings, durable=quiet)
         self._placing = Placing(root, seat, self.runs, self._lose)
@@ -181,6 +185,10 @@ class Worker(NothingElsewhere):
         while True:
             await trio.sleep(lease / 8)
             rounds += 1
+            if (broken := self._journal.broken) is not None and self.failed is None:
+                log.error("this worker ends, and leaves its runs to the others: %s", broken)
+                self.failed = broken
+                self._root.begin_stop()
             try:
                 if rounds % 2 == 0 or self._good_since is None:
                     await self._renew(look=rounds % 8 == 0 or self._good_since is None)

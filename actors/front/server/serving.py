@@ -128,6 +128,7 @@ class Server:
         self._told_to_end = trio.Event()
         self._hung_up = trio.Event()
         self._token = new_token()
+        self._place: Gateway | Worker | None = None
 
     @property
     def _works(self) -> bool:
@@ -159,6 +160,7 @@ class Server:
         Raises:
             UsageError: the address can't be listened on, or would be open to all.
             ConfigError: the settings forbid it, or a directory can't be written to.
+            JournalBroken: it is a worker, and what its runs do can't be kept any more.
         """
         settings = root.settings.api
         host, port = settings.address
@@ -174,6 +176,8 @@ class Server:
             await played(root, body, name="control")
         finally:
             listener.socket.close()
+        if self._place is not None and self._place.failed is not None:
+            raise self._place.failed
 
     async def _serve(
         self,
@@ -188,7 +192,7 @@ class Server:
         settings = root.settings.api
         port: int = listener.socket.getsockname()[1]
         redactor = Redactor([self._token, *secrets_of(root.settings, os.environ)])
-        place = None if self._options.cluster is None else _place(root, self._options.cluster)
+        self._place = place = None if self._options.cluster is None else _place(root, self._options.cluster)
         ledger = LedgerFile(root.usage_file) if place is None else await _kept_in_cluster(root, place)
         options = self._of_hub(root, place)
         resumes = options.by == BY_SERVER and root.settings.durable.resume == "auto" and not self._works

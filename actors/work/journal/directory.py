@@ -6,7 +6,8 @@
 
 They are for their owner alone. A fork has a copy of them as they are when it begins. A run's go when it is over, but
 for the files that it came with: a fork needs them, so they stay as long as its rows. What is left of runs which no
-journal knows any more, and of such as have ended in the moment of a kill, goes when the next one is made.
+journal knows any more, and of such as have ended in the moment of a kill, goes when the next one is made. Of runs that
+are kept elsewhere (in a cluster) no journal here knows anything: `.elsewhere` marks theirs, which stay for a month.
 """
 
 from __future__ import annotations
@@ -34,6 +35,19 @@ ATTACHED = "attached"
 
 LEFT_FOR = 3600.0
 """Seconds in which a run may have begun without a journal that says so."""
+
+ELSEWHERE = ".elsewhere"
+
+ELSEWHERE_FOR = 30 * 86_400.0
+"""Seconds after which the directory of a run that is kept elsewhere is taken for left."""
+
+_elsewhere = False
+
+
+def keeps_elsewhere() -> None:
+    """The durable runs of this process are in no journal of this machine."""
+    global _elsewhere
+    _elsewhere = True
 
 
 def place_of(me: Actor, kind: str) -> Path | None:
@@ -64,6 +78,9 @@ def make(directory: Path) -> None:
     """
     _remove_left_once()
     private_directory(directory)
+    if _elsewhere:
+        base = durable_dir(os.environ)
+        (base / directory.relative_to(base).parts[0] / ELSEWHERE).touch(0o600)
 
 
 def copy(run: str, to: str) -> None:
@@ -123,10 +140,17 @@ def remove_left() -> None:
     states = {run.run: run.state for run in kept}
     for each in found:
         state = states.get(each.name)
-        if state is None:
+        if state is None and not _is_elsewhere(each):
             shutil.rmtree(each, ignore_errors=True)
         elif state is State.OVER:
             _clear(each)
+
+
+def _is_elsewhere(directory: Path) -> bool:
+    try:
+        return time.time() - (directory / ELSEWHERE).stat().st_mtime < ELSEWHERE_FOR
+    except OSError:
+        return False
 
 
 _remove_left_once = cache(remove_left)

@@ -179,3 +179,15 @@ def test_a_worker_whose_connections_were_cut_goes_on_with_what_it_takes(house: H
     house.sql("notify callboard, 'q'")
     all_over(http, [run])
     assert over(http, run)["output"] == "yes"
+
+
+def test_a_worker_that_can_keep_nothing_more_ends_and_leaves_its_runs_to_others(house: House) -> None:
+    one = house.worker("one", order={"break": 4})
+    http = house.client(house.gateway())
+    run = house.start(http, "steps")
+    assert one.process.wait(60) == 1
+    assert "this worker ends, and leaves its runs to the others" in one.said
+    house.worker("two")
+    all_over(http, [run])
+    assert over(http, run)["status"] == "done"
+    assert house.wrongs() == []

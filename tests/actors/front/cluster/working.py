@@ -1,6 +1,7 @@
 """`callboard worker` with something done to it: killed behind a row, or without the fence that keeps two from one run.
 
 python working.py '{"words": ["worker", ...], "kill": 7}'
+python working.py '{"words": ["worker", ...], "break": 7}'         nothing can be written behind a row
 python working.py '{"words": ["worker", ...], "unfenced": true}'
 python working.py '{"words": ["worker", ...], "step": "alter table ..."}'   the tables of the next version
 """
@@ -15,6 +16,7 @@ from typing import Any
 
 from callboard.actors.front.cluster.worker import Worker
 from callboard.cli.main import main
+from callboard.protocol.kernel.errors import JournalBroken
 from callboard.supervisors.cluster import store as stores
 from callboard.supervisors.cluster import tables
 from callboard.supervisors.journal import journal as journals
@@ -56,7 +58,20 @@ def without_fence() -> None:
             stores.ClusterStore.write = writes  # type: ignore[method-assign]
 
     stores.ClusterStore.write = either  # type: ignore[method-assign]
-    Worker._lose = lambda self, run: None  # type: ignore[method-assign]
+    Worker._lose = lambda self, run, why="": None  # type: ignore[method-assign]
+
+
+def break_after_row(number: int) -> None:
+    """Behind the row of this number, nothing more can be written."""
+    write, left = stores.ClusterStore.write, [number]
+
+    def breaking(self: stores.ClusterStore, group: Any, *, full: bool) -> None:
+        if left[0] <= 0:
+            raise JournalBroken("the test breaks it")
+        left[0] -= sum(len(part.rows) for part in group.values())
+        write(self, group, full=full)
+
+    stores.ClusterStore.write = breaking  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
@@ -64,6 +79,8 @@ if __name__ == "__main__":
     os.environ["HOST"] = str(os.getpid())  # by which effects kill it
     if order.get("kill"):
         kill_after_row(order["kill"])
+    if order.get("break"):
+        break_after_row(order["break"])
     if order.get("unfenced"):
         without_fence()
     if order.get("step"):
