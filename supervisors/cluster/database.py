@@ -184,19 +184,25 @@ class Tidings:
     Args:
         dsn, name, lease: see `connected`.
         look_every: seconds after which who listens looks for himself, whatever was told.
+
+    Attributes:
+        anew: whether the connection has just been made: the database may have been another one before.
     """
 
     def __init__(self, dsn: str, name: str, lease: float, look_every: float = 1.0) -> None:
         self._how = dsn, name, lease
         self._look_every = look_every
+        self.anew = False
         self._db: psycopg.Connection[Any] | None = None
 
     async def news(self) -> list[str] | None:
         """What was told since the last time, as soon as there is something; None if it is time to look for oneself,
         or some may have been missed."""
         psycopg = driver()
+        self.anew = False
         try:
             if self._db is None:
+                self.anew = True
                 self._db = await trio.to_thread.run_sync(_listening, *self._how)
                 return None
             with trio.move_on_after(self._look_every):

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from ..control.runs.live_run import HubOptions
     from .seat import Seat
 
+LOST = 1_000
+"""Changes that a database may lose in a crash, at most: those of a fraction of a second."""
+
 PRUNE_EVERY = 60.0
 """Seconds between two looks at runs that need not be kept."""
 
@@ -134,7 +137,10 @@ class Gateway:
             return
         self._news.set()
 
-    def _look_soon(self) -> None:
+    def _look_soon(self, anew: bool) -> None:
+        if anew:  # after a crash or a failover numbers may be given again that were seen and have been lost
+            self._seen = self._seen_before = max(0, self._seen_before - LOST)
+            self._questions = self._questions_before = max(0, self._questions_before - LOST)
         self._all = self._asked = True
         self._news.set()
 

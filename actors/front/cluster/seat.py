@@ -94,15 +94,16 @@ class Seat:
                     told = True
                 await trio.sleep(RETRY_EVERY)
 
-    async def listen(self, hear: Callable[[str, list[str]], None], look: Callable[[], None]) -> None:
-        """Call `hear` with each kind of news and what it is about, and `look` when some may have been missed."""
+    async def listen(self, hear: Callable[[str, list[str]], None], look: Callable[[bool], None]) -> None:
+        """Call `hear` with each kind of news and what it is about, and `look` when some may have been missed: with True
+        if the connection is a new one."""
         options = self.options
         tidings = Tidings(options.dsn, self.shown, options.lease)
         try:
             while True:
                 news = await tidings.news()
                 if news is None:
-                    look()
+                    look(tidings.anew)
                     continue
                 for each in news:
                     kind, _, about = each.partition(" ")

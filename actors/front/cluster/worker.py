@@ -258,7 +258,7 @@ class Worker(NothingElsewhere):
         else:
             self._placing.hear(kind, about)
 
-    def _look(self) -> None:
+    def _look(self, anew: bool) -> None:  # noqa: ARG002 - it looks at all, in any case
         self._news.set()
         self._answered.set()
 

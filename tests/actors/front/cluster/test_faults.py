@@ -9,7 +9,7 @@ import signal
 import time
 
 import pytest
-from cluster_house import LEASE, House, all_over, answer_all, over, through, until
+from cluster_house import LEASE, House, all_over, answer_all, info, over, through, until
 from cutting_proxy import Link
 from postgres_house import Postgres
 
@@ -191,3 +191,18 @@ def test_a_worker_that_can_keep_nothing_more_ends_and_leaves_its_runs_to_others(
     all_over(http, [run])
     assert over(http, run)["status"] == "done"
     assert house.wrongs() == []
+
+
+@pytest.mark.soak
+def test_a_gateway_sees_changes_whose_numbers_the_database_gives_again_after_a_crash(house: House) -> None:
+    http = house.client(house.gateway())
+    run, *_ = [house.start(http, "nothing", needs=["nobody"]) for _ in range(30)]
+    until(lambda: info(http, run)["status"] == "queued")
+    time.sleep(2.5)  # it has looked, and looked again
+    house.sql("select setval('callboard.changes', (select max(changed) - 20 from callboard.runs))")
+    house.sql(
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'callboard %%'"
+        " and pid <> pg_backend_pid()"
+    )
+    house.sql("update callboard.runs set parked = true, changed = nextval('callboard.changes') where run = %s", run)
+    until(lambda: info(http, run)["status"] == "interrupted")
