@@ -17,8 +17,8 @@ from ...protocol.problems import did_you_mean
 from ...protocol.requests import RunRequest
 from ..engine.graph.failures import ended_with, retold
 from ..engine.graph.findings import agents_in
-from ..work.context import AgentCall
-from ..work.elsewhere import Part, error_in, take_over
+from ..work.context import AgentCall, Part
+from ..work.elsewhere import error_in, take_over
 from ..work.journal.scope import here
 from ..work.library import AGENTS
 from .as_begun import called, called_in, load_again, note_called

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ...protocol.mcp.config import Server
     from ...protocol.outcome import Outcome
     from ...supervisors.journal.journal import Journal
-    from ..work.elsewhere import Part
+    from ..work.context import Part
     from ..work.journal.of_run import OfRun
     from ..work.knowledge.base.model import BuildReport
     from ..work.knowledge.recipe import Recipe

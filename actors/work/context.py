@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import InitVar, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -22,8 +22,9 @@ from ...protocol.chat import ChatReply, ChatRequest, Delta
 from ...protocol.errors import KnowledgeError
 from ...protocol.graph.model import OwnLimits
 from ...protocol.mcp.config import Server
+from ...protocol.outcome import Outcome
 from ...protocol.permissions import Permissions as Rules
-from ...protocol.place import Place
+from ...protocol.place import Branch, Place
 from ...protocol.repeats import OnUnknown
 from ...protocol.requests import Limits
 from ...protocol.sandbox import Own, OwnSandbox, UserSandbox
@@ -39,7 +40,6 @@ from .tools.tool import Tool
 
 if TYPE_CHECKING:
     from ..io.vault.vault import Vault
-    from .elsewhere import Elsewhere
     from .hooks.hooks import Hooks
     from .knowledge.of_run import RunKnowledge
     from .labels.flow import Flow
@@ -91,6 +91,41 @@ class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
 
 AgentRunner = Callable[["Actor", AgentCall], Awaitable[str]]
 """Runs the called agent as a child of the given actor, and returns the text of its answer."""
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a run that may be played elsewhere (`front/cluster/placing`): an agent that is called, or an item of a
+    map with its branch. What a file says of it, and what stands above it, goes along; see `protocol/place`.
+
+    Attributes:
+        name: what people call it.
+        target: directory or file of the agent.
+        needs: labels that a worker must have.
+        prompt, variables, branch: see `RunRequest` and `PartOf`.
+        context, depth: those of who would play it here.
+        attempt: which attempt at it this is, from 1.
+    """
+
+    name: str
+    target: Path
+    needs: tuple[str, ...]
+    context: RunContext
+    depth: int
+    prompt: str = ""
+    variables: Mapping[str, str] = {}
+    branch: Branch | None = None
+    attempt: int = 1
+
+
+class Elsewhere(Protocol):
+    """Has parts of one run played elsewhere."""
+
+    def __call__(self, me: Actor, part: Part) -> Awaitable[Outcome]:
+        """Wait for a part, whose questions are asked by `me`; what it has used is counted.
+
+        Raises:
+            CallboardError: it can't be sent, or a limit of ours was reached.
+        """
 
 
 @dataclass(kw_only=True, eq=False, repr=False)  # it holds secrets

@@ -1,60 +1,15 @@
-"""Parts of a run that are played elsewhere: what who plays a run needs of a cluster (`front/cluster/placing`).
-
-A part is an agent that another one calls, or an item of a map with its branch. What a file says of it, and what stands
-above it, goes along; see `protocol/place`.
-"""
+"""What a part of a run has come to that was played elsewhere (`context.Elsewhere`)."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import CallboardError, kinds
 from ...protocol.failure import Failure
 from ...protocol.outcome import ErrorReport, Outcome
-from ...protocol.place import Branch
 
 if TYPE_CHECKING:
-    from ...supervisors import Actor
-    from .context import RunContext
     from .record import Record
-
-
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a run that may be played elsewhere.
-
-    Attributes:
-        name: what people call it.
-        target: directory or file of the agent.
-        needs: labels that a worker must have.
-        prompt, variables, branch: see `RunRequest` and `PartOf`.
-        context, depth: those of who would play it here.
-        attempt: which attempt at it this is, from 1.
-    """
-
-    name: str
-    target: Path
-    needs: tuple[str, ...]
-    context: RunContext
-    depth: int
-    prompt: str = ""
-    variables: Mapping[str, str] = {}
-    branch: Branch | None = None
-    attempt: int = 1
-
-
-class Elsewhere(Protocol):
-    """Has parts of one run played elsewhere."""
-
-    def __call__(self, me: Actor, part: Part) -> Awaitable[Outcome]:
-        """Wait for a part, whose questions are asked by `me`; what it has used is counted.
-
-        Raises:
-            CallboardError: it can't be sent, or a limit of ours was reached.
-        """
 
 
 def error_in(outcome: Outcome) -> CallboardError | None:

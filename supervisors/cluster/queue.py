@@ -37,17 +37,21 @@ where %s or exists (select 1 from callboard.runs where run = %s and owner = %s a
     and cancelled = '')
 on conflict (run) do nothing returning id
 """
-_TAKE = """
-with next as (
-    select id from callboard.runs
-    where state = 0 and owner is null and not parked and (needs <@ %s::text[] or cancelled <> '')
-        and (prefer is null or prefer = %s or queued < clock_timestamp() - make_interval(secs => %s))
-    order by priority, id limit %s for update skip locked
-)
-update callboard.runs r set owner = %s, life = life + 1, taken = clock_timestamp(), prefer = null
-from next where r.id = next.id and exists (select 1 from callboard.workers where sign = %s and not draining)
-returning r.id, r.run, r.life, r.rows, r.crc, r.began, r.about, r.info, r.request, r.bundle, r.cancelled
+_FREE = """
+    select id, %s as suspect from callboard.runs
+    where state = 0 and owner is null and not parked and (needs <@ %%(has)s::text[] or cancelled <> '')
+        and (prefer is null or prefer = %%(name)s or queued < clock_timestamp() - make_interval(secs => %%(preferred)s))
+        and (lost >= %%(suspicious)s and rows = at_lost) = %s
+    order by priority, id limit %%(%s)s for update skip locked
 """
+_TAKE = f"""
+with others as ({_FREE % ("false", "false", "most")}), suspects as ({_FREE % ("true", "true", "suspects")}),
+next as (select * from others union all select * from suspects)
+update callboard.runs r set owner = %(sign)s, life = life + 1, taken = clock_timestamp(), prefer = null
+from next where r.id = next.id and exists (select 1 from callboard.workers where sign = %(sign)s and not draining)
+returning r.priority, r.id, r.run, r.life, r.rows, r.crc, r.began, r.about, r.info, r.request, r.bundle, r.cancelled,
+    next.suspect
+"""  # noqa: S608 - ours
 _ROWS = """
 select r.seq, r.count, r.actor, coalesce(r.data, b.data), r.crc, b.hash from callboard.rows r
 left join callboard.blobs b on b.id = r.blob where r.run = %s order by r.seq
@@ -127,6 +131,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
         past: what is kept of it; without rows if it was never begun.
         seen: the number of its newest event.
         cancelled: who wants it cancelled, or "".
+        suspect: it has ended workers before, perhaps: one more, and nobody takes it by itself.
     """
 
     run: str
@@ -139,6 +144,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     bundle: bytes | None
     cancelled: str = ""
     seen: int = 0
+    suspect: bool = False
 
 
 class Lost(msgspec.Struct, frozen=True):
@@ -179,51 +185,78 @@ def submit(db: psycopg.Connection[Any], wanted: Wanted) -> bool:
 
 
 def take(
-    db: psycopg.Connection[Any], sign: str, name: str, has: Collection[str], most: int
+    db: psycopg.Connection[Any],
+    sign: str,
+    name: str,
+    has: Collection[str],
+    most: int,
+    *,
+    suspicious: int = 2,
+    suspects: int = 1,
 ) -> tuple[list[Taken], dict[str, Exception]]:
     """Take runs that this worker may play; and those that can't be read, with why, which are its own as well.
 
     Args:
         sign, name, has: of the worker, which must live.
         most: how many it has room for.
+        suspicious: workers that a run has ended without a row of it, from which on it is a suspect: of many that a dead
+            worker had, one may have been to blame.
+        suspects: how many of those it takes beside.
     """
-    wanted = ([*has, KNOWS_PARTS], name, PREFERRED_FOR, min(most, MOST_AT_ONCE), sign, sign)
+    wanted = {
+        "has": [*has, KNOWS_PARTS],
+        "name": name,
+        "preferred": PREFERRED_FOR,
+        "most": min(most, MOST_AT_ONCE),
+        "suspicious": suspicious,
+        "suspects": suspects,
+        "sign": sign,
+    }
     with db.pipeline(), db.transaction():
         db.execute("set local synchronous_commit = off")  # who loses that in a crash is refused, as any other
         cursor = db.execute(_TAKE, wanted)
-    found = cursor.fetchall()
+    found = sorted(cursor.fetchall(), key=lambda row: row[:2])
     taken: list[Taken] = []
     damaged: dict[str, Exception] = {}
-    for key, run, life, rows, crc, began, about, info, request, bundle, cancelled in found:
-        kept = Kept(
-            run=run,
-            sign=sign,
-            state=State.INTERRUPTED,
-            life=life - 1,  # as in a file, before it is claimed
-            rows=rows,
-            began=began,
-            ended=None,
-            about=bytes(about),
-        )
-        try:
-            past = past_of(db, key, kept, crc)
-        except Exception as error:  # noqa: BLE001 - one that can't be read must not keep the others from being played
-            damaged[run] = error
-            past = Past(kept=kept, rows=[])
-        taken.append(
-            Taken(
-                run=run,
-                key=key,
-                life=life,
-                began=began,
-                past=past,
-                info=bytes(info),
-                request=bytes(request or b""),
-                bundle=None if bundle is None else bytes(bundle),
-                cancelled=cancelled,
-                seen=_seen(db, key) if rows else 0,
-            )
-        )
+    for _, *row in found:
+        each, error = _taken(db, sign, row)
+        taken.append(each)
+        if error is not None:
+            damaged[each.run] = error
+    return taken, damaged
+
+
+def _taken(db: psycopg.Connection[Any], sign: str, row: list[Any]) -> tuple[Taken, Exception | None]:
+    """A run that was taken, and why it can't be read."""
+    key, run, life, rows, crc, began, about, info, request, bundle, cancelled, suspect = row
+    kept = Kept(
+        run=run,
+        sign=sign,
+        state=State.INTERRUPTED,
+        life=life - 1,  # as in a file, before it is claimed
+        rows=rows,
+        began=began,
+        ended=None,
+        about=bytes(about),
+    )
+    damaged: Exception | None = None
+    try:
+        past = past_of(db, key, kept, crc)
+    except Exception as error:  # noqa: BLE001 - one that can't be read must not keep the others from being played
+        damaged, past = error, Past(kept=kept, rows=[])
+    taken = Taken(
+        run=run,
+        key=key,
+        life=life,
+        began=began,
+        past=past,
+        info=bytes(info),
+        request=bytes(request or b""),
+        bundle=None if bundle is None else bytes(bundle),
+        cancelled=cancelled,
+        seen=_seen(db, key) if rows else 0,
+        suspect=suspect,
+    )
     return taken, damaged
 
 

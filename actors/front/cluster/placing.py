@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
     from ....supervisors.cluster.telling import Standing
     from ...runs.root import Root
-    from ...work.elsewhere import Part
+    from ...work.context import Part
     from .seat import Seat
 
 LOOK_EVERY = 1.0
@@ -147,7 +147,7 @@ class Placing:
     # --- one part -----------------------------------------------------------------------------------------------
 
     async def play(self, request: RunRequest, me: Actor, part: Part) -> Outcome:
-        """See `work.elsewhere.Elsewhere`; `request` is that of the run."""
+        """See `work.context.Elsewhere`; `request` is that of the run."""
         run = me.stream.run
         kept = self._root.kept.get(run)
         if kept is not None:

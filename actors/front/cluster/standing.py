@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ....protocol.control.things import RunInfo
 from ....protocol.decoding import decode_json
 from ....supervisors.journal.row import OVER
@@ -17,6 +19,8 @@ def info_of(standing: Standing) -> RunInfo | None:
     if not standing.info:
         return None
     info = decode_json(standing.info, RunInfo)
+    if info.over and info.status != "interrupted" and standing.state != OVER:  # it is about to be: see `WorkerLogs`
+        info = msgspec.structs.replace(info, status="running", ended=None, error=None, exit_code=None, output="")
     if standing.state == OVER:
         if not info.over:  # its worker has died between its last row and its last event
             info.status, info.open_questions = "lost", 0

@@ -1,7 +1,8 @@
 """A worker: takes runs from the queue, plays them with its hub, and says that it lives.
 
     lease     every quarter of it; who comes late finds out which runs others have by now, and ends those here
-    take      as many as there is room for, when something waits and every second
+    take      as many as there is room for, when something waits and every second. Of those that have ended two workers
+              without a row one at a time, so that none is blamed for what another does
     sweep     runs of workers that are dead go back into the queue; only by one whose own lease has been good for a
               whole one: when the database was away, all are over at once
     answers   those that people have given to its runs' questions, and who wants which run cancelled
@@ -48,6 +49,7 @@ from .bundle import unpacked
 from .placing import Placing
 from .provider_limits import ProviderLimits
 from .seat import RETRY_EVERY, Seat, as_ours
+from .suspects import Suspect
 from .worker_logs import WorkerLogs
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ class Worker(NothingElsewhere):
         options = seat.options
         self.runs: dict[str, int] = {}
         self.failed: CallboardError | None = None
+        self._suspect = Suspect()
         self.seat = seat
         self._root = root
         self._limits = ProviderLimits(root.gateway.gates, seat)
@@ -301,7 +304,15 @@ class Worker(NothingElsewhere):
             most = min(self.room, AT_ONCE)
             if most > 0:
                 try:
-                    take = partial(queue.take, sign=sign, name=options.called, has=options.has, most=most)
+                    take = partial(
+                        queue.take,
+                        sign=sign,
+                        name=options.called,
+                        has=options.has,
+                        most=most,
+                        suspicious=STUCK - 1,
+                        suspects=self._suspect.room,
+                    )
                     taken, damaged = await self.seat.do(take)
                 except CallboardError as error:
                     log.debug("nothing can be taken: %s", error)
@@ -309,6 +320,7 @@ class Worker(NothingElsewhere):
                 before, self._over[each.run] = self._over.get(each.run), trio.Event()
                 self.runs[each.run] = each.life
                 self._given[each.run] = set(first_answers(each.past.letters))
+                self._suspect.take(each)
                 self._nursery.start_soon(self._play, each, damaged.get(each.run), before)
             if not taken:
                 with trio.move_on_after(LOOK_EVERY):
@@ -334,6 +346,7 @@ class Worker(NothingElsewhere):
             if self._over[taken.run] is over:
                 del self._over[taken.run], self.runs[taken.run], self._given[taken.run]
                 self._placing.over(taken.run)
+            self._suspect.acquit(taken.run)
             self._news.set()
 
     async def _begin_run(self, taken: Taken, info: RunInfo) -> None:
@@ -399,6 +412,8 @@ class Worker(NothingElsewhere):
     async def _until_over(self, taken: Taken, start: Callable[[], Awaitable[object]]) -> None:
         """Play a run to its end, and until all of it is in the database."""
         await start()
+        if taken.suspect:
+            self._nursery.start_soon(self._suspect.see_it_get_on, taken, self._root.kept, self._news.set)
         if taken.cancelled:
             self._cancel(taken.run, taken.cancelled)
         if self._hub.running.plays(taken.run):

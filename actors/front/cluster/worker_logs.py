@@ -107,12 +107,14 @@ class ClusterLog(RunLog):
             rows.hurry()
 
     def close(self, info: RunInfo, done: Done) -> None:
-        """See `RunLog`. That it is over, its last event and how it stands are written together, behind its last row."""
-        self._logs.says_over(self._run)
+        """See `RunLog`. Its last event and how it stands are written before that it is over, or with it, never behind: its
+        worker might die in between. Until it is over, `standing.info_of` takes no notice of them."""
         if (rows := self.rows) is not None:
             if self._last is not None:
                 rows.beside(EVENT, str(self._last.seq), self._last.data)
             rows.beside(INFO, "", msgspec.json.encode(info))
+        self._logs.says_over(self._run)
+        if rows is not None:
             rows.hurry()
         self._logs.nursery.start_soon(partial(_closed, self.rows, done))
 

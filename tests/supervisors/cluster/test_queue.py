@@ -111,6 +111,27 @@ def test_labels_priority_and_the_last_owner_decide_who_takes_what(db: Db) -> Non
     assert [each.run for each in taken(db, "gpu")] == ["run-3"]
 
 
+def test_runs_that_may_have_ended_their_workers_are_taken_one_at_a_time(db: Db) -> None:
+    for number in range(4):
+        put(db, f"run-{number}")
+    for sign in ("one", "two"):
+        lives(db, sign)
+        assert len(taken(db, sign, most=3)) == 3
+        dies(db, sign)
+        swept(db)
+    lives(db, "three")
+    found, _ = queue.take(db, "three", "three", (), 9)
+    assert {each.run: each.suspect for each in found} == {"run-0": True, "run-3": False}
+    assert queue.take(db, "three", "three", (), 9, suspects=0) == ([], {})
+    dies(db, "three")
+    assert swept(db).parked == ["run-0"]
+    lives(db, "four")
+    assert {each.run for each in taken(db, "four", most=9)} == {"run-1", "run-3"}
+    db.execute("update callboard.runs set rows = rows + 1, owner = null where run = 'run-1'")
+    found, _ = queue.take(db, "four", "four", (), 9)
+    assert {each.run for each in found} == {"run-1", "run-2"}  # the one has got on
+
+
 def test_a_worker_that_drains_takes_nothing(db: Db) -> None:
     lives(db, "one")
     put(db, "run-1")

@@ -17,7 +17,8 @@ from .....protocol.graph.model import MapNode
 from .....protocol.messages import MapBegun, MapEnded, NodeLeft
 from .....protocol.place import Branch, needs_of
 from .....supervisors import Actor
-from ....work.elsewhere import Part, error_in, restored, take_over
+from ....work.context import Part
+from ....work.elsewhere import error_in, restored, take_over
 from ....work.spending.accounts import as_failure
 from ...driver import drive
 from ..decider import GraphResult

@@ -206,3 +206,14 @@ def test_a_gateway_sees_changes_whose_numbers_the_database_gives_again_after_a_c
     )
     house.sql("update callboard.runs set parked = true, changed = nextval('callboard.changes') where run = %s", run)
     until(lambda: info(http, run)["status"] == "interrupted")
+
+
+def test_a_worker_that_dies_as_a_run_ends_leaves_its_outcome(house: House) -> None:
+    one = house.worker("one", order={"ends": True})
+    http = house.client(house.gateway())
+    run = house.start(http, "nothing")
+    until(lambda: one.process.poll() is not None)
+    told = over(http, run)
+    assert (told["status"], told["output"]) == ("done", f"nothing of {house.runs[run]}")
+    events = http.get(f"/v1/runs/{run}/events", params={"limit": 1000}).json()["events"]
+    assert events[-1]["kind"] == "run.finished"

@@ -2,6 +2,7 @@
 
 python working.py '{"words": ["worker", ...], "kill": 7}'
 python working.py '{"words": ["worker", ...], "break": 7}'         nothing can be written behind a row
+python working.py '{"words": ["worker", ...], "ends": true}'       killed when a run is over, before more can be written
 python working.py '{"words": ["worker", ...], "unfenced": true}'
 python working.py '{"words": ["worker", ...], "step": "alter table ..."}'   the tables of the next version
 """
@@ -12,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 from callboard.actors.front.cluster.worker import Worker
@@ -74,11 +76,31 @@ def break_after_row(number: int) -> None:
     stores.ClusterStore.write = breaking  # type: ignore[method-assign]
 
 
+def kill_at_end() -> None:
+    """What is to be written is written piece by piece, and this process killed as soon as a run is over."""
+    put, write = journals.Journal.put, stores.ClusterStore.write
+
+    def slowly(self: journals.Journal, *args: Any, **more: Any) -> None:
+        put(self, *args, **more)
+        self.hurry()
+        time.sleep(0.05)
+
+    def ending(self: stores.ClusterStore, group: Any, *, full: bool) -> None:
+        write(self, group, full=full)
+        if any(part.over for part in group.values()):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    journals.Journal.put = slowly  # type: ignore[method-assign]
+    stores.ClusterStore.write = ending  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
     order = json.loads(sys.argv[1])
     os.environ["HOST"] = str(os.getpid())  # by which effects kill it
     if order.get("kill"):
         kill_after_row(order["kill"])
+    if order.get("ends"):
+        kill_at_end()
     if order.get("break"):
         break_after_row(order["break"])
     if order.get("unfenced"):
