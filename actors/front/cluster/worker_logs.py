@@ -107,8 +107,8 @@ class ClusterLog(RunLog):
             rows.hurry()
 
     def close(self, info: RunInfo, done: Done) -> None:
-        """See `RunLog`. Its last event and how it stands are written before that it is over, or with it, never behind: its
-        worker might die in between. Until it is over, `standing.info_of` takes no notice of them."""
+        """See `RunLog`. Its last event and how it stands are written before that it is over, or with it, never behind it:
+        its worker might die in between. Until it is over, `standing.info_of` takes no notice of them."""
         if (rows := self.rows) is not None:
             if self._last is not None:
                 rows.beside(EVENT, str(self._last.seq), self._last.data)
