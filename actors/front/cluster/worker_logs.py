@@ -107,7 +107,7 @@ class ClusterLog(RunLog):
             rows.hurry()
 
     def close(self, info: RunInfo, done: Done) -> None:
-        """See `RunLog`. Its last event and how it stands are written before that it is over, or with it, never behind it:
+        """See `RunLog`. The last event and how it stands are written before that it is over, or with it, never behind:
         its worker might die in between. Until it is over, `standing.info_of` takes no notice of them."""
         if (rows := self.rows) is not None:
             if self._last is not None:
