@@ -34,12 +34,14 @@ def wrongs(
     effects: Mapping[str, Collection[str]],
     runs: Mapping[str, str],
     called: Collection[str] = (),
+    others: Collection[str] = (),
 ) -> list[str]:
     """What is wrong with these runs, whose tags these are; nothing, if all is well.
 
     Args:
         effects: those of each run.
         called: the effects that models have called for.
+        others: tags of other runs that have effects there.
     """
     found: list[str] = []
     lines = world.read_text().split("\n")[:-1] if world.exists() else []
@@ -76,5 +78,5 @@ def wrongs(
                 times, most = done[f"{tag} {effect}"], 1 + allowed[f"{run} {effect}"]
                 if not (effect not in called) <= times <= most:
                     found.append(f"{run}: {effect} was done {times} times, and {most} were allowed")
-    strange = {line for line in done if line.partition(" ")[0] not in set(runs.values())}
+    strange = {line for line in done if line.partition(" ")[0] not in {*runs.values(), *others}}
     return found + [f"what is {line!r}?" for line in sorted(strange)]

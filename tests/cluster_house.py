@@ -225,9 +225,12 @@ class House:
         self.runs[run] = tag
         return run
 
-    def wrongs(self, effects: Collection[str] = EFFECTS) -> list[str]:
-        """What is wrong with the runs that were started; see `cluster_history`."""
-        return cluster_history.wrongs(self.dsn, self.world, dict.fromkeys(self.runs, effects), self.runs)
+    def wrongs(self, effects: Collection[str] = EFFECTS, runs: Iterable[str] | None = None) -> list[str]:
+        """What is wrong with these runs, or with all that were started; see `cluster_history`."""
+        tags = {run: self.runs[run] for run in (self.runs if runs is None else runs)}
+        return cluster_history.wrongs(
+            self.dsn, self.world, dict.fromkeys(tags, effects), tags, others=self.runs.values()
+        )
 
     def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Ask the database."""
@@ -250,6 +253,9 @@ def through(house: House, link: Link) -> str:
     database = house.dsn.partition("dbname=")[2].split()[0]
     return f"host=127.0.0.1 port={link.port} user=me dbname={database}"
 
+
+Standing = tuple[House, httpx.Client]
+"""A cluster that stands, and who asks its gateway."""
 
 _SCRIPT = """
 run=$(printf '%s' "$GRAPH_STATE" | jq -r .initial_prompt)

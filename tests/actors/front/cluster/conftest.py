@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_house import House
+from cluster_house import House, Standing
 from cutting_proxy import Link
 from postgres_house import Postgres, running
 
@@ -38,3 +38,16 @@ def own(tmp_path: Path) -> Iterator[tuple[Postgres, House, Link]]:
         finally:
             house.end_all()
             link.end()
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[Standing]:
+    """Two workers, `one` and `two`, which have these labels, and a gateway: for tests that end none of them."""
+    house = House(tmp_path_factory.mktemp("standing"), postgres.database())
+    try:
+        house.worker("one", "--room", "3", "--has", "one")
+        house.worker("two", "--room", "3", "--has", "two")
+        with house.client(house.gateway()) as http:
+            yield house, http
+    finally:
+        house.end_all()

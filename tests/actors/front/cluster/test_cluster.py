@@ -9,26 +9,23 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
 import trio
-from cluster_house import House, all_over, answer_all, info, over, until
+from cluster_house import House, Standing, all_over, answer_all, info, over, until
 from control_house import Client
 from fake_models import FakeModels, Reply
 from postgres_house import Postgres
 from trio_websocket import open_websocket_url
 
 
-def test_a_run_of_a_gateway_is_played_by_a_worker_that_has_no_agents_of_its_own(house: House) -> None:
-    house.worker("one")
-    http = house.client(house.gateway())
+def test_a_run_of_a_gateway_is_played_by_a_worker_that_has_no_agents_of_its_own(standing: Standing) -> None:
+    house, http = standing
     run = house.start(http, "steps")
     told = over(http, run)
     assert (told["status"], told["output"], told["name"]) == ("done", f"all of {house.runs[run]}", "steps")
-    assert house.wrongs() == []
+    assert house.wrongs(runs=[run]) == []
     events = http.get(f"/v1/runs/{run}/events", params={"limit": 1000}).json()["events"]
     kinds = [event["kind"] for event in events]
     assert (kinds[0], kinds[-1]) == ("run.started", "run.finished")
@@ -64,12 +61,11 @@ def test_a_question_of_any_worker_is_answered_at_any_gateway_once(house: House) 
     assert house.wrongs(["one", "last"]) == []
 
 
-def test_a_run_is_cancelled_in_the_queue_and_at_its_worker(house: House) -> None:
-    http = house.client(house.gateway())
-    queued = house.start(http, "steps")
+def test_a_run_is_cancelled_in_the_queue_and_at_its_worker(standing: Standing) -> None:
+    house, http = standing
+    queued = house.start(http, "steps", needs=["nobody"])
     assert http.post(f"/v1/runs/{queued}/cancel").status_code == 200
     assert over(http, queued)["status"] == "cancelled"
-    house.worker("one")
     run = house.start(http, "asks")
     until(lambda: http.get("/v1/questions").json()["questions"])
     begun = time.monotonic()
@@ -92,18 +88,19 @@ def test_a_worker_that_is_told_to_end_hands_its_runs_to_the_others_at_once(house
     assert house.sql("select * from callboard.counts") == []  # nobody was taken for dead
 
 
-def test_a_file_that_is_wrong_is_refused_by_the_gateway_and_reaches_no_worker(house: House) -> None:
-    http = house.client(house.gateway())
-    (house.config / "agents" / "steps" / "graph.yaml").write_text("name: x\nnodes: {}\n")
-    answer = http.post("/v1/runs", json={"target": "steps"})
+def test_a_file_that_is_wrong_is_refused_by_the_gateway_and_reaches_no_worker(standing: Standing) -> None:
+    house, http = standing
+    (house.config / "agents" / "wrong").mkdir()
+    (house.config / "agents" / "wrong" / "graph.yaml").write_text("name: x\nnodes: {}\n")
+    before = house.sql("select count(*) from callboard.runs")
+    answer = http.post("/v1/runs", json={"target": "wrong"})
     assert answer.status_code == 400
     assert "graph.yaml" in answer.json()["error"]["message"]
-    assert house.sql("select count(*) from callboard.runs") == [(0,)]
+    assert house.sql("select count(*) from callboard.runs") == before
 
 
-def test_a_run_that_is_over_can_be_removed_and_one_under_way_not(house: House) -> None:
-    house.worker("one")
-    http = house.client(house.gateway())
+def test_a_run_that_is_over_can_be_removed_and_one_under_way_not(standing: Standing) -> None:
+    house, http = standing
     run, other = house.start(http, "nothing"), house.start(http, "asks")
     over(http, run)
     assert http.delete(f"/v1/runs/{run}").status_code in (200, 204)
@@ -113,10 +110,8 @@ def test_a_run_that_is_over_can_be_removed_and_one_under_way_not(house: House) -
     over(http, other)
 
 
-def test_the_actors_of_a_run_are_seen_and_steered_at_a_gateway(house: House) -> None:
-    house.worker("one")
-    gateway = house.gateway()
-    http = house.client(gateway)
+def test_the_actors_of_a_run_are_seen_and_steered_at_a_gateway(standing: Standing) -> None:
+    house, http = standing
     run = house.start(http, "asks")
     until(lambda: http.get("/v1/questions").json()["questions"])
     url = str(http.base_url)
@@ -132,29 +127,23 @@ def test_the_actors_of_a_run_are_seen_and_steered_at_a_gateway(house: House) -> 
     assert over(http, run)["status"] in ("failed", "cancelled")
 
 
-async def test_the_actors_of_all_workers_are_watched_at_a_gateway_as_they_come_and_go(house: House) -> None:
-    def begun() -> tuple[httpx.Client, list[str]]:
-        for name in ("one", "two"):
-            house.worker(name, "--room", "1")
-        http = house.client(house.gateway())
-        return http, [house.start(http, "asks") for _ in range(2)]
-
-    http, runs = await trio.to_thread.run_sync(begun)
-    with closing(http):
-        headers = [(b"Authorization", http.headers["authorization"].encode())]
-        url = f"ws://127.0.0.1:{http.base_url.port}/ws"
-        async with open_websocket_url(url, extra_headers=headers) as websocket:
-            client = Client(websocket)
-            for of, expected in ((None, runs), (runs[0], runs[:1])):
-                watched = await client.result("_actor/subscribe", **({} if of is None else {"run": of}))
-                known = {actor["path"]: actor for actor in watched["actors"]}
-                while not all(f"/{run}/asks/ask" in known for run in expected):
-                    await changes(client, watched["subscription"], known)
-                assert {actor["run"] for actor in known.values()} - {""} == set(expected)
-            assert {info(http, run)["worker"] for run in runs} == {"one", "two"}
-            await trio.to_thread.run_sync(all_over, http, runs)
-            while any(path.startswith(f"/{runs[0]}") for path in known):
+async def test_the_actors_of_all_workers_are_watched_at_a_gateway_as_they_come_and_go(standing: Standing) -> None:
+    house, http = standing
+    runs = await trio.to_thread.run_sync(lambda: [house.start(http, "asks", needs=[of]) for of in ("one", "two")])
+    headers = [(b"Authorization", http.headers["authorization"].encode())]
+    url = f"ws://127.0.0.1:{http.base_url.port}/ws"
+    async with open_websocket_url(url, extra_headers=headers) as websocket:
+        client = Client(websocket)
+        for of, expected in ((None, runs), (runs[0], runs[:1])):
+            watched = await client.result("_actor/subscribe", **({} if of is None else {"run": of}))
+            known = {actor["path"]: actor for actor in watched["actors"]}
+            while not all(f"/{run}/asks/ask" in known for run in expected):
                 await changes(client, watched["subscription"], known)
+            assert {actor["run"] for actor in known.values()} - {""} == set(expected)
+        assert {info(http, run)["worker"] for run in runs} == {"one", "two"}
+        await trio.to_thread.run_sync(all_over, http, runs)
+        while any(path.startswith(f"/{runs[0]}") for path in known):
+            await changes(client, watched["subscription"], known)
 
 
 async def changes(client: Client, id: str, known: dict[str, Any]) -> None:
@@ -181,12 +170,11 @@ def test_what_is_kept_of_a_run_is_read_at_a_gateway_and_pruned_by_it(house: Hous
     assert http.get(f"/v1/runs/{runs[3]}").json()["output"].startswith("nothing of")
 
 
-def test_a_file_that_is_named_is_played_with_what_lies_beside_it(house: House) -> None:
-    house.worker("one")
-    http = house.client(house.gateway())
+def test_a_file_that_is_named_is_played_with_what_lies_beside_it(standing: Standing) -> None:
+    house, http = standing
     run = house.start(http, str(house.config / "agents" / "steps" / "graph.yaml"))
     assert over(http, run)["status"] == "done"
-    assert house.wrongs() == []
+    assert house.wrongs(runs=[run]) == []
 
 
 async def test_what_a_model_says_is_followed_at_a_gateway_piece_by_piece(

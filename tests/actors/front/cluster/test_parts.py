@@ -6,14 +6,12 @@ import json
 import re
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 import trio
-from cluster_house import LEASE, House, all_over, answer_all, info, over, until
+from cluster_house import LEASE, House, Standing, all_over, answer_all, info, over, until
 from fake_models import FakeModels, Reply, Request
 from postgres_house import Postgres
 
@@ -46,7 +44,7 @@ BOSS = """
 name: boss
 start: call
 nodes:
-  call: {type: agent, agent: helper, prompt: "for {{initial_prompt}}", place: {needs: [gpu]}, TIMEOUT
+  call: {type: agent, agent: helper, prompt: "for {{initial_prompt}}", place: {needs: [two]}, TIMEOUT
          state_updates: {said: "{{output}}"}, next: end}
   end: {type: end, output: "boss: {{said}}"}
 """
@@ -70,7 +68,7 @@ def fan(house: House, place: str = "anywhere", pause: float = 0.1, items: str = 
 
 
 def boss(house: House, timeout: str = "") -> None:
-    """The agent `boss`, whose helper has to be played by a worker with a GPU."""
+    """The agent `boss`, whose helper has to be played by a worker with the label `two`."""
     for name, text in (("boss", BOSS.replace("TIMEOUT", timeout)), ("helper", HELPER)):
         (house.config / "agents" / name).mkdir(exist_ok=True)
         (house.config / "agents" / name / "graph.yaml").write_text(text)
@@ -91,27 +89,11 @@ def worked_on(house: House, run: str) -> list[str]:
     return sorted(line.split()[1] for line in lines if line.split()[0] == house.runs[run])
 
 
-@pytest.fixture(scope="module")
-def standing(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[tuple[House, httpx.Client]]:
-    """Two workers and a gateway that nobody ends."""
-    house = House(tmp_path_factory.mktemp("standing"), postgres.database())
-    try:
-        house.worker("plain", "--room", "3")
-        house.worker("gpu", "--room", "3", "--has", "gpu")
-        with house.client(house.gateway()) as http:
-            yield house, http
-    finally:
-        house.end_all()
-
-
-Standing = tuple[House, httpx.Client]
-
-
 def test_the_items_of_a_map_are_played_by_several_workers_and_collected_in_order(standing: Standing) -> None:
     house, http = standing
     fan(house, pause=0.5)
     run = house.start(http, "fan")
-    until(lambda: {worker for _, worker in parts(house, run)} >= {"plain", "gpu"})
+    until(lambda: {worker for _, worker in parts(house, run)} >= {"one", "two"})
     told = over(http, run)
     assert told["status"] == "done", told["error"]
     assert json.loads(told["output"]) == [f"{item} of {house.runs[run]}" for item in "abcdef"]
@@ -137,7 +119,7 @@ def test_an_agent_that_needs_a_label_is_played_where_that_is_and_asks_as_a_part_
     (question,) = until(lambda: http.get("/v1/questions").json()["questions"])
     assert question["run"] == run
     assert house.runs[run] in question["text"]
-    assert [worker for _, worker in parts(house, run)] == ["gpu"]
+    assert [worker for _, worker in parts(house, run)] == ["two"]
     assert http.post(f"/v1/questions/{question['id']}/answer", json={"value": "yes"}).status_code == 200
     assert over(http, run)["output"] == f"boss: yes, for {house.runs[run]}"
     assert http.get("/v1/questions").json()["questions"] == []
@@ -200,7 +182,7 @@ def test_parts_of_a_run_whose_worker_dies_go_on_and_are_found_by_the_next(house:
 def test_parts_of_a_run_that_is_gone_are_cancelled(house: House) -> None:
     boss(house)
     house.worker("plain")
-    gpu = house.worker("gpu", "--has", "gpu")
+    gpu = house.worker("gpu", "--has", "two")
     http = house.client(house.gateway())
     run = house.start(http, "boss")
     until(lambda: http.get("/v1/questions").json()["questions"])
@@ -214,11 +196,11 @@ def test_parts_of_a_run_that_is_gone_are_cancelled(house: House) -> None:
 @pytest.mark.parametrize("who", ["boss", "helper"])
 def test_a_question_of_a_part_outlives_the_worker(house: House, who: str) -> None:
     boss(house)
-    workers = {"boss": house.worker("plain", "--has", "boss"), "helper": house.worker("gpu", "--has", "gpu")}
+    workers = {"boss": house.worker("plain", "--has", "boss"), "helper": house.worker("gpu", "--has", "two")}
     http = house.client(house.gateway())
     run = house.start(http, "boss")
     (question,) = until(lambda: http.get("/v1/questions").json()["questions"])
-    house.worker("other", "--has", "gpu,boss")
+    house.worker("other", "--has", "two,boss")
     time.sleep(LEASE + 0.5)  # it may sweep from now on
     workers[who].process.kill()
     until(lambda: house.sql("select 1 from callboard.counts where name = 'takeovers'"))
