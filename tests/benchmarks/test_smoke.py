@@ -1,4 +1,7 @@
-"""Every benchmark runs, with sizes that prove it works and nothing else. What they measure is no test's business."""
+"""Every benchmark runs, with sizes that prove it works and nothing else. What they measure is no test's business.
+
+Those that take longer are among the long repetitions.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,18 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
     [
         ("kernel", ["--rounds=1", "--scale=0.002"], ["spawn an actor", "tell, 100 → 1", "warm lease", "NOT MET|met"]),
         ("graph", ["--rounds=1", "--scale=0.02"], ["a no-op node", "1,000-way map", "1,000 parallel nodes"]),
-        ("agents", ["--rounds=1", "--scale=0.02"], ["an agent, 1,000 at once", "chain of 20", "exit 130 after"]),
-        ("mcp", ["--rounds=1", "--scale=0.05"], ["a warm call, leased for it", "8 servers started at once"]),
+        pytest.param(
+            "agents",
+            ["--rounds=1", "--scale=0.02"],
+            ["an agent, 1,000 at once", "chain of 20", "exit 130 after"],
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(
+            "mcp",
+            ["--rounds=1", "--scale=0.05"],
+            ["a warm call, leased for it", "8 servers started at once"],
+            marks=pytest.mark.soak,
+        ),
         ("shared_index", ["5", "200"], ["open indexes: 1|skipped"]),
         (
             "workflow",
@@ -31,9 +44,19 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
             ["a literal, in a chain", "a map of 500", "until all people are asked"],
         ),
         ("runs", ["20"], ["20 runs parked", "40 of 40 finished"]),
-        ("control", ["--small"], ["100 clients watch 10 runs", "missing 0", "NOT MET|met"]),
+        pytest.param(
+            "control",
+            ["--small"],
+            ["100 clients watch 10 runs", "missing 0", "NOT MET|met"],
+            marks=pytest.mark.soak,
+        ),
         ("telemetry", ["--rounds=1", "--scale=0.02"], ["telemetry off: ×", "telemetry on: ×"]),
-        ("knowledge", ["--chunks=300", "--rivals=/no/python"], ["open again", "no /no/python", "NOT MET|met"]),
+        pytest.param(
+            "knowledge",
+            ["--chunks=300", "--rivals=/no/python"],
+            ["open again", "no /no/python", "NOT MET|met"],
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 def test_a_benchmark_measures_every_row(name: str, options: list[str], words: list[str]) -> None:

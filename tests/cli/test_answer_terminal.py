@@ -47,7 +47,12 @@ def tmux(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tmux]:
     tmux.close()
 
 
-@pytest.mark.parametrize("tmux", [(40, 10), (80, 24), (200, 50)], indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "tmux",
+    [(40, 10), *(pytest.param(size, marks=pytest.mark.soak) for size in ((80, 24), (200, 50)))],
+    indirect=True,
+    ids=str,
+)
 async def test_the_capture_equals_the_text(
     tmux: Tmux, fake_model: FakeModels, house: dict[str, str], request: pytest.FixtureRequest
 ) -> None:

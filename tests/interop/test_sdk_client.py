@@ -24,7 +24,7 @@ pytestmark = needs("modern")
 CALLBOARD = str(Path(sys.executable).with_name("callboard"))
 SIDES = [
     ("stdio", "auto"),
-    ("http", "legacy"),
+    pytest.param(("http", "legacy"), marks=pytest.mark.soak),
     pytest.param(("stdio", "legacy"), marks=pytest.mark.soak),
     pytest.param(("http", "auto"), marks=pytest.mark.soak),
 ]

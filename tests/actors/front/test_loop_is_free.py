@@ -151,7 +151,7 @@ def test_the_loop_is_free_while_runs_are_started() -> None:
     step, or 18 ms for one with a full garbage collection.
     """
     script = Path(callboard.__file__).parent / "benchmarks" / "starts.py"
-    done = subprocess.run([sys.executable, script, "50"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, script, "20"], capture_output=True, text=True, check=False)
     _, *rows, _ = done.stdout.splitlines()
     figures = {row[:12].strip(): [float(figure) for figure in row.split()[-3:]] for row in rows}
     assert len(figures) == 11, done.stderr

@@ -111,7 +111,7 @@ def config(models: FakeModels) -> str:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("trees", [100, pytest.param(1000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("trees", [30, pytest.param(1000, marks=pytest.mark.soak)])
 async def test_no_limit_in_a_random_tree_is_passed_by_more_than_one_request(
     trees: int, tmp_path: Path, fake_model: FakeModels
 ) -> None:

@@ -62,7 +62,7 @@ def test_unbroken_it_has_so_many_rows_and_effects(house: GreatHouse) -> None:
     worker.end()
 
 
-@pytest.mark.parametrize("row", some("great rows", list(range(1, ROWS + 1)), 2))
+@pytest.mark.parametrize("row", some("great rows", list(range(1, ROWS + 1)), 1))
 def test_killed_after_any_row_it_goes_on_with_another_worker_to_the_same_end_and_repeats_nothing(
     house: GreatHouse, row: int, record_property: Callable[[str, object], None]
 ) -> None:

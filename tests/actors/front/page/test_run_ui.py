@@ -50,7 +50,12 @@ async def _begun(home: Path, nursery: trio.Nursery, work: str) -> tuple[str, tri
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "status"), [("end", 0, "done"), ("fail", 1, "failed"), ("signal", 130, "interrupted")]
+    ("how", "code", "status"),
+    [
+        ("end", 0, "done"),
+        pytest.param("fail", 1, "failed", marks=pytest.mark.soak),
+        pytest.param("signal", 130, "interrupted", marks=pytest.mark.soak),
+    ],
 )
 async def test_it_opens_the_run_and_tells_how_that_has_ended(
     browser: Browser, tmp_path: Path, nursery: trio.Nursery, how: str, code: int, status: str

@@ -39,6 +39,7 @@ async def called(server: Scripted, method: str, times: int = 0) -> list[frames.J
     return calls()
 
 
+@pytest.mark.soak
 async def test_a_thousand_agents_are_a_tree_of_few_elements_that_the_keyboard_walks(
     scripted: Scripted, browser: Browser
 ) -> None:

@@ -33,7 +33,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-@pytest.mark.parametrize("row", some("full disk", list(range(1, ROWS + 1)), ROWS // 10))
+@pytest.mark.parametrize("row", some("full disk", list(range(1, ROWS + 1)), ROWS // 20))
 async def test_full_at_any_row_it_goes_on_when_there_is_room_and_loses_and_repeats_nothing(
     disk: Path, tmp_path: Path, fake_model: FakeModels, row: int
 ) -> None:
