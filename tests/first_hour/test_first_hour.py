@@ -90,6 +90,7 @@ async def test_what_a_page_promises_its_commands_do(page: str, fake_model: FakeM
     not REQUIRED and not UVX.parents[1].with_suffix(".made").exists(),
     reason="`make interop` has not installed install, so the package index may be out of reach",
 )
+@pytest.mark.soak  # it installs three times, and has models think on all cores
 @pytest.mark.timeout(900)
 async def test_the_first_page_is_true_from_a_clone_to_a_server(tmp_path: Path) -> None:
     clone = tmp_path / "callboard"

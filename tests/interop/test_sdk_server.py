@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 import trio
@@ -22,6 +23,14 @@ from callboard.supervisors import Actor
 pytestmark = needs("modern")
 
 SIDES = [("stdio", "auto"), ("stdio", "legacy"), ("http", "auto"), ("http", "legacy"), ("sse", "auto")]
+OFTEN = (("stdio", "auto"), ("http", "legacy"))
+"""Those that are met in every run of the tests."""
+
+
+def marked(sides: Iterable[tuple[str, str]]) -> list[Any]:
+    """The sides, of which most are met in the long repetitions."""
+    return [side if side in OFTEN else pytest.param(side, marks=pytest.mark.soak) for side in sides]
+
 
 NEWEST = [("stdio", "auto"), ("http", "auto")]
 UNNAMED = [("stdio", "legacy"), ("sse", "auto")]
@@ -46,7 +55,7 @@ def ports() -> Iterator[Callable[[str], int]]:
         yield port
 
 
-@pytest.fixture(params=SIDES, ids="-".join)
+@pytest.fixture(params=marked(SIDES), ids="-".join)
 def side(request: pytest.FixtureRequest, ports: Callable[[str], int]) -> tuple[Server, str]:
     """A server, and the era in which it is met."""
     transport, era = request.param
@@ -58,7 +67,7 @@ def _at(transport: str, port: int) -> Server:
     return Server(name="sdk", type=transport, url=f"http://127.0.0.1:{port}/{path}")
 
 
-@pytest.fixture(params=SIDES, ids="-".join)
+@pytest.fixture(params=marked(SIDES), ids="-".join)
 async def own_side(request: pytest.FixtureRequest, me: Actor) -> AsyncIterator[tuple[Server, str]]:
     """As `side`, with a server that no other test has met."""
     transport, era = request.param
@@ -114,7 +123,7 @@ async def test_its_questions_are_answered(me: Actor, side: tuple[Server, str], p
         assert [params.get("message") for params in person.asked] == ["Who wants tea?", None, "Who wants tea?"]
 
 
-@pytest.mark.parametrize("side", [side for side in SIDES if side not in UNNAMED], ids="-".join, indirect=True)
+@pytest.mark.parametrize("side", marked(side for side in SIDES if side not in UNNAMED), ids="-".join, indirect=True)
 async def test_questions_of_concurrent_calls_keep_apart(me: Actor, side: tuple[Server, str]) -> None:
     answers: list[str] = []
 

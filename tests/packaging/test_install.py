@@ -53,7 +53,7 @@ def run(home: Path, argv: list[str]) -> str:
 
 @pytest.mark.parametrize(
     "install",
-    [pip, pytest.param(pipx, marks=pytest.mark.soak), uv],
+    [*(pytest.param(each, marks=pytest.mark.soak) for each in (pip, pipx)), uv],
     ids=lambda install: getattr(install, "__name__", ""),
 )
 def test_it_installs_and_runs_a_first_agent(install: Callable[[Path, str], Path], built: Path, tmp_path: Path) -> None:

@@ -22,8 +22,17 @@ START = {
     "fish": ["fish"],
     "elvish": ["elvish", "-rc"],
 }
+OFTEN = ("bash", "zsh")
+"""Those that are tried in every run of the tests."""
+
 SHELLS = [
-    pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"))
+    pytest.param(
+        name,
+        marks=[
+            pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not installed"),
+            *([] if name in OFTEN else [pytest.mark.soak]),
+        ],
+    )
     for name in START
 ]
 

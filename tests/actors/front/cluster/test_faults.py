@@ -151,6 +151,7 @@ def test_a_worker_that_was_taken_for_dead_and_gets_its_runs_again_plays_each_onc
     assert house.wrongs(["one", "last"]) == []
 
 
+@pytest.mark.soak
 def test_a_run_whose_last_rows_the_database_has_lost_goes_on_from_those_before(house: House) -> None:
     house.worker("one")
     http = house.client(house.gateway())

@@ -95,7 +95,7 @@ async def test_unbroken_it_has_so_many_rows_and_effects(house: WholeHouse) -> No
 
 
 TENTH = sorted(random.Random("whole rows").sample(range(1, ROWS + 1), ROWS // 10))
-CHAINS = [TENTH[first::6] for first in range(6)]
+CHAINS = [TENTH[first::4] for first in range(4)]
 
 
 @pytest.mark.parametrize("rows", CHAINS, ids=lambda rows: "-".join(map(str, rows)))

@@ -260,13 +260,18 @@ def test_postgresql_refuses_to_write_for_who_reads(sql: ModuleType, postgres: st
     "statement",
     [
         "COPY (SELECT 1) TO PROGRAM 'touch {file}'",
-        "COPY (SELECT 1) TO '{file}'",
-        "DO $$ BEGIN COPY (SELECT 1) TO PROGRAM 'touch {file}'; END $$",
-        "EXPLAIN ANALYZE SELECT pg_read_file('/etc/hostname')",
         "SELECT pg_read_file('/etc/hostname')",
-        "CHECKPOINT",
-        "NOTIFY x",
-        "SELECT 1; COPY (SELECT 1) TO '{file}'",
+        *(
+            pytest.param(statement, marks=pytest.mark.soak)
+            for statement in (
+                "COPY (SELECT 1) TO '{file}'",
+                "DO $$ BEGIN COPY (SELECT 1) TO PROGRAM 'touch {file}'; END $$",
+                "EXPLAIN ANALYZE SELECT pg_read_file('/etc/hostname')",
+                "CHECKPOINT",
+                "NOTIFY x",
+                "SELECT 1; COPY (SELECT 1) TO '{file}'",
+            )
+        ),
     ],
 )
 def test_postgresql_does_nothing_outside_of_tables_for_who_reads_not_even_for_a_superuser(
