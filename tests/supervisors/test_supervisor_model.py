@@ -313,7 +313,7 @@ class SupervisorMachine(RuleBasedStateMachine):
 
 class TestSupervisor(SupervisorMachine.TestCase):
     settings = settings(
-        max_examples=100, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
 
 

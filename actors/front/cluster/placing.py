@@ -223,7 +223,7 @@ class Placing:
                 if question.id not in relays:
                     relays[question.id] = me.spawn(self._relay, id, question, name=question.id, link=False)
             for closed in relays.keys() - waited.asked.keys():
-                relays[closed].cancel()
+                await _ended(relays.pop(closed))
             info = waited.info
             if waited.is_gone or info is None:
                 raise NotFound(f"{id}, which has played '{part.name}', was removed")
@@ -236,8 +236,7 @@ class Placing:
             elif info.over:
                 break
         for relay in relays.values():
-            relay.cancel()
-            await relay.wait()
+            await _ended(relay)
         line = await self._seat.at_last(lambda db: telling.last_event(db, id))
         outcome = outcome_of(info, None if line is None else logged(line))
         await self._count(me, part, id, outcome, charged)
@@ -277,19 +276,35 @@ class Placing:
             await waited.news.wait()
 
     async def _relay(self, me: Actor, part: str, question: Question) -> None:
-        """Ask here what a part asks, and tell it the answer."""
-        try:
-            answer = await me.ask_person(msgspec.structs.replace(question, id="", actor="", run=""))
-        except (NobodyToAsk, TimedOut):  # the part finds that out by itself
-            return
-        if not question.secret:
+        """Ask here what a part asks, and tell it the answer. A secret goes to its worker itself, or is asked again."""
+        told = False
+        while not told:
+            try:
+                answer = await me.ask_person(msgspec.structs.replace(question, id="", actor="", run=""))
+            except (NobodyToAsk, TimedOut):  # the part finds that out by itself
+                return
+            if question.secret:
+                told = await self._tell_secret(part, question.id, answer)
+                continue
             data = letter_of(Answer(question=question.id, value=answer.value, by=answer.by))
-            await self._seat.at_last(lambda db: telling.answer(db, question.id, data))
-            return
-        worker = await self._seat.at_last(lambda db: workers.worker_of(db, part))
-        if worker is not None:
-            params = msgspec.json.encode({"question": question.id, "value": answer.value})
-            await ask(worker, os.environ.get(KEY, ""), "_question/answer", msgspec.Raw(params))
+            await self._seat.at_last(partial(telling.answer, question=question.id, data=data))
+            told = True
+
+    async def _tell_secret(self, part: str, question: str, answer: Answer) -> bool:
+        params = msgspec.json.encode({"question": question, "value": answer.value})
+        try:
+            worker = await self._seat.at_last(lambda db: workers.worker_of(db, part))
+            if worker is not None:
+                await ask(worker, os.environ.get(KEY, ""), "_question/answer", msgspec.Raw(params))
+        except CallboardError as error:
+            log.warning("%s", error)
+            return False
+        return worker is not None
+
+
+async def _ended(relay: Ref) -> None:
+    relay.cancel()
+    await relay.wait()
 
 
 def _charge(part: Part, before: Amount, now: Amount) -> Amount:

@@ -1,8 +1,8 @@
 """The run of a worker that may have ended workers before: one at a time, until it has written a row.
 
 A worker that dies has many runs, of which one may have been to blame, or none: machines are replaced. So a run that two
-workers have died with, without a row of it in between, is played as the only one of its kind. If that worker dies as
-well, the run waits for a person; and if it gets on, it was not to blame.
+workers have died with, without a row of it in between, is played as the only one of its kind. If three more die, it
+waits for a person; and if it gets on, it was not to blame.
 """
 
 from __future__ import annotations
@@ -17,6 +17,12 @@ from ....supervisors.journal.journal import RunJournal
 if TYPE_CHECKING:
     from ....supervisors.cluster.queue import Taken
     from ...work.journal.of_run import OfRun
+
+SUSPICIOUS = 2
+"""Workers that have died with a run, from which on it is a suspect."""
+
+MOST = 5
+"""And after which nobody takes it by itself."""
 
 LOOK_EVERY = 0.01
 

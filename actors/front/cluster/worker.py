@@ -27,7 +27,7 @@ from ....protocol.control.caller import LOCAL
 from ....protocol.control.things import RunInfo
 from ....protocol.decoding import decode_json, msgpack_decoder
 from ....protocol.errors import CallboardError, ShuttingDown
-from ....protocol.journal import BY_WORKER, STUCK
+from ....protocol.journal import BY_WORKER
 from ....protocol.kernel.errors import JournalUnread
 from ....protocol.outcome import ErrorReport
 from ....protocol.requests import RunRequest
@@ -49,7 +49,7 @@ from .bundle import unpacked
 from .placing import Placing
 from .provider_limits import ProviderLimits
 from .seat import RETRY_EVERY, Seat, as_ours
-from .suspects import Suspect
+from .suspects import MOST, SUSPICIOUS, Suspect
 from .worker_logs import WorkerLogs
 
 if TYPE_CHECKING:
@@ -231,11 +231,11 @@ class Worker(NothingElsewhere):
 
     async def _sweep(self) -> None:
         sign, lease = self.seat.sign, self.seat.options.lease
-        lost = await self.seat.of_lease(lambda db: queue.sweep(db, sign, STUCK, lease))
+        lost = await self.seat.of_lease(lambda db: queue.sweep(db, sign, MOST, lease))
         for run in lost.back:
             log.warning("%s goes on with another worker, since its own is dead", run)
         for run in lost.parked:
-            log.error("%s has ended %d workers without getting on: callboard resume has it go on", run, STUCK)
+            log.error("%s has ended %d workers without getting on: callboard resume has it go on", run, MOST)
 
     def _lose(self, run: str, why: str = "this worker was silent for too long") -> None:
         """Others have it, or it has to go on from what is there."""
@@ -310,7 +310,7 @@ class Worker(NothingElsewhere):
                         name=options.called,
                         has=options.has,
                         most=most,
-                        suspicious=STUCK - 1,
+                        suspicious=SUSPICIOUS,
                         suspects=self._suspect.room,
                     )
                     taken, damaged = await self.seat.do(take)
