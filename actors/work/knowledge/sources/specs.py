@@ -14,7 +14,6 @@ import re
 from collections.abc import Collection
 from typing import Literal
 
-import httpx
 import msgspec
 
 from .....protocol.errors import UsageError
@@ -57,6 +56,8 @@ def parse(text: str, loaders: Collection[str] = (), *, crawls: bool = True) -> S
     if colon and name in loaders and rest and not _URL.match(text):
         return Spec(text=text, kind="loader", target=rest, loader=name)
     if _URL.match(text):
+        import httpx  # takes longer than all else that a server needs to begin, and most documents are files
+
         recursive = text.endswith("**")
         try:
             url = httpx.URL(text.removesuffix("**"))

@@ -336,7 +336,8 @@ async def test_10000_leases_leave_nothing(house: House) -> None:
 
         before, memory = await lease(1000)
         after, grown = await lease(10_000)
-        assert after == before
+        assert after[0] <= before[0]  # what other tests have left may go meanwhile
+        assert after[1] == before[1]
         assert grown - memory < 2_000_000
     assert len(house.starts) == 1
     assert house.servers.statistics().acquire_active_hit == 11_000
