@@ -59,6 +59,7 @@ def test_parked_questions_are_answered_exactly_once_while_workers_are_replaced(h
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [300, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_of_many_runs_all_are_done_though_two_of_three_workers_are_killed(house: House, number: int) -> None:
+    (house.config / "config.yaml").write_text("api: {keep_runs: 100000}\n")  # all are looked at afterwards
     for name in ("one", "two", "three"):
         house.worker(name)
     http = house.client(house.gateway())
