@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from . import options
-from .serve import cluster_option
 
 
 @click.command("cluster", short_help="Show the workers and the queue of a cluster.")
-@cluster_option
+@options.cluster
 @click.option("--migrate", is_flag=True, help="First makes the tables, or makes them those of this version.")
 @options.text_or_json
 def command(cluster: str | None, migrate: bool, as_json: bool) -> str:

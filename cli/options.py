@@ -217,6 +217,14 @@ server = several(
 )
 
 
+cluster = click.option(
+    "--cluster",
+    metavar="DSN",
+    envvar="CALLBOARD_CLUSTER",
+    help="PostgreSQL database of the cluster, as libpq has it [default: $CALLBOARD_CLUSTER].",
+)
+
+
 def check_loudness(given: dict[str, Any]) -> None:
     """Refuses `-q` and `-v` at once."""
     if given["quiet"] and given["verbose"]:

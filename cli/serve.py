@@ -9,13 +9,6 @@ import click
 
 from . import options
 
-cluster_option = click.option(
-    "--cluster",
-    metavar="DSN",
-    envvar="CALLBOARD_CLUSTER",
-    help="PostgreSQL database of the cluster, as libpq has it [default: $CALLBOARD_CLUSTER].",
-)
-
 
 @click.command("serve", short_help="Serve agents to people and programs: websocket, HTTP, a page.")
 @click.option("--host", metavar="HOST", help="Address to listen on [default: api.listen_addr, else 127.0.0.1].")
@@ -23,7 +16,7 @@ cluster_option = click.option(
 @click.option("--ui", is_flag=True, help="Prints the page's address with its token, also where stderr is no terminal.")
 @click.option("-q", "--quiet", is_flag=True, help="Prints nothing but errors.")
 @options.durable
-@cluster_option
+@options.cluster
 @options.config_dir
 def serve(*, cluster: str | None, **given: Any) -> int:
     """Serves the control channel and HTTP on one port, until Ctrl-C or SIGTERM; SIGHUP reads config.yaml again.
@@ -49,7 +42,7 @@ def serve(*, cluster: str | None, **given: Any) -> int:
 
 
 @click.command("worker", short_help="Play runs of a cluster.")
-@cluster_option
+@options.cluster
 @click.option("--name", metavar="NAME", default="", help="What this machine is called [default: its host name].")
 @click.option("--has", metavar="LABEL,...", default="", help="What it has that runs may need: gpu,browser.")
 @click.option("--room", metavar="N", type=click.IntRange(1), default=50, show_default=True, help="Runs at a time.")

@@ -188,3 +188,11 @@ def _sum(file: Path) -> str:
         return hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
     except OSError:
         return GONE
+
+
+def without_cwd(past: RunPast) -> RunPast:
+    """The past of a run that works where the process does that goes on with it: another machine may not have the
+    directory that it began in."""
+    began = past.began
+    began = msgspec.structs.replace(began, request=msgspec.structs.replace(began.request, cwd=None))
+    return msgspec.structs.replace(past, began=began)

@@ -163,7 +163,7 @@ class Placing:
             me.emit(RunPlaced(part=wanted.run, agent=part.name))
             try:
                 return await self._outcome(me, part, wanted.run, waited)
-            except BaseException:
+            except BaseException:  # cancelled, too: a part that nobody waits for must not go on
                 if kept is None or not kept.is_left:
                     with me.cleanup():
                         await self._cancel(wanted, waited)

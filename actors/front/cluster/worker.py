@@ -36,7 +36,7 @@ from ....supervisors.cluster import queue, tables, telling, workers
 from ....supervisors.cluster.store import ClusterStore
 from ....supervisors.cluster.workers import Worker as Registered
 from ....supervisors.journal.journal import Journal, RunJournal
-from ...runs.as_begun import relocated
+from ...runs.as_begun import relocated, without_cwd
 from ...runs.durable import Taken as Interrupted
 from ...runs.durable import check_goes_on, taken_of
 from ...runs.loading import Hooks
@@ -377,6 +377,8 @@ class Worker(NothingElsewhere):
             past = await trio.to_thread.run_sync(taken_of, await self._again(taken.run), taken.past)
             check_goes_on(taken.run, past.past)
             past = await self._moved(taken, past)
+            if decode_json(taken.request, RunRequest).cwd is None:  # then it works where its worker does
+                past = msgspec.structs.replace(past, past=without_cwd(past.past))
             hooks = Hooks(holds=self._logs.holds)
             self._hub.running.expect(info)
             await self._until_over(taken, lambda: self._hub.running.go_on(info, past, hooks))
