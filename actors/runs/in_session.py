@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import trio
 
 from ...protocol.agent import Agent
 from ...protocol.chat import Turn as Said
-from ...protocol.errors import CallboardError, ShuttingDown, UsageError
+from ...protocol.errors import CallboardError, NotFound, ShuttingDown, UsageError
 from ...protocol.journal import InSession
 from ...protocol.mcp.config import split
 from ...protocol.outcome import Outcome
@@ -123,14 +123,25 @@ async def on_stage(
         keep: false: the session stays as it is; None for what it says itself, then for what the settings say.
         wait, on_wait: see `Sessions.turn`.
     """
-    stored, made = await _stored(root, caller, name, agent)
-    if (request.target or hooks.loaded) and stored.agent != agent:
-        of = f"agent '{stored.agent}'" if stored.agent is not None else "no agent (callboard ask)"
-        raise UsageError(f"session '{stored.label}' is one of {of}, so '{agent or 'ask'}' can't go on with it")
     turn: Turn | None = None
     before = conversation.get()
+    made: Stored | None = None
     try:
-        async with root.sessions.turn(caller, stored.id, agent=stored.agent, wait=wait, on_wait=on_wait) as turn:
+        async with AsyncExitStack() as taken:
+            while turn is None:
+                stored, new = await _stored(root, caller, name, agent)
+                made = stored if new else None
+                if (request.target or hooks.loaded) and stored.agent != agent:
+                    of = f"agent '{stored.agent}'" if stored.agent is not None else "no agent (callboard ask)"
+                    raise UsageError(
+                        f"session '{stored.label}' is one of {of}, so '{agent or 'ask'}' can't go on with it"
+                    )
+                taking = root.sessions.turn(caller, stored.id, agent=stored.agent, wait=wait, on_wait=on_wait)
+                try:
+                    turn = await taken.enter_async_context(taking)
+                except NotFound:
+                    if as_id(name) is not None:
+                        raise  # else who had made it has removed it, as nothing was said there: it is made anew
             turn.keeps = _keeps(turn.session, hooks.settings or root.settings, keep)
             act = await _acted(root, turn, request, hooks, new_role)
             conversation.set(stored.id)
@@ -138,9 +149,10 @@ async def on_stage(
             yield _with_results(act, beside / "results") if turn.keeps else act
     finally:
         conversation.set(before)
-        if made and (turn is None or not turn.keeps or not turn.session.messages):
+        said = turn is not None and turn.keeps and (turn.session.messages or turn.is_left())
+        if made is not None and not said:
             with root.kernel.shield(FORGET_WITHIN):
-                await _forget(root, stored)
+                await _forget(root, made)
 
 
 @asynccontextmanager
@@ -184,8 +196,13 @@ def heard_in(turn: Turn, hooks: Hooks) -> Hooks:
     hooks = msgspec.structs.replace(hooks, on_history=turn.keep, todos=turn.todos)
     if not turn.keeps:
         return hooks
-    session = InSession(turn.stored.id, turn.stored.agent, len(turn.history))
-    return msgspec.structs.replace(hooks, session=session, holds=turn.holds)
+    session, holds, further = InSession(turn.stored.id, turn.stored.agent, len(turn.history)), turn.holds, hooks.holds
+    if further is not None:  # it is over when all that hold it say so
+
+        def holds(run: str, over: Callable[[], None]) -> None:
+            turn.holds(run, partial(further, run, over))
+
+    return msgspec.structs.replace(hooks, session=session, holds=holds, on_kept=turn.is_kept)
 
 
 class RoundedOff(msgspec.Struct, frozen=True, kw_only=True):

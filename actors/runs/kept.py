@@ -46,7 +46,10 @@ async def keep(execution: Execution, request: RunRequest, hooks: Hooks) -> None:
         JournalError: that is not possible here, and the run insists on it.
     """
     try:
-        execution.keep(await _keep(execution, request, hooks), hooks.holds)
+        kept = await _keep(execution, request, hooks)
+        execution.keep(kept, hooks.holds)
+        if hooks.on_kept is not None:
+            hooks.on_kept(lambda: kept.is_left)
     except JournalError as error:
         if hooks.durable:
             raise

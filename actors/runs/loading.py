@@ -66,6 +66,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         session: the session that it is a turn of.
         holds: given the id of a durable run and what says that it is over, to be called when all that it has brought is
             on disk elsewhere; None to say it at its end.
+        on_kept: given, once the run is durable, what says whether it is left to another process.
         playback: what stands between the run and the world; None for nothing.
         hooks: Python functions that have a say in what the run does, by event; see `work.hooks`.
         check_model: raises `Denied` if the caller may not have this model, which a role names; None: all are allowed.
@@ -87,6 +88,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     session: InSession | None = None
     holds: Callable[[str, Callable[[], None]], None] | None = None
+    on_kept: Callable[[Callable[[], bool]], None] | None = None
     playback: Playback | None = None
     hooks: Functions = {}
 

@@ -24,12 +24,15 @@ from ....protocol.errors import CallboardError, UsageError
 from ....supervisors.cluster.telling import put_blob
 from ....supervisors.journal.row import hash_of
 from ...io.directories import cache_dir, private_directory
+from ...runs.as_begun import relocated
 from ...work.library import AGENTS
 
 if TYPE_CHECKING:
     import psycopg
 
+    from ....protocol.agent import Agent
     from ....protocol.requests import RunRequest
+    from ...runs.durable import Taken
 
 MOST = 8 * 1024 * 1024
 """Bytes of a bundle."""
@@ -156,6 +159,20 @@ async def unpacked(
         await trio.to_thread.run_sync(_unpack, data, place)
     assert isinstance(request.target, str)
     return msgspec.structs.replace(request, target=str(place / request.target))
+
+
+def moved(past: Taken, asked: str | Agent, here: str | Agent) -> Taken:
+    """A run of another machine, with its files where this one has them.
+
+    Args:
+        asked: its target in the bundle; here: where that is.
+    """
+    there = past.began.request.target
+    assert isinstance(asked, str)
+    assert isinstance(here, str)
+    assert isinstance(there, str)
+    old, new = (place.removesuffix(asked).rstrip(os.sep) for place in (there, here))
+    return msgspec.structs.replace(past, past=relocated(past.past, old, new))
 
 
 def _unpack(data: bytes, place: Path) -> None:

@@ -229,8 +229,8 @@ class Gateway:
     # --- what a hub asks ----------------------------------------------------------------------------------------
 
     def takes(self, info: RunInfo, request: RunRequest) -> bool:
-        """See `Cluster`: turns of sessions stay here, with their session."""
-        return info.session is None and not request.history
+        """See `Cluster`: turns of sessions stay here, with their session, unless their worker must have a label."""
+        return not request.history and (info.session is None or bool(request.needs))
 
     async def start(self, info: RunInfo, request: RunRequest) -> RunInfo:
         """See `Cluster`. A day that is spent is found out here; its worker looks again when the run begins."""
@@ -241,7 +241,7 @@ class Gateway:
         _check(request)
         named, bundle = request.target, None
         name = named.name if isinstance(named, Agent) else named
-        if isinstance(named, str) and not request.in_role:
+        if isinstance(named, str) and not request.in_role and (named or info.session is None):
             loaded = await self._root.loader.threaded(partial(self._root.loader.loaded, request, NO_HOOKS))
             name = loaded.name
             found = await trio.to_thread.run_sync(partial(find, named, config_dir=self._root.config_dir))

@@ -136,3 +136,11 @@ def checked(options: ClusterOptions) -> ClusterOptions:
 def as_ours(error: Exception) -> CallboardError:
     """An error as one of ours."""
     return error if isinstance(error, CallboardError) else CallboardError(f"crashed: {error!r}")
+
+
+def tell_trouble(trouble: str) -> None:
+    """Say in the log whether what runs do can be kept; "" if it can."""
+    if trouble:
+        log.warning("runs wait before they change anything, since it can't be kept: %s", trouble)
+    else:
+        log.warning("runs go on: what they do can be kept again")

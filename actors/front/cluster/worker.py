@@ -26,7 +26,7 @@ import trio
 from ....protocol.control.caller import LOCAL
 from ....protocol.control.things import RunInfo
 from ....protocol.decoding import decode_json, msgpack_decoder
-from ....protocol.errors import CallboardError, ShuttingDown
+from ....protocol.errors import ActorCancelled, CallboardError, ShuttingDown
 from ....protocol.journal import BY_WORKER
 from ....protocol.kernel.errors import JournalUnread
 from ....protocol.outcome import ErrorReport
@@ -36,7 +36,7 @@ from ....supervisors.cluster import queue, tables, telling, workers
 from ....supervisors.cluster.store import ClusterStore
 from ....supervisors.cluster.workers import Worker as Registered
 from ....supervisors.journal.journal import Journal, RunJournal
-from ...runs.as_begun import relocated, without_cwd
+from ...runs.as_begun import without_cwd
 from ...runs.durable import Taken as Interrupted
 from ...runs.durable import check_goes_on, taken_of
 from ...runs.loading import Hooks
@@ -44,12 +44,14 @@ from ...work.journal.directory import keeps_elsewhere
 from ...work.journal.left import LeftAnswer, first_answers, run_of
 from ..control.cluster import NothingElsewhere
 from ..control.runs.summary import rfc3339
+from ..control.sessions import SessionTurn
 from .asking import Asking
-from .bundle import unpacked
+from .bundle import moved, unpacked
 from .placing import Placing
 from .provider_limits import ProviderLimits
-from .seat import RETRY_EVERY, Seat, as_ours
+from .seat import RETRY_EVERY, Seat, as_ours, tell_trouble
 from .suspects import MOST, SUSPICIOUS, Suspect
+from .turns import Turns
 from .worker_logs import WorkerLogs
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ class Worker(NothingElsewhere):
         self._root = root
         self._limits = ProviderLimits(root.gateway.gates, seat)
         self._store = ClusterStore(options.dsn, seat.sign, seat.shown, options.lease)
-        self._journal = Journal(self._store, None, _tell_trouble)
+        self._journal = Journal(self._store, None, tell_trouble)
         root.keep_in(self._journal)
         keeps_elsewhere()
         quiet = msgspec.structs.replace(root.settings.durable, dormant_after=None)  # others would not know of it
@@ -102,7 +104,9 @@ class Worker(NothingElsewhere):
         self._over: dict[str, trio.Event] = {}
         self._given: dict[str, set[str]] = {}  # by run, the questions whose answers it has
         self._hub: Hub
+        self._turns: Turns
         self._logs: WorkerLogs
+        self._hooks: Hooks
         self._nursery: trio.Nursery
         self._news = trio.Event()
         self._answered = trio.Event()
@@ -129,9 +133,9 @@ class Worker(NothingElsewhere):
             hub: plays the runs; its logs are `WorkerLogs`.
             url: of its control channel; token: what opens that to who is on this machine.
         """
-        self._hub, self._nursery = hub, nursery
+        self._hub, self._nursery, self._turns = hub, nursery, Turns(hub)
         assert isinstance(hub.logs, WorkerLogs)
-        self._logs = hub.logs
+        self._logs, self._hooks = hub.logs, Hooks(holds=hub.logs.holds)
         self._logs.kept, self._logs.nursery = self._root.kept, nursery
         self._url, self._token = url, token
         await self.seat.do(tables.migrate)
@@ -269,6 +273,8 @@ class Worker(NothingElsewhere):
         if run in self._hub.running.live:
             log.info("%s is cancelled%s", run, f" by {by}" if by else "")
             self._hub.cancel(LOCAL, run)
+        elif run in self.runs:
+            self._turns.cancel(run)
 
     async def _deliver(self) -> None:
         """Give answers to the runs that asked."""
@@ -338,7 +344,7 @@ class Worker(NothingElsewhere):
             elif taken.past.rows:
                 await self._go_on(taken, info)
             elif taken.cancelled:
-                await self._finish(taken, msgspec.structs.replace(info, status="cancelled", exit_code=130))
+                await self._finish_cancelled(taken, info)
             else:
                 await self._begin_run(taken, info)
         finally:
@@ -346,18 +352,20 @@ class Worker(NothingElsewhere):
             if self._over[taken.run] is over:
                 del self._over[taken.run], self.runs[taken.run], self._given[taken.run]
                 self._placing.over(taken.run)
+                self._logs.forget_end(taken.run)
             self._suspect.acquit(taken.run)
             self._news.set()
 
     async def _begin_run(self, taken: Taken, info: RunInfo) -> None:
         try:
-            request = decode_json(taken.request, RunRequest)
-            request = await self._placed(taken, request)
+            request = await self._placed(taken, decode_json(taken.request, RunRequest))
             self._store.adopt(taken.run, taken.key, taken.life, taken.began)
-            hooks = Hooks(holds=self._logs.holds)
-            await self._until_over(taken, lambda: self._hub.running.start(info, request, hooks))
+            start = self._hub.running.start if info.session is None else self._turns.begin
+            await self._until_over(taken, lambda: start(info, request, self._hooks))
         except ShuttingDown:
             return  # the next one begins it
+        except ActorCancelled:
+            await self._finish_cancelled(taken, info)
         except Exception as error:  # one that can't begin must not end the worker
             if not isinstance(error, CallboardError):
                 log.exception("%s could not begin", taken.run)
@@ -367,9 +375,8 @@ class Worker(NothingElsewhere):
 
     async def _placed(self, taken: Taken, request: RunRequest) -> RunRequest:
         """The request, with the files that came with it where this machine has them."""
-        if taken.bundle is None:
+        if (hash := taken.bundle) is None:
             return request
-        hash = taken.bundle
         return await unpacked(request, hash, partial(self.seat.at_last, lambda db: telling.blob(db, hash)), os.environ)
 
     async def _go_on(self, taken: Taken, info: RunInfo) -> None:
@@ -377,13 +384,12 @@ class Worker(NothingElsewhere):
             past = await trio.to_thread.run_sync(taken_of, await self._again(taken.run), taken.past)
             check_goes_on(taken.run, past.past)
             past = await self._moved(taken, past)
-            if decode_json(taken.request, RunRequest).cwd is None:  # then it works where its worker does
-                past = msgspec.structs.replace(past, past=without_cwd(past.past))
-            hooks = Hooks(holds=self._logs.holds)
-            self._hub.running.expect(info)
-            await self._until_over(taken, lambda: self._hub.running.go_on(info, past, hooks))
+            go_on = self._hub.running.go_on if past.began.session is None else self._turns.go_on
+            await self._until_over(taken, lambda: go_on(info, past, self._hooks))
         except ShuttingDown:
             return
+        except ActorCancelled:
+            await self._finish_cancelled(taken, info)
         except Exception as error:  # one that can't go on must not keep the others from it
             if not isinstance(error, CallboardError):
                 log.exception("%s could not go on", taken.run)
@@ -400,20 +406,16 @@ class Worker(NothingElsewhere):
 
     async def _moved(self, taken: Taken, past: Interrupted) -> Interrupted:
         """The run, with its files where this machine has them: the one before had them elsewhere, perhaps."""
-        if taken.bundle is None:
-            return past
-        inner = decode_json(taken.request, RunRequest).target
-        here = (await self._placed(taken, decode_json(taken.request, RunRequest))).target
-        there = past.began.request.target
-        assert isinstance(inner, str)
-        assert isinstance(here, str)
-        assert isinstance(there, str)
-        old, new = (place.removesuffix(inner).rstrip(os.sep) for place in (there, here))
-        return msgspec.structs.replace(past, past=relocated(past.past, old, new))
+        request = decode_json(taken.request, RunRequest)
+        if taken.bundle is not None:
+            past = moved(past, request.target, (await self._placed(taken, request)).target)
+        if request.cwd is None:  # then it works where its worker does
+            past = msgspec.structs.replace(past, past=without_cwd(past.past))
+        return past
 
     async def _until_over(self, taken: Taken, start: Callable[[], Awaitable[object]]) -> None:
         """Play a run to its end, and until all of it is in the database."""
-        await start()
+        begun = await start()
         if taken.suspect:
             self._nursery.start_soon(self._suspect.see_it_get_on, taken, self._root.kept, self._news.set)
         if taken.cancelled:
@@ -423,6 +425,12 @@ class Worker(NothingElsewhere):
         while (record := self._hub.running.live.get(taken.run)) is not None:
             await record.ended()
             await trio.sleep(0.01)
+        if isinstance(begun, SessionTurn):
+            await begun.over.wait()
+
+    async def _finish_cancelled(self, taken: Taken, info: RunInfo) -> None:
+        if not self._draining:  # else the next one does
+            await self._finish(taken, msgspec.structs.replace(info, status="cancelled", exit_code=130))
 
     async def _finish(self, taken: Taken, info: RunInfo) -> None:
         info.ended = rfc3339(datetime.now(UTC))
@@ -440,10 +448,3 @@ def _info(taken: Taken) -> RunInfo:
     info = decode_json(taken.info, RunInfo) if taken.info else RunInfo(run=taken.run)
     info.seq = max(info.seq, taken.seen)
     return msgspec.structs.replace(info, status="running", ended=None, error=None)
-
-
-def _tell_trouble(trouble: str) -> None:
-    if trouble:
-        log.warning("runs wait before they change anything, since it can't be kept: %s", trouble)
-    else:
-        log.warning("runs go on: what they do can be kept again")

@@ -46,6 +46,7 @@ class WorkerLogs(ClusterLogs):
     def __init__(self, seat: Seat, directory: Path, **options: Any) -> None:
         super().__init__(seat, directory, **options)
         self._overs: dict[str, Callable[[], None]] = {}
+        self._ended: dict[str, RowsOut | None] = {}
 
     def in_cluster(self, run: str) -> bool:  # noqa: ARG002 - all are
         """See `ClusterLogs`."""
@@ -57,18 +58,30 @@ class WorkerLogs(ClusterLogs):
 
     def holds(self, run: str, over: Callable[[], None]) -> None:
         """A run is over, which is to be said when its last event is on its way (`Hooks.holds`)."""
-        self._overs[run] = over
+        if run not in self._ended:
+            self._overs[run] = over
+            return
+        rows = self._ended.pop(run)
+        over()
+        if rows is not None:
+            rows.hurry()
 
     def rows(self, run: str) -> RowsOut | None:
         """Where what a run does is kept."""
         kept = self.kept.get(run)
         return None if kept is None else kept.rows
 
-    def says_over(self, run: str) -> None:
-        """Its last event is on its way."""
+    def says_over(self, run: str, rows: RowsOut | None) -> None:
+        """Its last event is on its way, with its rows."""
         over = self._overs.pop(run, None)
         if over is not None:
             over()
+        else:
+            self._ended[run] = rows  # of a turn of a session, which is over when that is written
+
+    def forget_end(self, run: str) -> None:
+        """It is not this worker's any more."""
+        self._ended.pop(run, None)
 
 
 class ClusterLog(RunLog):
@@ -113,7 +126,7 @@ class ClusterLog(RunLog):
             if self._last is not None:
                 rows.beside(EVENT, str(self._last.seq), self._last.data)
             rows.beside(INFO, "", msgspec.json.encode(info))
-        self._logs.says_over(self._run)
+        self._logs.says_over(self._run, rows)
         if rows is not None:
             rows.hurry()
         self._logs.nursery.start_soon(partial(_closed, self.rows, done))

@@ -155,6 +155,10 @@ class Hub:
         request = await self.request(caller, wanted)
         if wanted.session is None:
             return await self.begin(caller, request, title=wanted.title)
+        elsewhere = RunInfo(run="", owner=caller.subject, title=wanted.title, session=wanted.session)
+        if self.cluster is not None and self.cluster.takes(elsewhere, request):
+            caller.need("write:sessions")
+            return await self.cluster.start(elsewhere, request)
         return await self.sessions.start(caller, wanted.session, request, title=wanted.title)
 
     async def request(self, caller: Caller, wanted: StartRun) -> RunRequest:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -87,15 +89,33 @@ class HubSessions:
             keep: as for `on_stage`.
         """
         caller.need("write:sessions")
-        turn: SessionTurn = await self._nursery.start(self._play, caller, session, request, hooks, title, keep)
-        return turn
+
+        async def started(act: Act, playing: RunRequest) -> RunInfo:
+            return await self._hub.begin(caller, playing, act.hooks, title=title, session=act.turn.stored.id)
+
+        return await self._start(caller, session, request, hooks, started, keep)
 
     async def begin_in_memory(
         self, caller: Caller, stored: Stored, request: RunRequest, hooks: Hooks = NO_HOOKS, *, title: str = ""
     ) -> SessionTurn:
         """As `begin`, in a session that has no file: what is said is in `stored.session` when the turn is over."""
-        turn: SessionTurn = await self._nursery.start(self._play, caller, stored, request, hooks, title)
-        return turn
+
+        async def started(act: Act, playing: RunRequest) -> RunInfo:
+            return await self._hub.begin(caller, playing, act.hooks, title=title)
+
+        return await self._start(caller, stored, request, hooks, started)
+
+    async def begin_queued(self, caller: Caller, info: RunInfo, request: RunRequest, hooks: Hooks) -> SessionTurn:
+        """As `begin`, of a run that was in a queue, as `info` has it. Other processes that work with its session are
+        waited for, since that is what a session is there for: one turn after another, whoever plays them."""
+        running, session = self._hub.running, info.session
+        assert session is not None
+
+        async def started(act: Act, playing: RunRequest) -> RunInfo:
+            of = msgspec.structs.replace(info, session=act.turn.stored.id)
+            return self._hub.get(caller, await running.start(of, playing, act.hooks))
+
+        return await self._start(caller, session, request, hooks, started, wait=math.inf)
 
     async def placed(self, caller: Caller, wanted: StartRun) -> StartRun:
         """What `caller` wants, in the session that the agent is always run in, if there is one.
@@ -115,9 +135,33 @@ class HubSessions:
         if run in self._turns:
             await self._turns[run].over.wait()
 
-    async def go_on(self, info: RunInfo, taken: Taken, *, with_changes: bool = False) -> SessionTurn:
+    async def go_on(
+        self,
+        info: RunInfo,
+        taken: Taken,
+        hooks: Hooks = NO_HOOKS,
+        *,
+        with_changes: bool = False,
+        wait: float = WAIT,
+    ) -> SessionTurn:
         """Go on with a turn that another process has begun; returns when its run has begun. Raises as `durable`."""
-        turn: SessionTurn = await self._nursery.start(self._play_again, info, taken, with_changes)
+        play = partial(self._play_again, info, taken, hooks, with_changes=with_changes, wait=wait)
+        turn: SessionTurn = await self._nursery.start(play)
+        return turn
+
+    async def _start(
+        self,
+        caller: Caller,
+        session: str | Stored,
+        request: RunRequest,
+        hooks: Hooks,
+        started: Callable[[Act, RunRequest], Awaitable[RunInfo]],
+        keep: bool | None = None,
+        *,
+        wait: float = 0.0,
+    ) -> SessionTurn:
+        play = partial(self._play, caller, session, request, hooks, started, keep, wait)
+        turn: SessionTurn = await self._nursery.start(play)
         return turn
 
     async def _play(
@@ -126,42 +170,49 @@ class HubSessions:
         session: str | Stored,
         request: RunRequest,
         hooks: Hooks,
-        title: str,
-        keep: bool | None = None,
+        started: Callable[[Act, RunRequest], Awaitable[RunInfo]],
+        keep: bool | None,
+        wait: float,
         *,
         task_status: trio.TaskStatus[SessionTurn],
     ) -> None:
-        hub, root = self._hub, self._hub.root
-        hooks, agent = hub.hooks(caller, hooks), None
-        kept = isinstance(session, str)
+        root = self._hub.root
+        hooks, agent = self._hub.hooks(caller, hooks), None
 
         async def begin(act: Act) -> RunInfo:
             playing = act.request
             rag = act.turn.session.other.get("rag")
             if isinstance(rag, str) and rag and rag not in playing.knowledge:
                 playing = msgspec.structs.replace(playing, knowledge=(*playing.knowledge, rag))
-            return await hub.begin(
-                caller, playing, act.hooks, title=title, session=act.turn.stored.id if kept else None
-            )
+            return await started(act, playing)
 
         if request.target and not isinstance(request.target, Agent):
             loaded = await root.loader.load(request, hooks)
             hooks, agent = msgspec.structs.replace(hooks, loaded=loaded), agent_of(loaded)
         if isinstance(session, str):
-            acting = on_stage(root, caller, session, request, hooks, agent=agent, keep=keep)
+            told = partial(_tell_wait, session)
+            acting = on_stage(root, caller, session, request, hooks, agent=agent, keep=keep, wait=wait, on_wait=told)
+            await self._turn(acting, caller, begin, task_status, session)
         else:
             acting = in_memory(root, session, request, hooks)
-        await self._turn(acting, caller, begin, task_status, "(in memory)" if not kept else str(session))
+            await self._turn(acting, caller, begin, task_status, "(in memory)")
 
     async def _play_again(
-        self, info: RunInfo, taken: Taken, with_changes: bool, *, task_status: trio.TaskStatus[SessionTurn]
+        self,
+        info: RunInfo,
+        taken: Taken,
+        hooks: Hooks,
+        *,
+        with_changes: bool,
+        wait: float,
+        task_status: trio.TaskStatus[SessionTurn],
     ) -> None:
         async def begin(act: Act) -> RunInfo:
             running, history = self._hub.running, act.request.history
             await running.go_on(info, taken, act.hooks, history, with_changes=with_changes)
             return running.live[info.run].info
 
-        acting = on_stage_again(self._hub.root, taken, wait=WAIT)
+        acting = on_stage_again(self._hub.root, taken, hooks, wait=wait, on_wait=partial(_tell_wait, str(info.session)))
         await self._turn(acting, LOCAL, begin, task_status, str(info.session))
 
     async def _turn(
@@ -205,3 +256,7 @@ class HubSessions:
             actor.interrupt()
             with kernel.shield(actor.time_to_end()):
                 await actor.wait_over()
+
+
+def _tell_wait(session: str, error: CallboardError) -> None:
+    log.info("a turn of session %s waits: %s", session, error)

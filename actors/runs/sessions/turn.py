@@ -29,6 +29,7 @@ class Turn:
         dirty: whether it is written when the turn ends, unless nothing of it is kept (`keeps`).
         unkept: why it could not be written.
         run: the durable run that it is, once that has ended.
+        is_left: whether the durable run that it is goes on in another process.
     """
 
     def __init__(self, stored: Stored) -> None:
@@ -40,6 +41,7 @@ class Turn:
         self.unkept: CallboardError | None = None
         self.added: list[dict[str, Any]] = []
         self.run = ""
+        self.is_left: Callable[[], bool] = lambda: False
         self._over: Callable[[], None] | None = None
         self._behind = False
         self._begun = False
@@ -52,6 +54,10 @@ class Turn:
     def holds(self, run: str, over: Callable[[], None]) -> None:
         """The durable run that it is has ended; `over` says so, once what it has brought is in the file."""
         self.run, self._over = run, over
+
+    def is_kept(self, is_left: Callable[[], bool]) -> None:
+        """It is a durable run (`Hooks.on_kept`)."""
+        self.is_left = is_left
 
     def settle(self) -> None:
         """What it has brought is in the file, or will never be."""
@@ -140,6 +146,8 @@ class Turn:
                 beside = store.save_beside(stored)
                 told = f"{error}; what was said now is in {beside}: mend the file, or put that in its place"
                 raise Conflict(told) from None
+            if self.run and self.run in now.session.meta.runs:
+                return now  # who has gone on with the run, while this process stood still, has written it
             now.session.messages = [*now.session.messages, *self.added]
             now.session.todo = stored.session.todo
             self._sign(now.session)

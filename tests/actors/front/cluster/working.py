@@ -3,6 +3,7 @@
 python working.py '{"words": ["worker", ...], "kill": 7}'
 python working.py '{"words": ["worker", ...], "break": 7}'         nothing can be written behind a row
 python working.py '{"words": ["worker", ...], "ends": true}'       killed when a run is over, before more can be written
+python working.py '{"words": ["worker", ...], "unsaved": true}'    killed when a turn is about to be in its session
 python working.py '{"words": ["worker", ...], "unfenced": true}'
 python working.py '{"words": ["worker", ...], "step": "alter table ..."}'   the tables of the next version
 """
@@ -17,6 +18,9 @@ import time
 from typing import Any
 
 from callboard.actors.front.cluster.worker import Worker
+from callboard.actors.runs.sessions.disk.stored import Stored
+from callboard.actors.runs.sessions.store import SessionStore
+from callboard.actors.runs.sessions.turn import Turn
 from callboard.cli.main import main
 from callboard.protocol.kernel.errors import JournalBroken
 from callboard.supervisors.cluster import store as stores
@@ -37,6 +41,17 @@ def kill_after_row(number: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     stores.ClusterStore.write = counting  # type: ignore[method-assign]
+
+
+def kill_before_saving() -> None:
+    """This process is killed when it is about to write what was said in a turn into its session."""
+
+    def kills(self: Turn, store: SessionStore) -> Stored:
+        time.sleep(1.0)  # until the last event and how it stands are in the database
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError(self, store)
+
+    Turn.write = kills  # type: ignore[method-assign]
 
 
 def without_fence() -> None:
@@ -101,6 +116,8 @@ if __name__ == "__main__":
         kill_after_row(order["kill"])
     if order.get("ends"):
         kill_at_end()
+    if order.get("unsaved"):
+        kill_before_saving()
     if order.get("break"):
         break_after_row(order["break"])
     if order.get("unfenced"):
