@@ -123,6 +123,31 @@ async def test_a_turn_of_a_session_goes_on_and_is_there_once(house: House) -> No
             await trio.sleep(0.02)
 
 
+async def test_the_first_turn_of_a_session_that_is_left_to_the_next_server_finds_its_session(
+    tmp_path: Path, fake_model: FakeModels
+) -> None:
+    held = trio.Event()
+    house = House(tmp_path, fake_model, {"api": {"shutdown_grace_seconds": 0.1}})
+    try:
+        fake_model.script(Reply(text="never", hold=held))
+        fake_model.answer_with(lambda request: Reply(text=f"<{request.prompt}>"))
+        await house.begin("--durable")
+        async with house.client() as http:
+            started = {"target": "clerk", "prompt": "first", "session": "bridges"}
+            run = (await http.post("/v1/runs", json=started)).json()["run"]
+            await house.models.arrived(1)
+        house.serving[-1].process.send_signal(signal.SIGTERM)
+        await trio.to_thread.run_sync(house.serving[-1].end)
+        held.set()
+        assert house.interrupted() == [run]
+        await house.begin("--durable")
+        async with house.client() as http:
+            info = await status_of(http, run, lambda info: info["ended"] or info["status"] == "interrupted")
+            assert (info["status"], info["output"]) == ("done", "<first>"), info["error"]
+    finally:
+        house.end_all()
+
+
 @pytest.mark.parametrize("mode", ["ask", "never"])
 async def test_told_to_ask_it_waits_for_a_person_and_told_to_leave_them_it_does(
     tmp_path: Path, fake_model: FakeModels, mode: str
