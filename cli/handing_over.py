@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..actors.runs.sessions.names import TEMP
 from ..protocol.control import own
 from ..protocol.control.things import RunInfo
 from ..protocol.errors import UsageError
@@ -20,8 +21,11 @@ from .stdin import prompt_text
 if TYPE_CHECKING:
     from ..protocol.requests import RunRequest
 
-_HERE = ("ui", "session", "save_session", "dry_run", "keep_requests", "durable", "record", "replay", "loose")
+_HERE = ("ui", "dry_run", "keep_requests", "record", "replay", "loose")
 """Flags about what this machine does beside the run."""
+
+_EITHER = {"save_session": ("--save-session", "--no-save-session"), "durable": ("--durable", "--ephemeral")}
+"""Such flags with a no of their own."""
 
 _TRAVELS = {name for name in own.StartRun.__struct_fields__ if name not in ("session", "title", "needs")}
 
@@ -39,9 +43,7 @@ def hand_over(request: RunRequest, on: str, needs: Sequence[str], flags: Mapping
         CallboardError: there is no such server, or the run could not start.
     """
     logging.configure()
-    for name in _HERE:
-        if flags.get(name):
-            raise UsageError(f"--{name.replace('_', '-')} is about this machine, and --on has another one play the run")
+    _check_flags(flags)
     request = msgspec.structs.replace(request, prompt=prompt_text(request.prompt, quiet=flags["quiet"]))
     if isinstance(request.target, str) and os.path.exists(request.target):  # noqa: PTH110 - no event loop runs yet
         request = msgspec.structs.replace(request, target=os.path.abspath(request.target))  # noqa: PTH100 - the same
@@ -49,6 +51,8 @@ def hand_over(request: RunRequest, on: str, needs: Sequence[str], flags: Mapping
     given |= {name: getattr(request.limits, name) for name in request.limits.__struct_fields__}
     _check(request, set(given))
     params = {name: value for name, value in given.items() if value not in (None, "", (), {}, [], False)}
+    if flags.get("session") is not None:
+        params["session"] = "" if flags["session"] == TEMP else flags["session"]
     where = Where(url=None if on == "cluster" else on, token=None)
     if on == "cluster" and os.environ.get("CALLBOARD_URL"):
         where = Where(url=os.environ["CALLBOARD_URL"], token=None)
@@ -66,6 +70,13 @@ def hand_over(request: RunRequest, on: str, needs: Sequence[str], flags: Mapping
         url=where.url,
         token=None,
     )
+
+
+def _check_flags(flags: Mapping[str, Any]) -> None:
+    given = [f"--{name.replace('_', '-')}" for name in _HERE if flags.get(name)]
+    given += [yes if flags[name] else no for name, (yes, no) in _EITHER.items() if flags.get(name) is not None]
+    if given:
+        raise UsageError(f"{given[0]} is about this machine, and --on has another one play the run")
 
 
 def _check(request: RunRequest, travels: set[str]) -> None:

@@ -245,6 +245,7 @@ SCENES = {
             "pip install": Row(skip="the environment of the tests has them"),
             "callboard worker --name one": Row(serves=r"serving at http://127"),
             "callboard worker --name two": Row(serves=r"serving at http://127"),
+            "callboard worker --name three": Row(serves=r"serving at http://127"),
             "callboard serve": Row(serves=r"http://127\.0\.0\.1:3400"),
             "callboard run greeter Ada": Row(shows=r"Hello, Ada!"),
             "callboard ps -a": Row(shows=r"done +greeter"),

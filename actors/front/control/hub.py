@@ -148,18 +148,15 @@ class Hub:
         """Start a run; returns when it has begun.
 
         Raises:
-            Denied: the caller may not do this.
-            Saturated: too much is under way.
+            Denied, Saturated: the caller may not do this; too much is under way.
             UsageError, InvalidFile, Unsupported, ConfigError: the run could not start.
         """
         request = await self.request(caller, wanted)
-        if wanted.session is None:
-            return await self.begin(caller, request, title=wanted.title)
-        elsewhere = RunInfo(run="", owner=caller.subject, title=wanted.title, session=wanted.session)
-        if self.cluster is not None and self.cluster.takes(elsewhere, request):
+        if wanted.session is not None:
+            if self.cluster is None or not self.cluster.takes(RunInfo(run="", session=wanted.session), request):
+                return await self.sessions.start(caller, wanted.session, request, title=wanted.title)
             caller.need("write:sessions")
-            return await self.cluster.start(elsewhere, request)
-        return await self.sessions.start(caller, wanted.session, request, title=wanted.title)
+        return await self.begin(caller, request, title=wanted.title, session=wanted.session)
 
     async def request(self, caller: Caller, wanted: StartRun) -> RunRequest:
         """What the caller wants, as far as it may want it. Raises as `start` does."""

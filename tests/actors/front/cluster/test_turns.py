@@ -5,7 +5,9 @@ once, whatever ends its workers.
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,7 @@ import trio
 from cluster_house import House, info, over, until
 from fake_models import FakeModels, Reply
 from postgres_house import Postgres
+from starter import CALLBOARD
 
 from callboard.actors.runs.sessions.store import SessionStore
 
@@ -132,7 +135,7 @@ async def test_a_turn_that_waits_for_its_session_can_be_cancelled(shared: House,
     await beside(shared, does)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 async def test_a_turn_goes_on_with_another_worker_and_is_in_the_session_once(
     shared: House, fake_model: FakeModels, how: signal.Signals
 ) -> None:
@@ -171,5 +174,35 @@ async def test_a_worker_killed_before_a_turn_is_in_its_session_leaves_that_to_th
         assert over(http, run)["status"] == "done"
         assert said(shared) == ["user: go on", "assistant: 1 so far"]
         assert len(fake_model.requests) == 1
+
+    await beside(shared, does)
+
+
+async def test_a_turn_is_begun_at_a_terminal_and_what_only_this_machine_can_do_is_refused(
+    shared: House, fake_model: FakeModels
+) -> None:
+    answering(fake_model)
+
+    def does() -> None:
+        shared.worker("one", "--has", "notes")
+        http = shared.client(shared.gateway())
+        environ = {
+            "CALLBOARD_TOKEN": http.headers["authorization"].removeprefix("Bearer "),
+            "HOME": str(shared.home),
+            "PATH": os.environ["PATH"],
+        }
+
+        def run(*words: str) -> subprocess.CompletedProcess[str]:
+            argv = [*CALLBOARD, "run", "thinks", "x", "--on", str(http.base_url), *words]
+            return subprocess.run(argv, capture_output=True, text=True, env=environ, check=False)
+
+        for _ in range(2):
+            done = run("--needs", "notes", "-s", "notes")
+            assert (done.returncode, done.stdout) == (0, "1 so far\n"), done.stderr
+        store = SessionStore(shared.home / "one" / "config")
+        assert len(store.open(*store.find("notes", "thinks"), caller=None).session.messages) == 4
+        for flag in ("--ephemeral", "--no-save-session", "--dry-run"):
+            done = run(flag)
+            assert (done.returncode, f"{flag} is about this machine" in done.stderr) == (2, True), done.stderr
 
     await beside(shared, does)
