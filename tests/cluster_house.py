@@ -18,7 +18,7 @@ import cluster_history
 import httpx
 import secret_watch
 from cutting_proxy import Link
-from starter import CALLBOARD
+from starter import CALLBOARD, forked
 
 SOON = 60.0
 LEASE = 2.0
@@ -173,7 +173,7 @@ class House:
         argv = [*within, *([sys.executable, "-m", "callboard.cli"] if within else self.program), *words]
         if order is not None:
             program = Path(__file__).parent / "actors" / "front" / "cluster" / "working.py"
-            argv = [sys.executable, str(program), json.dumps({**order, "words": words})]
+            argv = [*forked(program), json.dumps({**order, "words": words})]
         return self._begin(argv, name, dsn)
 
     def gateway(self, name: str = "gateway", *flags: str, dsn: str | None = None) -> Process:

@@ -4,8 +4,9 @@
 
 A command that begins with `CALLBOARD` is started so wherever this process starts one, `trio.run_process` included: the
 program is a process of its own, with its own arguments, environment, directory, files, session and terminal, and plays
-`python -m callboard.cli` from the first line on. Signals, exit codes and waiting are as with any other, since it
-belongs to the process of the tests, which takes in orphans (see tests/conftest.py).
+`python -m callboard.cli` from the first line on; or, after `forked(path)`, a program of a test, as `python path` does.
+Signals, exit codes and waiting are as with any other, since it belongs to the process of the tests, which takes in
+orphans (see tests/conftest.py).
 
 How a program starts is not tested so: the imports, what Python reads of its environment before the first line, and the
 installed `callboard` itself. A test that is about those takes `sys.executable` or the installed one, and a start that
@@ -43,8 +44,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypedDict
 
-CALLBOARD = ("a fork of", "callboard")
+FORK = "a fork of"
+
+CALLBOARD = (FORK, "callboard")
 """The beginning of a command."""
+
+
+def forked(program: str | Path) -> tuple[str, str]:
+    """The beginning of a command that is this file, which ends in `.py`."""
+    return FORK, os.fspath(program)
+
 
 _MODULES = (
     "callboard.actors.front.acp",
@@ -53,6 +62,8 @@ _MODULES = (
     "callboard.actors.front.chat.methods",
     "callboard.actors.front.chat.opening",
     "callboard.actors.front.control.hub",
+    "callboard.actors.front.cluster.gateway",
+    "callboard.actors.front.cluster.worker",
     "callboard.actors.front.control.opening",
     "callboard.actors.front.telemetry.export",
     "callboard.actors.runs.begin",
@@ -94,6 +105,7 @@ _MODULES = (
     "callboard.cli.wizard.steps",
     "callboard.cli.wizard.trial",
     "encodings.idna",
+    "psycopg",
     "prompt_toolkit.input.vt100",
     "prompt_toolkit.shortcuts",
     "pygments.styles.monokai",
@@ -110,10 +122,12 @@ class _Wanted(TypedDict):
     """A program that is to begin; its files 0, 1 and 2 are sent along.
 
     Attributes:
+        program: `callboard`, or a file.
         session: it has one of its own.
         login: file 0 is its terminal, and it has a session of its own.
     """
 
+    program: str
     arguments: list[str]
     environ: dict[str, str]
     cwd: str
@@ -193,18 +207,19 @@ STARTER = Starter()
 
 
 def listen() -> None:
-    """From now on a command of this process that begins with `CALLBOARD` is a fork."""
+    """From now on a command of this process that begins with `CALLBOARD`, or as `forked` has it, is a fork."""
     usual: Any = subprocess.Popen._execute_child  # type: ignore[attr-defined] # as typeshed has it, there is none
 
     def begin(self: Any, args: Any, executable: Any, *options: Any) -> None:
-        if isinstance(args, str | bytes | os.PathLike) or tuple(args[: len(CALLBOARD)]) != CALLBOARD:
+        if isinstance(args, str | bytes | os.PathLike) or args[0] != FORK:
             usual(self, args, executable, *options)
             return
-        arguments = [os.fspath(each) for each in args[len(CALLBOARD) :]]
+        _, program, *arguments = (os.fspath(each) for each in args)
         if _needs_python(*options):
-            usual(self, [sys.executable, "-m", "callboard.cli", *arguments], None, *options)
+            named = ["-m", "callboard.cli"] if program == CALLBOARD[1] else [program]
+            usual(self, [sys.executable, *named, *arguments], None, *options)
         else:
-            _fork(self, arguments, *options)
+            _fork(self, program, arguments, *options)
 
     subprocess.Popen._execute_child = begin  # type: ignore[attr-defined] # for the suite
 
@@ -223,10 +238,11 @@ def _logs_in(preexec: Any) -> bool:
     return isinstance(preexec, partial) and preexec.func is os.login_tty
 
 
-def _fork(process: Any, arguments: list[str], *options: Any) -> None:
+def _fork(process: Any, program: str, arguments: list[str], *options: Any) -> None:
     """As `Popen._execute_child`, whose arguments it has from the third on."""
     preexec, _, _, cwd, env = options[:5]
     wanted = _Wanted(
+        program=program,
         arguments=arguments,
         environ={os.fsdecode(name): os.fsdecode(value) for name, value in (os.environ if env is None else env).items()},
         cwd=os.fspath(cwd or Path.cwd()),
@@ -285,7 +301,8 @@ def _for_shell(line: socket.socket) -> None:
         pid = os.fork()
         if not pid:
             words, environ, cwd = marshal.loads(data)
-            _play(_Wanted(arguments=words, environ=environ, cwd=cwd, session=True, login=False), files)
+            told = {"arguments": words, "environ": environ, "cwd": cwd}
+            _play(_Wanted(program=CALLBOARD[1], session=True, login=False, **told), files)
         for descriptor in files:
             os.close(descriptor)
         line.send(str(pid).encode())
@@ -317,11 +334,15 @@ def _play(wanted: _Wanted, files: list[int]) -> NoReturn:
     sys.stdin = sys.__stdin__ = _text(io.BufferedReader(io.FileIO(0, closefd=False)))
     sys.stdout = sys.__stdout__ = _text(io.BufferedWriter(io.FileIO(1, "w", closefd=False)))
     sys.stderr = sys.__stderr__ = _text(io.BufferedWriter(io.FileIO(2, "w", closefd=False)), "backslashreplace")
-    sys.argv = ["", *wanted["arguments"]]
-    sys.path.insert(0, wanted["cwd"])
-    code = 0
+    program, code = wanted["program"], 0
+    ours = program == CALLBOARD[1]
+    sys.argv = ["" if ours else program, *wanted["arguments"]]
+    sys.path.insert(0, wanted["cwd"] if ours else str(Path(program).parent))
     try:
-        runpy.run_module("callboard.cli", run_name="__main__", alter_sys=True)
+        if ours:
+            runpy.run_module("callboard.cli", run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(program, run_name="__main__")
     except SystemExit as ended:
         if not isinstance(ended.code, int | None):
             raise

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 from fake_models import FakeModels, Reply, Request
+from starter import forked
 
 from callboard.actors.runs.sessions.store import SessionStore
 from callboard.protocol.session import Session
@@ -59,7 +59,7 @@ class Desk:
         """What a program said at its end; None if it was killed."""
         told = {"config": str(self._config), "target": "", "prompt": "hello", **order}
         program = await trio.run_process(
-            [sys.executable, TURNING, json.dumps(told)],
+            [*forked(TURNING), json.dumps(told)],
             env={**os.environ, "XDG_STATE_HOME": str(self._home / "state")},
             capture_stdout=True,
             check=False,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import trio
 from fake_models import FakeModels, Reply, Request
 from lives import Lives
-from starter import CALLBOARD
+from starter import CALLBOARD, forked
 
 import callboard
 from callboard.actors.runs.durable import interrupted
@@ -39,7 +38,7 @@ class Desk:
     async def play(self, **order: Any) -> dict[str, Any] | None:
         """What it says at its end; None if it was killed."""
         order["config"] = str(self._config)
-        command = [sys.executable, CALLING, str(self._done), json.dumps(order)]
+        command = [*forked(CALLING), str(self._done), json.dumps(order)]
         program = await trio.run_process(command, env=self._environ, capture_stdout=True, check=False)
         if program.returncode == -9:
             return None
@@ -116,7 +115,7 @@ async def test_a_keyed_call_has_the_same_key_however_often_it_is_made_and_its_mo
 async def test_a_run_with_functions_does_not_go_on_without_them(desk: Desk, tmp_path: Path) -> None:
     assert await desk.play() is None
     program = await trio.run_process(
-        [sys.executable, "-m", "callboard.cli", "resume"],
+        [*CALLBOARD, "resume"],
         env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
         capture_stdout=True,
         capture_stderr=True,
