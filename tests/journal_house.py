@@ -8,12 +8,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starter import forked
 
 WRITING = Path(__file__).parent / "supervisors" / "journal" / "writing.py"
 
@@ -66,7 +66,7 @@ class World:
     def start(self, **order: Any) -> subprocess.Popen[str]:
         """A program as `supervisors/journal/writing.py` describes it."""
         told = json.dumps({"directory": str(self.directory), "world": str(self.file), **order})
-        return subprocess.Popen([sys.executable, WRITING, told], stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen([*forked(WRITING), told], stdout=subprocess.PIPE, text=True)
 
     def play(self, **order: Any) -> tuple[str, bool]:
         """Have one come to its end; its sign, and whether it was killed."""
