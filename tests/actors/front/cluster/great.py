@@ -70,15 +70,16 @@ class GreatHouse(WholeHouse):
         """The worker that plays it first."""
         return self.cluster.worker("first", "--has", "first", "--lease", str(LEASE), order=order)
 
-    def until_killed(self, worker: Process) -> None:
-        """People answer until this worker is dead."""
-        self._while_answering(lambda: worker.process.poll() is not None)
+    def until_killed(self, worker: Process) -> bool:
+        """People answer until this worker is dead; False if the run is over before."""
+        self._while_answering(lambda: worker.process.poll() is not None or info(self._http, self.run)["ended"])
+        return worker.process.poll() is not None
 
     def until_taken_over(self) -> float:
         """Any worker may have it from now on; people answer until one has. Seconds for which that took."""
         begun = time.monotonic()
         self.cluster.sql("update callboard.runs set needs = '{}' where run = %s", self.run)
-        self._while_answering(lambda: self.cluster.owner(self.run) == "second")
+        self._while_answering(lambda: self.cluster.owner(self.run) == "second" or info(self._http, self.run)["ended"])
         return time.monotonic() - begun
 
     def until_over(self) -> dict[str, Any]:

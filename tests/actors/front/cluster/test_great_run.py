@@ -1,8 +1,12 @@
 """The run with everything (`whole`: a graph, an agent with its family, a workflow), whose worker is killed behind each
-of its rows: another worker goes on with it to the same end, within the lease and a second, and repeats nothing."""
+of its rows: another worker goes on with it to the same end, within the lease and a second, and repeats nothing.
+
+A tenth of the rows is in every run of the tests, several workers to a run, each of which is killed.
+"""
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -62,7 +66,31 @@ def test_unbroken_it_has_so_many_rows_and_effects(house: GreatHouse) -> None:
     worker.end()
 
 
-@pytest.mark.parametrize("row", some("great rows", list(range(1, ROWS + 1)), 1))
+TENTH = sorted(random.Random("great rows").sample(range(1, ROWS + 1), ROWS // 10 + 1))
+CHAINS = [TENTH[first::3] for first in range(3)]
+
+
+@pytest.mark.parametrize("rows", CHAINS, ids=lambda rows: "-".join(map(str, rows)))
+def test_killed_after_one_row_and_the_next_after_another_the_last_goes_on_to_the_same_end(
+    house: GreatHouse, rows: list[int]
+) -> None:
+    killed = there = before = 0
+    known: set[str] = set()
+    for row in rows:
+        if not house.until_killed(house.first(kill=max(2, row - there))):
+            break
+        killed += 1
+        there = len(house.rows())
+        assert there >= row
+        assert not known & set(house.marks[before:])
+        known, before = house.answered(), len(house.marks)
+    house.until_taken_over()
+    check(house, killed)
+    assert not known & set(house.marks[before:])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("row", range(1, ROWS + 1))
 def test_killed_after_any_row_it_goes_on_with_another_worker_to_the_same_end_and_repeats_nothing(
     house: GreatHouse, row: int, record_property: Callable[[str, object], None]
 ) -> None:
