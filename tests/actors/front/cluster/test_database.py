@@ -86,8 +86,7 @@ def full(tmp_path: Path) -> Iterator[tuple[Postgres, House]]:
             server.stop()
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("what", ["tables", "log"])
+@pytest.mark.parametrize("what", ["tables", pytest.param("log", marks=pytest.mark.soak)])
 def test_while_the_database_is_full_runs_wait_before_their_next_effect_and_then_go_on(
     full: tuple[Postgres, House], what: str
 ) -> None:
@@ -139,8 +138,7 @@ def primary_and_replica() -> Iterator[tuple[Postgres, Postgres]]:
             shutil.rmtree(home, ignore_errors=True)
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("moment", [0.0, 0.4, 0.9, 1.5])
+@pytest.mark.parametrize("moment", [0.9, *(pytest.param(at, marks=pytest.mark.soak) for at in (0.0, 0.4, 1.5))])
 def test_when_the_database_fails_over_to_its_replica_runs_go_on_there(tmp_path: Path, moment: float) -> None:
     with primary_and_replica() as (primary, replica):
         database = primary.database().partition("dbname=")[2].split()[0]

@@ -12,8 +12,7 @@ from network import Ways, network
 from postgres_house import running
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("ways", ["both", "up", "down"])
+@pytest.mark.parametrize("ways", ["both", *(pytest.param(way, marks=pytest.mark.soak) for way in ("up", "down"))])
 def test_a_worker_whose_link_is_lost_is_replaced_and_finds_that_out_when_it_is_back(tmp_path: Path, ways: Ways) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
