@@ -92,6 +92,17 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     playback: Playback | None = None
     hooks: Functions = {}
 
+    @property
+    def binds(self) -> bool:
+        """Whether only this process can play the run: what it calls, or what it tells of, is here."""
+        return any(getattr(self, name) != getattr(NO_HOOKS, name) for name in _BINDING)
+
+
+_BINDING = (
+    *("tools", "on_event", "on_history", "todos", "results", "recorder"),
+    *("settings", "told", "session", "holds", "on_kept", "playback", "hooks"),
+)
+
 
 NO_HOOKS = Hooks()
 

@@ -230,7 +230,7 @@ class Gateway:
 
     def takes(self, info: RunInfo, request: RunRequest) -> bool:
         """See `Cluster`: turns of sessions stay here, with their session, unless their worker must have a label."""
-        return not request.history and (info.session is None or bool(request.needs))
+        return info.session is None or bool(request.needs)
 
     async def start(self, info: RunInfo, request: RunRequest) -> RunInfo:
         """See `Cluster`. A day that is spent is found out here; its worker looks again when the run begins."""

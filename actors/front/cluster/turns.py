@@ -1,4 +1,4 @@
-"""Turns of sessions that a worker plays: those of runs whose labels say that it has the session.
+"""Turns of sessions that a worker plays, those of runs whose labels say that it has the session; and for whom it plays.
 
 The session is in this worker's configuration directory, which may be on a disk that others with the same labels have,
 too: its lock says who works with it. A worker that waits for that has room for one run less; the run is not over before
@@ -7,7 +7,7 @@ what was said is in the session's file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,12 @@ import trio
 
 from ....protocol.control.caller import LOCAL, Caller
 from ....protocol.errors import ActorCancelled
+from ...runs.loading import Hooks
 
 if TYPE_CHECKING:
     from ....protocol.control.things import RunInfo
     from ....protocol.requests import RunRequest
     from ...runs.durable import Taken
-    from ...runs.loading import Hooks
     from ..control.hub import Hub
     from ..control.sessions import SessionTurn
 
@@ -32,18 +32,22 @@ class Turns:
     """See the module.
 
     Args:
-        hub: of the worker.
+        hub: of the worker; holds: see `Hooks`.
     """
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, holds: Callable[[str, Callable[[], None]], None]) -> None:
         self._hub = hub
+        self._hooks = Hooks(holds=holds)
         self._waiting: dict[str, trio.CancelScope] = {}
+
+    def hooks(self, info: RunInfo) -> Hooks:
+        """Those of a run that this worker plays, whether or not it is a turn."""
+        return self._hub.hooks(_owner(info), self._hooks)
 
     async def begin(self, info: RunInfo, request: RunRequest, hooks: Hooks) -> SessionTurn:
         """Begin a turn when its session is free. Raises as `HubSessions.begin`, and `ActorCancelled`."""
-        caller = LOCAL if info.owner == LOCAL.subject else Caller(info.owner, SCOPES)
         with self._until_free(info.run):
-            return await self._hub.sessions.begin_queued(caller, info, request, hooks)
+            return await self._hub.sessions.begin_queued(_owner(info), info, request, hooks)
         raise ActorCancelled(f"{info.run} was cancelled before it began")
 
     async def go_on(self, info: RunInfo, taken: Taken, hooks: Hooks) -> SessionTurn:
@@ -65,3 +69,7 @@ class Turns:
                 yield
             finally:
                 del self._waiting[run]
+
+
+def _owner(info: RunInfo) -> Caller:
+    return LOCAL if info.owner == LOCAL.subject else Caller(info.owner, SCOPES)

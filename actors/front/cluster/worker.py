@@ -39,7 +39,6 @@ from ....supervisors.journal.journal import Journal, RunJournal
 from ...runs.as_begun import without_cwd
 from ...runs.durable import Taken as Interrupted
 from ...runs.durable import check_goes_on, taken_of
-from ...runs.loading import Hooks
 from ...work.journal.directory import keeps_elsewhere
 from ...work.journal.left import LeftAnswer, first_answers, run_of
 from ..control.cluster import NothingElsewhere
@@ -106,7 +105,6 @@ class Worker(NothingElsewhere):
         self._hub: Hub
         self._turns: Turns
         self._logs: WorkerLogs
-        self._hooks: Hooks
         self._nursery: trio.Nursery
         self._news = trio.Event()
         self._answered = trio.Event()
@@ -133,9 +131,9 @@ class Worker(NothingElsewhere):
             hub: plays the runs; its logs are `WorkerLogs`.
             url: of its control channel; token: what opens that to who is on this machine.
         """
-        self._hub, self._nursery, self._turns = hub, nursery, Turns(hub)
+        self._hub, self._nursery = hub, nursery
         assert isinstance(hub.logs, WorkerLogs)
-        self._logs, self._hooks = hub.logs, Hooks(holds=hub.logs.holds)
+        self._logs, self._turns = hub.logs, Turns(hub, hub.logs.holds)
         self._logs.kept, self._logs.nursery = self._root.kept, nursery
         self._url, self._token = url, token
         await self.seat.do(tables.migrate)
@@ -361,7 +359,7 @@ class Worker(NothingElsewhere):
             request = await self._placed(taken, decode_json(taken.request, RunRequest))
             self._store.adopt(taken.run, taken.key, taken.life, taken.began)
             start = self._hub.running.start if info.session is None else self._turns.begin
-            await self._until_over(taken, lambda: start(info, request, self._hooks))
+            await self._until_over(taken, lambda: start(info, request, self._turns.hooks(info)))
         except ShuttingDown:
             return  # the next one begins it
         except ActorCancelled:
@@ -385,7 +383,7 @@ class Worker(NothingElsewhere):
             check_goes_on(taken.run, past.past)
             past = await self._moved(taken, past)
             go_on = self._hub.running.go_on if past.began.session is None else self._turns.go_on
-            await self._until_over(taken, lambda: go_on(info, past, self._hooks))
+            await self._until_over(taken, lambda: go_on(info, past, self._turns.hooks(info)))
         except ShuttingDown:
             return
         except ActorCancelled:

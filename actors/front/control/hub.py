@@ -199,7 +199,7 @@ class Hub:
         if request.role is not None:
             hooks = self.hooks(caller, hooks)
         info = RunInfo(run="", owner=caller.subject, title=title, session=session)
-        if self.cluster is not None and self.cluster.takes(info, request):
+        if self.cluster is not None and not hooks.binds and self.cluster.takes(info, request):
             return await self.cluster.start(info, request)
         return self.get(caller, await self.running.start(info, request, hooks, durable=durable))
 

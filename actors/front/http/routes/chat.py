@@ -48,7 +48,7 @@ async def complete(call: Call, body: ChatCompletionRequest) -> ASGIApp:
     hooks = NO_HOOKS
     if begun.talks:
         request = msgspec.structs.replace(request, overrides=Overrides(sampling=body.sampling))
-        hooks = Hooks(tools=tuple(tools), on_history=left.take)
+        hooks = Hooks(tools=tuple(tools), on_history=left.take) if tools else NO_HOOKS
     elif body.tools:
         raise UsageError(f"tools: {body.model} is no agent and no model; the tools of its nodes are its own")
 

@@ -1,0 +1,140 @@
+"""What is begun at a gateway in other ways than by a run's name: what any worker can play one plays, and what only the
+gateway has (a chat's memory, tools of the client) stays there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from cluster_house import House, over, until
+from control_house import Client
+from fake_models import FakeModels, Reply, Request
+from postgres_house import Postgres
+from trio_websocket import open_websocket_url
+
+AGENT = "name: clerk\ninstructions: CLERK\n"
+
+
+def say(asked: Request) -> Reply:
+    """How many prompts the model was shown, or a call of the client's tool."""
+    if any(tool["function"]["name"] == "of_the_client" for tool in asked.json.get("tools", ())):
+        return Reply(calls=[("of_the_client", {"place": "here"})])
+    return Reply(text=f"{sum(each['role'] == 'user' for each in asked.json['messages'])} so far")
+
+
+@pytest.fixture
+def house(tmp_path: Path, postgres: Postgres, fake_model: FakeModels) -> House:
+    fake_model.answer_with(say)
+    made = House(tmp_path, postgres.database(), fake_model.config_dir(tmp_path / "config"))
+    (tmp_path / "config" / "agents" / "clerk").mkdir()
+    (tmp_path / "config" / "agents" / "clerk" / "config.yaml").write_text(AGENT)
+    return made
+
+
+async def beside(house: House, does: Callable[[], None]) -> None:
+    """Do this in a thread, while the model server answers here."""
+
+    def whole() -> None:
+        try:
+            does()
+        finally:
+            house.end_all()
+
+    await trio.to_thread.run_sync(whole)
+
+
+def played(house: House) -> int:
+    """How many runs of the cluster are over."""
+    return int(house.sql("select count(*) from callboard.runs where state = 1")[0][0])
+
+
+async def test_a_conversation_that_a_client_sends_along_is_played_by_a_worker(house: House) -> None:
+    messages = [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "1 so far"},
+        {"role": "user", "content": "two"},
+    ]
+
+    def does() -> None:
+        house.worker("one")
+        http = house.client(house.gateway())
+        for number, said in enumerate((messages[:1], messages), 1):
+            for streams in (False, True):
+                body = {"model": "agent/clerk", "messages": said, "stream": streams}
+                answer = http.post("/v1/chat/completions", json=body)
+                assert answer.status_code == 200, answer.text
+                if not streams:
+                    assert answer.json()["choices"][0]["message"]["content"] == f"{len(said) // 2 + 1} so far"
+                else:
+                    assert answer.text.endswith("data: [DONE]\n\n")
+            assert until(lambda count=2 * number: played(house) == count)
+        ag_ui = {
+            "threadId": "t",
+            "runId": "r",
+            "messages": [{"id": str(at), **each} for at, each in enumerate(messages)],
+        }
+        told = http.post(
+            "/agui?target=agent/clerk", json={"state": {}, "tools": [], "context": [], "forwardedProps": {}, **ag_ui}
+        )
+        assert told.status_code == 200, told.text
+        assert "2 so far" in told.text
+        assert until(lambda: played(house) == 5)
+
+    await beside(house, does)
+
+
+async def test_tools_of_the_client_are_called_so_the_gateway_plays_it(house: House) -> None:
+    tool = {"type": "function", "function": {"name": "of_the_client", "parameters": {"type": "object"}}}
+
+    def does() -> None:
+        house.worker("one")
+        http = house.client(house.gateway())
+        body = {"model": "agent/clerk", "messages": [{"role": "user", "content": "one"}], "tools": [tool]}
+        answer = http.post("/v1/chat/completions", json=body).json()
+        (call,) = answer["choices"][0]["message"]["tool_calls"]
+        assert json.loads(call["function"]["arguments"]) == {"place": "here"}
+        assert played(house) == 0
+
+    await beside(house, does)
+
+
+async def test_a_chat_at_a_gateway_remembers_what_was_said(house: House) -> None:
+    said: list[dict[str, Any]] = []
+
+    async def chats(url: str, token: str) -> None:
+        async with open_websocket_url(
+            f"{url}/ws".replace("http", "ws", 1), extra_headers=[("authorization", token)]
+        ) as ws:
+            client = Client(ws)
+            await client.result("initialize", protocolVersion=1)
+            chat = (await client.result("_chat/open"))["chat"]["chat"]
+            for line in ("one", "two"):
+                done = await client.result("_chat/line", chat=chat, line=line)
+                said.append((await client.result("_run/get", run=done["run"]))["run"])
+
+    def does() -> None:
+        house.worker("one")
+        http = house.client(house.gateway())
+        trio.from_thread.run(chats, str(http.base_url), http.headers["authorization"])
+        assert [each["output"] for each in said] == ["1 so far", "2 so far"]
+
+    await beside(house, does)
+
+
+async def test_a_role_without_an_agent_is_played_by_a_worker(house: House) -> None:
+    def does() -> None:
+        house.worker("one")
+        http = house.client(house.gateway())
+        answer = http.post("/v1/completions", json={"prompt": "one", "model": "fake:model"}).json()
+        assert answer["final_message"] == "1 so far"
+        assert until(lambda: played(house) == 1)
+        run = http.post("/v1/runs", json={"target": "", "prompt": "one", "role_prompt": "You are kind."}).json()["run"]
+        assert over(http, run)["output"] == "1 so far"
+        assert played(house) == 2
+
+    await beside(house, does)
