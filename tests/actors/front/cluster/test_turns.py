@@ -17,7 +17,7 @@ import httpx
 import pytest
 import trio
 from cluster_house import House, info, over, until
-from fake_models import FakeModels, Reply
+from fake_models import FakeModels, Reply, Request
 from postgres_house import Postgres
 from starter import CALLBOARD
 
@@ -204,5 +204,36 @@ async def test_a_turn_is_begun_at_a_terminal_and_what_only_this_machine_can_do_i
         for flag in ("--ephemeral", "--no-save-session", "--dry-run"):
             done = run(flag)
             assert (done.returncode, f"{flag} is about this machine" in done.stderr) == (2, True), done.stderr
+
+    await beside(shared, does)
+
+
+def embedded(asked: Request) -> Reply:
+    """Of documents a vector, of prompts an answer."""
+    if "input" not in asked.json:
+        return Reply(text="so it is")
+    rows = [{"index": number, "embedding": [1.0, 0.5]} for number, _ in enumerate(asked.json["input"])]
+    return Reply(raw=json.dumps({"data": rows}).encode())
+
+
+async def test_a_knowledge_base_is_that_of_the_worker_with_the_label(shared: House, fake_model: FakeModels) -> None:
+    fake_model.answer_with(embedded)
+    home, settings = shared.home / "one", shared.config / "config.yaml"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "rag_embedding_model": "fake:m"}))
+    (home / "docs").mkdir()
+    (home / "docs" / "plums.md").write_text("plums are blue")
+    (home / "config" / "knowledge").mkdir()
+    (home / "config" / "knowledge" / "fruit.yaml").write_text(f"documents: [docs]\nrelative_to: {home}")
+
+    def does() -> None:
+        shared.worker("two", "--has", "other")
+        shared.worker("one", "--has", "fruit")
+        http = shared.client(shared.gateway())
+        for where, status in (("fruit", "done"), ("other", "failed")):
+            wanted = {"target": "", "prompt": "are plums blue", "knowledge": ["fruit"], "needs": [where]}
+            run = http.post("/v1/runs", json={**wanted, "role_prompt": "You are kind."}).json()["run"]
+            assert over(http, run)["status"] == status
+        asked = [each.prompt for each in fake_model.requests if "input" not in each.json]
+        assert ["plums are blue" in prompt for prompt in asked] == [True]
 
     await beside(shared, does)
