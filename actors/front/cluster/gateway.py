@@ -21,7 +21,7 @@ from ....protocol.agent import Agent
 from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, Conflict, NotFound, Unsupported
 from ....protocol.kernel.questions import Answer, Question, understood
-from ....supervisors.cluster import queue, spending, tables, telling, workers
+from ....supervisors.cluster import queue, spending, telling, workers
 from ....supervisors.cluster.queue import Wanted
 from ....supervisors.cluster.telling import Figures, Standing
 from ....supervisors.journal.row import Row
@@ -114,7 +114,6 @@ class Gateway:
         assert isinstance(hub.logs, GatewayLogs)
         self._hub, self._logs = hub, hub.logs
         self._logs.nursery, self._logs.follow = nursery, self._follow
-        await self.seat.do(tables.migrate)
         keep = hub.options.keep_runs or 10_000
         self._take_in(await self.seat.do(lambda db: telling.newest(db, keep)))
         await self._look_at_questions()

@@ -37,6 +37,8 @@ T = TypeVar("T")
 async def keep_spending(root: Root, seat: Seat) -> ClusterLedger:
     """Have the cluster keep the book of this process from now on; the ledger is for who makes its `days`.
 
+    It is the first that a process wants of the database, so it is this that brings the tables up to date.
+
     Raises:
         ClusterAway, NoCluster: the database can't be used.
         WrongTables: it is of another version.

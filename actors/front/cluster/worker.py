@@ -32,7 +32,7 @@ from ....protocol.kernel.errors import JournalUnread
 from ....protocol.outcome import ErrorReport
 from ....protocol.requests import RunRequest
 from ....protocol.version import VERSION
-from ....supervisors.cluster import queue, tables, telling, workers
+from ....supervisors.cluster import queue, telling, workers
 from ....supervisors.cluster.store import ClusterStore
 from ....supervisors.cluster.workers import Worker as Registered
 from ....supervisors.journal.journal import Journal, RunJournal
@@ -136,7 +136,6 @@ class Worker(NothingElsewhere):
         self._logs, self._turns = hub.logs, Turns(hub, hub.logs.holds)
         self._logs.kept, self._logs.nursery = self._root.kept, nursery
         self._url, self._token = url, token
-        await self.seat.do(tables.migrate)
         await self._register()
         nursery.start_soon(self._ask)
         nursery.start_soon(self._keep_lease)
