@@ -12,13 +12,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import cluster_history
 import httpx
 import secret_watch
+import trio
 from cutting_proxy import Link
 from starter import CALLBOARD, forked
+
+T = TypeVar("T")
 
 SOON = 60.0
 LEASE = 2.0
@@ -263,6 +266,18 @@ run=$(printf '%s' "$GRAPH_STATE" | jq -r .initial_prompt)
 sleep {pause}
 echo '{{}}'
 """
+
+
+async def beside(house: House, does: Callable[[], T]) -> T:
+    """What a thread finds while servers of the test's own answer here; it ends the processes of the house."""
+
+    def whole() -> T:
+        try:
+            return does()
+        finally:
+            house.end_all()
+
+    return await trio.to_thread.run_sync(whole)
 
 
 def until(what: Callable[[], Any], within: float = SOON, look_every: float = 0.03) -> Any:

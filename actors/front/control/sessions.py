@@ -93,7 +93,7 @@ class HubSessions:
         async def started(act: Act, playing: RunRequest) -> RunInfo:
             return await self._hub.begin(caller, playing, act.hooks, title=title, session=act.turn.stored.id)
 
-        return await self._start(caller, session, request, hooks, started, keep)
+        return await self._begun(partial(self._play, caller, session, request, hooks, started, keep=keep))
 
     async def begin_in_memory(
         self, caller: Caller, stored: Stored, request: RunRequest, hooks: Hooks = NO_HOOKS, *, title: str = ""
@@ -103,7 +103,7 @@ class HubSessions:
         async def started(act: Act, playing: RunRequest) -> RunInfo:
             return await self._hub.begin(caller, playing, act.hooks, title=title)
 
-        return await self._start(caller, stored, request, hooks, started)
+        return await self._begun(partial(self._play, caller, stored, request, hooks, started))
 
     async def begin_queued(self, caller: Caller, info: RunInfo, request: RunRequest, hooks: Hooks) -> SessionTurn:
         """As `begin`, of a run that was in a queue, as `info` has it. Other processes that work with its session are
@@ -115,7 +115,7 @@ class HubSessions:
             of = msgspec.structs.replace(info, session=act.turn.stored.id)
             return self._hub.get(caller, await running.start(of, playing, act.hooks))
 
-        return await self._start(caller, session, request, hooks, started, wait=math.inf)
+        return await self._begun(partial(self._play, caller, session, request, hooks, started, wait=math.inf))
 
     async def placed(self, caller: Caller, wanted: StartRun) -> StartRun:
         """What `caller` wants, in the session that the agent is always run in, if there is one.
@@ -145,22 +145,9 @@ class HubSessions:
         wait: float = WAIT,
     ) -> SessionTurn:
         """Go on with a turn that another process has begun; returns when its run has begun. Raises as `durable`."""
-        play = partial(self._play_again, info, taken, hooks, with_changes=with_changes, wait=wait)
-        turn: SessionTurn = await self._nursery.start(play)
-        return turn
+        return await self._begun(partial(self._play_again, info, taken, hooks, with_changes=with_changes, wait=wait))
 
-    async def _start(
-        self,
-        caller: Caller,
-        session: str | Stored,
-        request: RunRequest,
-        hooks: Hooks,
-        started: Callable[[Act, RunRequest], Awaitable[RunInfo]],
-        keep: bool | None = None,
-        *,
-        wait: float = 0.0,
-    ) -> SessionTurn:
-        play = partial(self._play, caller, session, request, hooks, started, keep, wait)
+    async def _begun(self, play: Callable[..., Awaitable[None]]) -> SessionTurn:
         turn: SessionTurn = await self._nursery.start(play)
         return turn
 
@@ -171,9 +158,9 @@ class HubSessions:
         request: RunRequest,
         hooks: Hooks,
         started: Callable[[Act, RunRequest], Awaitable[RunInfo]],
-        keep: bool | None,
-        wait: float,
         *,
+        keep: bool | None = None,
+        wait: float = 0.0,
         task_status: trio.TaskStatus[SessionTurn],
     ) -> None:
         root = self._hub.root

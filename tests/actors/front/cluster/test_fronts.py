@@ -5,13 +5,12 @@ gateway has (a chat's memory, tools of the client) stays there.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from cluster_house import House, over, until
+from cluster_house import House, beside, over, until
 from control_house import Client
 from fake_models import FakeModels, Reply, Request
 from postgres_house import Postgres
@@ -34,18 +33,6 @@ def house(tmp_path: Path, postgres: Postgres, fake_model: FakeModels) -> House:
     (tmp_path / "config" / "agents" / "clerk").mkdir()
     (tmp_path / "config" / "agents" / "clerk" / "config.yaml").write_text(AGENT)
     return made
-
-
-async def beside(house: House, does: Callable[[], None]) -> None:
-    """Do this in a thread, while the model server answers here."""
-
-    def whole() -> None:
-        try:
-            does()
-        finally:
-            house.end_all()
-
-    await trio.to_thread.run_sync(whole)
 
 
 def played(house: House) -> int:

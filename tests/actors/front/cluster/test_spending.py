@@ -11,7 +11,6 @@ import json
 import random
 import re
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ import msgspec
 import pytest
 import trio
 from access_house import made_key
-from cluster_house import LEASE, SOON, House, all_over, info, through, until
+from cluster_house import LEASE, SOON, House, all_over, beside, info, through, until
 from cutting_proxy import Link
 from day_house import ALICE, NOON, Clock, asked, limited, reading, spend
 from fake_models import FakeModels, Reply
@@ -80,18 +79,6 @@ def made(tmp_path: Path, postgres: Postgres, model: FakeModels, **daily: dict[st
     return Callers(House(tmp_path, postgres.database(), config), keys)
 
 
-async def beside(model_server_runs_here: Callable[[], T], house: House) -> T:
-    """What a thread finds, which ends the processes of the house."""
-
-    def does() -> T:
-        try:
-            return model_server_runs_here()
-        finally:
-            house.end_all()
-
-    return await trio.to_thread.run_sync(does)
-
-
 def daily(http: httpx.Client, subject: str) -> dict[str, Any]:
     found: list[dict[str, Any]] = http.get("/v1/usage").json()["daily"]
     return next(each for each in found if each["subject"] == subject)
@@ -143,7 +130,7 @@ async def test_a_limit_holds_for_all_workers_and_usage_says_what_the_models_were
         assert (after["tokens"], after["held_tokens"]) == (TOKENS, held["held_tokens"])
         return {each["key"]: each for each in told["usage"]} | {each["subject"] + "'s": each for each in told["daily"]}
 
-    told = await beside(plays, house)
+    told = await beside(house, plays)
     asked_for = {name: told[name]["requests"] for name in limits}
     assert asked_for["carol"] == 1
     assert limit - MOST_TOKENS <= told["alice's"]["tokens"] == TOKENS * asked_for["alice"] <= limit + MOST_TOKENS
@@ -209,7 +196,7 @@ async def test_runs_under_a_limit_wait_while_the_database_is_away_and_a_gateway_
         )
         return requests
 
-    assert await beside(plays, house) == 8
+    assert await beside(house, plays) == 8
 
 
 # --- in one process, with connections that break ------------------------------------------------------------------

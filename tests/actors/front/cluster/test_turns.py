@@ -9,14 +9,13 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import trio
-from cluster_house import House, info, over, until
+from cluster_house import House, beside, info, over, until
 from fake_models import FakeModels, Reply, Request
 from postgres_house import Postgres
 from starter import CALLBOARD
@@ -33,18 +32,6 @@ def shared(tmp_path: Path, postgres: Postgres, fake_model: FakeModels) -> House:
         (tmp_path / name / "config").mkdir(parents=True)
         (tmp_path / name / "config" / "sessions").symlink_to(tmp_path / "sessions")
     return house
-
-
-async def beside(house: House, does: Callable[[], None]) -> None:
-    """Do this in a thread, while the model server answers here."""
-
-    def whole() -> None:
-        try:
-            does()
-        finally:
-            house.end_all()
-
-    await trio.to_thread.run_sync(whole)
 
 
 def say(http: httpx.Client, prompt: str, **more: Any) -> str:
