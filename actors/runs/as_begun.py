@@ -126,33 +126,37 @@ def relocated(past: RunPast, old: str, new: str) -> RunPast:
     """A run whose files lay in the directory `old` on another machine, and lie in `new` on this one."""
     if old == new:
         return past
-
-    def there(path: str) -> str:
-        return new + path.removeprefix(old) if path == old or path.startswith(old + os.sep) else path
-
-    def moved(each: Definition) -> Definition:
-        return msgspec.structs.replace(
-            each,
-            file=there(each.file),
-            directory=there(each.directory),
-            parts={there(path): text for path, text in each.parts.items()},
-            sums={there(path): sum for path, sum in each.sums.items()},
-        )
-
-    began = past.began
-    assert isinstance(began.request.target, str)
-    began = msgspec.structs.replace(
-        began,
-        request=msgspec.structs.replace(began.request, target=there(began.request.target)),
-        definition=None if began.definition is None else moved(began.definition),
-    )
     once = {
-        name.replace(f" of {old}", f" of {new}"): encode_value(moved(decode_value(value, Definition)))
+        name.replace(f" of {old}", f" of {new}"): encode_value(_moved(decode_value(value, Definition), old, new))
         if name.startswith(CALLED)
         else value
         for name, value in past.once.items()
     }
-    return msgspec.structs.replace(past, began=began, once=once)
+    return msgspec.structs.replace(past, began=began_in(past.began, old, new), once=once)
+
+
+def began_in(began: Began, old: str, new: str) -> Began:
+    """The first row of a run whose files lay in the directory `old`, and lie in `new` on this machine."""
+    assert isinstance(began.request.target, str)
+    return msgspec.structs.replace(
+        began,
+        request=msgspec.structs.replace(began.request, target=_there(began.request.target, old, new)),
+        definition=None if began.definition is None else _moved(began.definition, old, new),
+    )
+
+
+def _moved(each: Definition, old: str, new: str) -> Definition:
+    return msgspec.structs.replace(
+        each,
+        file=_there(each.file, old, new),
+        directory=_there(each.directory, old, new),
+        parts={_there(path, old, new): text for path, text in each.parts.items()},
+        sums={_there(path, old, new): sum for path, sum in each.sums.items()},
+    )
+
+
+def _there(path: str, old: str, new: str) -> str:
+    return new + path.removeprefix(old) if path == old or path.startswith(old + os.sep) else path
 
 
 def check_files(run: str, definitions: Iterable[Definition | None], *, strict: bool) -> tuple[Problem, ...]:

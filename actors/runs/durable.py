@@ -309,11 +309,14 @@ async def play(
     if on_unknown is not None:
         request = msgspec.structs.replace(request, on_unknown=on_unknown)
     resumed = RunResumed(life=taken.life, rows=taken.count, after=after)
+    if not after:  # of a fork that another process has put into a queue nobody was told yet that it is one
+        of, at = taken.began.forked_from, taken.began.forked_at
+        resumed = msgspec.structs.replace(resumed, forked_from=of, forked_at=at)
 
     def lives(kept: OfRun) -> None:
         if taken.about.dormant:
             kept.wakes()
-        if not taken.wakes:
+        if not taken.wakes and taken.life > 1:
             kept.lives(taken.life, VERSION)
 
     past = msgspec.structs.replace(taken.past, began=msgspec.structs.replace(taken.began, request=request))

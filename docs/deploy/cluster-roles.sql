@@ -19,5 +19,6 @@ revoke delete on callboard.runs, callboard.rows, callboard.events from callboard
 revoke insert, update, delete on callboard.about from callboard_worker;
 
 grant insert, update, delete on callboard.runs, callboard.blobs to callboard_gateway;
+grant insert on callboard.rows to callboard_gateway; -- those that a fork of a run begins with
 grant insert, update, delete on callboard.ledger, callboard.held, callboard.usage, callboard.spenders to callboard_gateway;
 grant update on callboard.questions to callboard_gateway;

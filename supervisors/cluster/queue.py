@@ -164,24 +164,39 @@ def submit(db: psycopg.Connection[Any], wanted: Wanted) -> bool:
 
     A part that is there already stays as it is, and so does nobody's.
     """
-    parent = wanted.parent or Parent(run="", sign="", life=0)
-    needs = [*wanted.needs, KNOWS_PARTS] if wanted.parent is not None else list(wanted.needs)
     with db.pipeline(), db.transaction():
-        put = db.execute(
-            _SUBMIT,
-            (
-                *(wanted.run, needs, wanted.priority, wanted.subject, wanted.request, wanted.bundle),
-                *(first_sum(wanted.run), parent.run or None, b"", wanted.info),
-                *(wanted.parent is None, parent.run, parent.sign, parent.life),
-            ),
-        )
-        tell(db, "q", wanted.run)
-    if put.fetchone() is not None:
+        there = put(db, wanted)
+    if there.fetchone() is not None:
         return True
     if wanted.parent is not None:
         return db.execute("select 1 from callboard.runs where run = %s", (wanted.run,)).fetchone() is not None
+    return is_there(db, wanted)
+
+
+def put(db: psycopg.Connection[Any], wanted: Wanted, about: bytes = b"") -> psycopg.Cursor[Any]:
+    """Put a run into the queue, in a transaction; its number, or nothing if there is another, or a part is nobody's.
+
+    Args:
+        about: what is said of it, if it has rows.
+    """
+    parent = wanted.parent or Parent(run="", sign="", life=0)
+    needs = [*wanted.needs, KNOWS_PARTS] if wanted.parent is not None else list(wanted.needs)
+    there = db.execute(
+        _SUBMIT,
+        (
+            *(wanted.run, needs, wanted.priority, wanted.subject, wanted.request, wanted.bundle),
+            *(first_sum(wanted.run), parent.run or None, about, wanted.info),
+            *(wanted.parent is None, parent.run, parent.sign, parent.life),
+        ),
+    )
+    tell(db, "q", wanted.run)
+    return there
+
+
+def is_there(db: psycopg.Connection[Any], wanted: Wanted) -> bool:
+    """Whether this very run is there: our own try, whose answer was lost."""
     same = db.execute("select request from callboard.runs where run = %s", (wanted.run,)).fetchone()
-    return same is not None and bytes(same[0] or b"") == wanted.request  # our own try, whose answer was lost
+    return same is not None and bytes(same[0] or b"") == wanted.request
 
 
 def take(

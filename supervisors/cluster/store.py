@@ -23,15 +23,16 @@ waits for the disk, and all that was written before is there then.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from ...protocol.kernel.errors import JournalBroken, RunClaimed
-from ..journal.row import LARGE, OVER, Block, Part, RunRecord, hash_of, packed, pieces
+from ..journal.row import LARGE, OVER, Block, Part, Row, RunRecord, hash_of, packed, pieces
 from .database import connected, told
 from .queue import count
 from .tables import CHANNEL
+from .telling import put_blob
 
 if TYPE_CHECKING:
     import psycopg
@@ -234,6 +235,16 @@ class ClusterStore:
                 part.drop_written(run, row[3], row[4], "the cluster")
 
 
+def put_first_rows(db: psycopg.Connection[Any], run: str, key: int, rows: Sequence[Row]) -> None:
+    """Give a run the rows that it begins with. This very transaction has put it into its table, outermost: none of
+    `_ROWS` would be written else."""
+    record, part = RunRecord(run), Part()
+    record.key, part.rows = key, [(row.actor, row.data) for row in rows]
+    batch = _Batch("")
+    batch.add(record, part)
+    batch.send_first(db, record)
+
+
 class _Batch:
     """The parts of a group as the statements take them."""
 
@@ -311,6 +322,14 @@ class _Batch:
         if self._asked or self._closed:
             db.execute("select pg_notify(%s, 'k')", (CHANNEL,))
         return fence
+
+    def send_first(self, db: psycopg.Connection[Any], run: RunRecord) -> None:
+        """Send the rows of one that has none. What is large stays from now on, even if it was there and about to go."""
+        for hash, data in self._blobs.items():
+            put_blob(db, hash, data)
+        seq, crc = self.runs[run]
+        db.execute("update callboard.runs set rows = %s, crc = %s where id = %s", (seq, crc, run.key))
+        db.execute(_ROWS, _columns(self._rows))
 
 
 def _columns(values: Iterable[tuple[Any, ...]]) -> list[list[Any]]:

@@ -24,13 +24,14 @@ from ....protocol.errors import CallboardError, UsageError
 from ....supervisors.cluster.telling import put_blob
 from ....supervisors.journal.row import hash_of
 from ...io.directories import cache_dir, private_directory
-from ...runs.as_begun import relocated
+from ...runs.as_begun import began_in, relocated
 from ...work.library import AGENTS
 
 if TYPE_CHECKING:
     import psycopg
 
     from ....protocol.agent import Agent
+    from ....protocol.journal import Began
     from ....protocol.requests import RunRequest
     from ...runs.durable import Taken
 
@@ -167,12 +168,23 @@ def moved(past: Taken, asked: str | Agent, here: str | Agent) -> Taken:
     Args:
         asked: its target in the bundle; here: where that is.
     """
-    there = past.began.request.target
+    old, new = _homes(past.began, asked, here)
+    return msgspec.structs.replace(past, past=relocated(past.past, old, new))
+
+
+def first_row_here(began: Began, asked: str | Agent, here: str | Agent) -> Began:
+    """The first row of a run of another machine, with its files where this one has them; see `moved`."""
+    return began_in(began, *_homes(began, asked, here))
+
+
+def _homes(began: Began, asked: str | Agent, here: str | Agent) -> tuple[str, str]:
+    """Where the bundle of a run lay when it began, and where it lies here."""
+    there = began.request.target
     assert isinstance(asked, str)
     assert isinstance(here, str)
     assert isinstance(there, str)
     old, new = (place.removesuffix(asked).rstrip(os.sep) for place in (there, here))
-    return msgspec.structs.replace(past, past=relocated(past.past, old, new))
+    return old, new
 
 
 def _unpack(data: bytes, place: Path) -> None:

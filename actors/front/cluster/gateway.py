@@ -33,6 +33,7 @@ from ...work.library import AGENTS
 from ..control.runs.running import no_run
 from ..control.runs.summary import LONGEST_PROMPT, rfc3339
 from .bundle import bundled
+from .forks import Forks
 from .gateway_logs import GatewayLogs
 from .provider_limits import ProviderLimits
 from .relay import KEY, ask, follow
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
     from ....protocol.control.things import ActorInfo, RunInfo
     from ....protocol.requests import RunRequest
+    from ...runs.rerun.changes import Changes
+    from ...runs.rerun.fork import Fork, RunRead
     from ...runs.root import Root
     from ..control.hub import Hub
     from ..control.runs.live_run import HubOptions
@@ -79,6 +82,7 @@ class Gateway:
         self.seat = seat
         self._root = root
         self._limits = ProviderLimits(root.gateway.gates, seat)
+        self._forks = Forks(root, seat)
         self._hub: Hub
         self._logs: GatewayLogs
         self._dirty: set[str] = set()
@@ -306,6 +310,18 @@ class Gateway:
     async def rows(self, run: str, after: int, most: int) -> list[Row] | None:
         """See `Cluster`."""
         return await self.seat.read(partial(telling.rows_after, run=run, after=after, most=most))
+
+    async def read(self, run: str, *, parts: bool) -> RunRead:
+        """See `Cluster`."""
+        return await self._forks.read(run, parts=parts)
+
+    async def fork(self, info: RunInfo, fork: Fork, changes: Changes) -> RunInfo:
+        """See `Cluster`."""
+        info = await self._forks.fork(info, fork, changes)
+        known = self._logs.past.get(info.run)  # a worker may have it by now
+        if known is None:
+            self._logs.stands(info)
+        return known or info
 
     async def delete(self, run: str) -> None:
         """See `Cluster`."""

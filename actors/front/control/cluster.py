@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ....protocol.control.things import ActorInfo, RunInfo
     from ....protocol.requests import RunRequest
     from ....supervisors.journal.row import Row
+    from ...runs.rerun.changes import Changes
+    from ...runs.rerun.fork import Fork, RunRead
     from .logs.runs import RunLogs
 
 
@@ -51,6 +53,26 @@ class Cluster(Protocol):
 
     async def rows(self, run: str, after: int, most: int) -> list[Row] | None:
         """So many rows of it behind a number; None if nothing is kept of it."""
+
+    async def read(self, run: str, *, parts: bool) -> RunRead:
+        """All of its rows, for steps and forks.
+
+        Args:
+            parts: with what its parts have done.
+
+        Raises:
+            NotFound: there is no such run.
+            Conflict: it has not begun.
+            Damaged, CannotGoOn: it is not as it was written, or of another version.
+        """
+
+    async def fork(self, info: RunInfo, fork: Fork, changes: Changes) -> RunInfo:
+        """Put a fork of a run of the cluster into the queue, with the rows that it begins with; `info` has its title.
+
+        Raises:
+            UsageError, CannotGoOn: see `Fork.play`.
+            NotFound: the run was removed meanwhile.
+        """
 
     async def delete(self, run: str) -> None:
         """Remove it. Raises `Conflict`."""
@@ -115,6 +137,14 @@ class NothingElsewhere:
         raise NotImplementedError
 
     async def rows(self, run: str, after: int, most: int) -> list[Row] | None:
+        """See `start`."""
+        raise NotImplementedError
+
+    async def read(self, run: str, *, parts: bool) -> RunRead:
+        """See `start`."""
+        raise NotImplementedError
+
+    async def fork(self, info: RunInfo, fork: Fork, changes: Changes) -> RunInfo:
         """See `start`."""
         raise NotImplementedError
 

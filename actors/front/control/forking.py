@@ -16,13 +16,13 @@ from ....protocol.control import durable
 from ....protocol.control.caller import Caller
 from ....protocol.control.things import RunInfo, Step
 from ....protocol.decoding import decode_json
-from ....protocol.errors import UsageError
+from ....protocol.errors import Unsupported, UsageError
 from ...io.directories import journal_dir
 from ...io.imports import imported
 from .requests import check_model
 
 if TYPE_CHECKING:
-    from ...runs.rerun.fork import Fork
+    from ...runs.rerun.fork import Fork, RunRead
     from .hub import Hub
 
 
@@ -37,18 +37,13 @@ async def steps_of_run(hub: Hub, caller: Caller, run: str, after: int, limit: in
     if after < 0:
         raise UsageError(f"`after` is the number of a step, 0 for before the first, not {after}")
     info = await hub.look(caller, run)
-    await _written(hub)
-    return await trio.to_thread.run_sync(partial(_page, hub, info.run, after, limit))
+    read = await _read(hub, info.run)
+    return await trio.to_thread.run_sync(partial(_page, hub, read, after, limit))
 
 
-def _page(hub: Hub, run: str, after: int, limit: int) -> durable.Steps:
-    from ...runs.rerun.fork import kept_rows, nodes_of
-    from ...runs.rerun.steps import steps
-
-    rows, _ = kept_rows(journal_dir(os.environ), run)
-    nodes = nodes_of(rows, hub.root.config_dir)
-    places = {each.row: f"{each.node}#{each.visit}" for each in nodes}
-    found = steps(rows, nodes)
+def _page(hub: Hub, read: RunRead, after: int, limit: int) -> durable.Steps:
+    places = {each.row: f"{each.node}#{each.visit}" for each in read.nodes}
+    found = read.steps()
     page = found[after : after + limit]
     shown = [Step(place=places.get(step.row, ""), **msgspec.structs.asdict(step)) for step in page]
     told = hub.running.without_secrets(msgspec.json.encode(shown))
@@ -63,6 +58,7 @@ async def fork_run(hub: Hub, caller: Caller, wanted: durable.ForkRun) -> durable
         NotFound, Denied: as `Hub.get`; nothing is kept of this run; there is no such place in it.
         UsageError: there is nothing that could be changed so.
         CannotGoOn, Damaged: it can't go on from there.
+        Conflict, Unsupported: of a run of a cluster that has not begun; or of which there are no forks.
         Saturated, ShuttingDown: nothing may begin now.
     """
     caller.need("write:runs")
@@ -70,15 +66,26 @@ async def fork_run(hub: Hub, caller: Caller, wanted: durable.ForkRun) -> durable
     if wanted.model is not None:
         check_model(caller, wanted.model, hub.root)
     info = await hub.look(caller, wanted.run)
-    await imported(".actors.runs.rerun.fork", ".supervisors.journal.journal", ".supervisors.journal.store")
-    from ...runs.rerun.fork import read_fork
-
-    fork = await read_fork(hub.root, info.run, wanted.at)
+    if hub.cluster is not None and hub.cluster.has(info.run):
+        _check_in_cluster(info, wanted)
+    read = await _read(hub, info.run, parts=True)
+    fork = await trio.to_thread.run_sync(read.fork, wanted.at)
     if wanted.dry_run:
         return durable.Forked(run=None, at=fork.at, again=list(fork.again))
     hub.check_open()
     hub.running.check_room()
     return durable.Forked(run=await _begun(hub, caller, info, fork, wanted), at=fork.at, again=list(fork.again))
+
+
+def _check_in_cluster(info: RunInfo, wanted: durable.ForkRun) -> None:
+    """Raise `Unsupported` for what a cluster does not do."""
+    if info.parent is not None:
+        raise Unsupported(f"{info.run} is a part of {info.parent}, which can be forked instead")
+    if info.session is not None:
+        raise Unsupported(f"{info.run} is a turn of a session, and such turns of a cluster can't be forked")
+    if wanted.with_changes:
+        why = "it has the files that the run came with"
+        raise Unsupported(f"a fork of a run of a cluster can't be begun `with_changes`: {why}")
 
 
 async def _begun(hub: Hub, caller: Caller, info: RunInfo, fork: Fork, wanted: durable.ForkRun) -> RunInfo:
@@ -92,11 +99,23 @@ async def _begun(hub: Hub, caller: Caller, info: RunInfo, fork: Fork, wanted: du
         with_changes=wanted.with_changes,
     )
     new = RunInfo(run="", owner=info.owner, title=wanted.title or info.title)
+    if hub.cluster is not None and hub.cluster.has(info.run):
+        return await hub.cluster.fork(new, fork, changes)
+    await imported(".supervisors.journal.journal", ".supervisors.journal.store")
     return hub.get(caller, await hub.running.fork(new, fork, changes))
 
 
-async def _written(hub: Hub) -> None:
-    """All that runs of this process have done is on the disk, where it is read."""
+async def _read(hub: Hub, run: str, *, parts: bool = False) -> RunRead:
+    """All that a run has done, wherever it is kept: in a cluster, or by this process or another one on the disk.
+
+    Args:
+        parts: with what those have done that other workers of a cluster have played.
+    """
     await imported(".supervisors.journal.reading", ".actors.runs.rerun.fork")
+    if hub.cluster is not None and hub.cluster.has(run):
+        return await hub.cluster.read(run, parts=parts)
+    from ...runs.rerun.fork import read_run
+
     if hub.root.journal_in_use is not None:
         await hub.root.journal_in_use.barrier()
+    return await hub.root.loader.threaded(partial(read_run, journal_dir(os.environ), run, hub.root.config_dir))

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
 from ....protocol.errors import CallboardError, JournalError, NotFound
 from ....protocol.events import Event, RunResumed
-from ....protocol.journal import FOLD, About, Asked, decode_about, encode_about
+from ....protocol.journal import FOLD, About, Asked, Began, decode_about, encode_about
 from ....protocol.outcome import Outcome
 from ....protocol.requests import AnswerText
 from ....supervisors.journal.row import Row
@@ -32,7 +32,7 @@ from ...io.directories import journal_dir
 from ...io.imports import imported
 from ...work.journal.directory import copy, moved
 from ...work.journal.of_run import CannotGoOn, OfRun, RunPast, past_of
-from ...work.journal.prefix import Placed, began, done_again, prefix, read, written
+from ...work.journal.prefix import Placed, began, done_again, parts_kept, prefix, read, written
 from ..as_begun import loaded_of
 from ..begin import new_id
 from ..durable import go_on
@@ -42,6 +42,9 @@ from ..root import Root, current, need_trio
 from ..target import GraphAgent
 from .changes import Changes, changed
 from .steps import Entered, Step, entered, steps
+
+if TYPE_CHECKING:
+    from ....supervisors.journal.row import Past
 
 At = int | str
 """Where a run is cut: behind the row of this number, before a visit of a node (`plan#2`), or at a question (its id)."""
@@ -73,10 +76,10 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         """
         changes = changes or Changes()
         run = changes.id or new_id()
-        rows, past = await trio.to_thread.run_sync(self._rows_of, run, changes)
+        rows, past = await trio.to_thread.run_sync(self._rows_here, run, changes)
         await imported(".supervisors.journal.journal", ".supervisors.journal.store")
         journal = await root.journal()
-        about = msgspec.structs.replace(decode_about(self.about), prompt=past.began.request.prompt[:PROMPT])
+        about = self.about_it(past)
         told = encode_about(about)
         resumed = RunResumed(life=1, rows=len(rows), forked_from=self.run, forked_at=self.at)
 
@@ -95,8 +98,20 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             with_changes=changes.with_changes,
         )
 
-    def _rows_of(self, run: str, changes: Changes) -> tuple[list[Row], RunPast]:
-        """What the fork of this id begins with, whose files are there then. Blocking; raises as `play`."""
+    def begins(self, run: str, changes: Changes) -> tuple[list[Row], RunPast]:
+        """What the fork of this id begins with, whoever plays it. Raises as `play`."""
+        rows = written(changed(prefix(self.rows, self.at, run), changes))
+        return rows, past_of(rows)
+
+    def about_it(self, past: RunPast) -> About:
+        """What is said of the fork, which nobody has played yet; `past` is what it begins with."""
+        prompt = past.began.request.prompt[:PROMPT]
+        return msgspec.structs.replace(
+            decode_about(self.about), prompt=prompt, spoilt="", rows=0, since=0, left=False, dormant=False
+        )
+
+    def _rows_here(self, run: str, changes: Changes) -> tuple[list[Row], RunPast]:
+        """As `begins`, with the files of the run, which are there then. Blocking."""
         rows = changed(prefix(self.rows, self.at, run), changes)
         first = began(rows)
         attach = tuple(moved(file, self.run, run) for file in first.request.attach)
@@ -108,6 +123,40 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
             raise JournalError(f"the files of {self.run} can't be copied: {error}") from error
         encoded = written(rows)
         return encoded, past_of(encoded)
+
+
+class RunRead(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was read.
+
+    Attributes:
+        run: its id.
+        rows: all of them.
+        about: what is said of it.
+        nodes: those of its own graph that were begun.
+        parts: what other workers have done to the world that played parts of it, in words, by the ids of the parts.
+    """
+
+    run: str
+    rows: list[Placed]
+    about: bytes
+    nodes: list[Entered]
+    parts: Mapping[str, Sequence[str]] = {}
+
+    def steps(self) -> list[Step]:
+        """Its rows as steps."""
+        return steps(self.rows, self.nodes)
+
+    def fork(self, at: At) -> Fork:
+        """A fork of it at this place, which is not begun.
+
+        Raises:
+            NotFound: there is no such place.
+        """
+        place = cut(self.rows, at, self.nodes)
+        again = done_behind(self.rows, place, self.nodes)
+        kept = parts_kept(self.rows, place) if self.parts else set()
+        again += tuple(text for part, done in self.parts.items() if part not in kept for text in done)
+        return Fork(run=self.run, rows=self.rows, at=place, about=self.about, again=again)
 
 
 async def fork(
@@ -172,10 +221,13 @@ def find_fork(journals: Path, run: str, at: At, config_dir: Path) -> Fork:
         NotFound: no such run is kept, or there is no such place in it.
         Damaged, CannotGoOn: it can't be read.
     """
+    return read_run(journals, run, config_dir).fork(at)
+
+
+def read_run(journals: Path, run: str, config_dir: Path) -> RunRead:
+    """A run that is kept on this machine. Blocking; it may go on in another process. Raises as `find_fork`."""
     rows, about = kept_rows(journals, run)
-    nodes = nodes_of(rows, config_dir)
-    place = cut(rows, at, nodes)
-    return Fork(run=run, rows=rows, at=place, about=about, again=_again(rows, place, nodes))
+    return RunRead(run=run, rows=rows, about=about, nodes=nodes_of(rows, config_dir))
 
 
 def durable_runs(environ: Mapping[str, str]) -> dict[str, About | None]:
@@ -196,22 +248,36 @@ def kept_rows(journals: Path, run: str) -> tuple[list[Placed], bytes]:
 
     Raises: as `find_fork`.
     """
-    from ....supervisors.journal.reading import read_run
+    from ....supervisors.journal import reading
 
-    past = read_run(journals, run)
+    past = reading.read_run(journals, run)
     if past is None:
         raise NotFound(f"no durable run '{run}' is kept (callboard run --durable keeps one)")
+    return rows_in(past), past.kept.about
+
+
+def rows_in(past: Past) -> list[Placed]:
+    """The rows of a run, wherever they were kept.
+
+    Raises:
+        CannotGoOn: they can't be read.
+    """
     rows = read(past.rows)
     if began(rows).fold != FOLD:
-        raise CannotGoOn(f"{run} can't be read: callboard {began(rows).version} played it by other rules")
-    return rows, past.kept.about
+        raise CannotGoOn(f"{past.kept.run} can't be read: callboard {began(rows).version} played it by other rules")
+    return rows
 
 
-def nodes_of(rows: list[Placed], config_dir: Path) -> list[Entered]:
-    """The nodes of the run's own graph that were begun; none if it is no graph, or its file can't be read from here."""
-    request = began(rows).request
+def nodes_of(rows: list[Placed], config_dir: Path, first: Began | None = None) -> list[Entered]:
+    """The nodes of the run's own graph that were begun; none if it is no graph, or its file can't be read from here.
+
+    Args:
+        first: its first row, with its files where this machine has them; else as it is.
+    """
+    first = first or began(rows)
+    request = first.request
     try:
-        loaded = loaded_of(began(rows), config_dir)
+        loaded = loaded_of(first, config_dir)
         if not isinstance(loaded, GraphAgent):
             return []
         compat = request.compat if request.compat in MODES else None
@@ -223,8 +289,7 @@ def nodes_of(rows: list[Placed], config_dir: Path) -> list[Entered]:
 
 def steps_of(journals: Path, run: str, config_dir: Path) -> list[Step]:
     """The rows of a run as steps. Blocking. Raises as `find_fork`."""
-    rows, _ = kept_rows(journals, run)
-    return steps(rows, nodes_of(rows, config_dir))
+    return read_run(journals, run, config_dir).steps()
 
 
 def cut(rows: list[Placed], at: At, nodes: list[Entered]) -> int:
@@ -249,8 +314,8 @@ def cut(rows: list[Placed], at: At, nodes: list[Entered]) -> int:
     raise NotFound(f"there is no row, visit of a node or question '{word}' in it; by name there are: {known}")
 
 
-def _again(rows: list[Placed], at: int, nodes: list[Entered]) -> tuple[str, ...]:
-    """What is done to the world once more."""
+def done_behind(rows: list[Placed], at: int, nodes: Sequence[Entered] = ()) -> tuple[str, ...]:
+    """What a run has done to the world behind a row, or was about to do there, in words."""
     named = steps(rows, nodes)
     again = (named[number - 1] for number in done_again(rows, at))
     return tuple(step.text if step.where in ("", step.text) else f"{step.where}: {step.text}" for step in again)

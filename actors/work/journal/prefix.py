@@ -17,9 +17,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ....protocol.journal import Answered, AnyRow, Asked, Began, Intends, Lived, Over, Spoilt, Told, decode, encode
+from ....protocol.journal import (
+    Answered,
+    AnyRow,
+    Asked,
+    Began,
+    Intends,
+    Lived,
+    Noted,
+    Over,
+    Spoilt,
+    Told,
+    decode,
+    encode,
+)
 from ....protocol.messages import EscalationNoted, WorkDone
-from .of_run import CannotGoOn, question_id
+from .of_run import PART, CannotGoOn, question_id
 
 if TYPE_CHECKING:
     from ....protocol.kernel.questions import Question
@@ -100,6 +113,22 @@ def done_again(rows: Sequence[Placed], at: int) -> list[int]:
     return [place + 1 for place, (_, row) in enumerate(rows) if isinstance(row, Intends) and place not in kept]
 
 
+def parts_kept(rows: Sequence[Placed], at: int) -> set[str]:
+    """The ids of the parts whose results are in the first `at` rows: a fork has no other worker play them again."""
+    kept: set[str] = set()
+    ends: dict[str, list[str]] = {}  # by the work that has waited for them and has not ended
+    for place, (path, row) in enumerate(rows):
+        if isinstance(row, Noted) and row.name.startswith(PART) and place < at:
+            id = row.name.removeprefix(PART)
+            kept.add(id)
+            ends.setdefault(_first_use(path), []).append(id)
+        elif isinstance(row, Told) and isinstance(row.message, WorkDone):
+            waited = ends.pop(work_path(path, row.message.key), ())
+            if place >= at:
+                kept.difference_update(waited)
+    return kept
+
+
 def open_questions(rows: Sequence[Placed]) -> dict[str, tuple[str, Question]]:
     """Those that have no answer in these rows, by id, each with its path."""
     asked: dict[str, tuple[str, Question]] = {}
@@ -117,6 +146,12 @@ def open_questions(rows: Sequence[Placed]) -> dict[str, tuple[str, Question]]:
 def work_path(decider: str, key: int) -> str:
     """The path of work that was given to a decider, the first under this key."""
     return f"{decider}/{key}" if decider else str(key)
+
+
+def _first_use(path: str) -> str:
+    """The path of the first work under the key of this one."""
+    above, slash, last = path.rpartition("/")
+    return f"{above}{slash}{last.partition('.')[0].partition(':')[0]}"
 
 
 def _is_of(path: str, work: str) -> bool:

@@ -87,7 +87,7 @@ async def rows(call: Call, query: RowsQuery) -> Response:
     return reply(await rows_of(call.hub, call.caller, call.path("run"), query.after, query.limit))
 
 
-@_route("GET", "/v1/runs/{run}/steps", ROWS, gives=Steps, errors=(404,))
+@_route("GET", "/v1/runs/{run}/steps", ROWS, gives=Steps, errors=(404, 409))
 async def steps(call: Call, query: RowsQuery) -> Response:
     """What a durable run has done, as numbered steps: the places that it can be forked at."""
     return reply(await steps_of_run(call.hub, call.caller, call.path("run"), query.after, query.limit))

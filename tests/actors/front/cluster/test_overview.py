@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster_house import LEASE, House, all_over, until
+from cluster_house import LEASE, House, all_over, over, until
 from postgres_house import Postgres
 from starter import CALLBOARD
 
@@ -54,11 +54,15 @@ def test_workers_and_gateways_do_with_roles_that_can_t_change_the_tables(tmp_pat
         until(lambda: all(house.owner(run) == "two" for run in runs))
         all_over(http, runs)
         assert house.wrongs(["one", "last"]) == []
+        forked = http.post(f"/v1/runs/{runs[0]}/fork", json={"at": "last#1"})
+        assert forked.status_code == 200, forked.text
+        assert over(http, forked.json()["run"]["run"])["output"] == "yes"
         assert http.delete(f"/v1/runs/{runs[0]}").status_code in (200, 204)
         shown = cluster(of_worker).stdout
         assert "taken over 3 from workers that were silent" in shown
         for dsn, statement in (
             (of_gateway, "update callboard.rows set data = ''"),
+            (of_gateway, "delete from callboard.rows"),
             (of_gateway, "update callboard.workers set lease = now()"),
             (of_worker, "delete from callboard.runs"),
             (of_worker, "drop table callboard.rows"),

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from fake_models import FakeModels, Reply, Request
@@ -20,7 +21,7 @@ from callboard.actors.work.journal.of_run import REPLY, past_of
 from callboard.actors.work.journal.prefix import Placed, began, done_again, prefix
 from callboard.actors.work.journal.scope import Player
 from callboard.protocol.errors import NotFound, UsageError
-from callboard.protocol.journal import Answered, AnyRow, Asked, Intends, Noted, Told, encode
+from callboard.protocol.journal import Answered, AnyRow, Asked, Intends, Noted, Told, decode_about, encode, encode_about
 from callboard.protocol.messages import NodeLeft, Replied, Summarized, ToolDone
 from callboard.supervisors.journal.row import Row
 
@@ -135,6 +136,16 @@ async def test_a_place_is_a_row_a_visit_of_a_node_or_a_question(town: Town) -> N
     for nowhere in (0, len(rows) + 1, "loop#3", "nowhere", "q-1-9"):
         with pytest.raises(NotFound, match="there is no row"):
             cut(rows, nowhere, nodes)
+
+
+async def test_why_a_run_can_t_go_on_behind_the_place_is_not_said_of_its_fork(town: Town) -> None:
+    await town.begin()
+    async with callboard.Root(config_dir=town.config) as root:
+        fork = await read_fork(root, "run-1", 2)
+    about = msgspec.structs.replace(decode_about(fork.about), spoilt="it has a socket", left=True, rows=9)
+    fork = msgspec.structs.replace(fork, about=encode_about(about))
+    told = fork.about_it(past(prefix(fork.rows, 2, "run-2").rows))
+    assert (told.spoilt, told.left, told.rows, told.target) == ("", False, 0, about.target)
 
 
 async def test_what_is_done_again_is_told_beforehand(town: Town) -> None:
