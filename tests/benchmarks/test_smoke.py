@@ -23,7 +23,12 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("kernel", ["--rounds=1", "--scale=0.002"], ["spawn an actor", "tell, 100 → 1", "warm lease", "NOT MET|met"]),
+        pytest.param(
+            "kernel",
+            ["--rounds=1", "--scale=0.002"],
+            ["spawn an actor", "tell, 100 → 1", "warm lease", "NOT MET|met"],
+            marks=pytest.mark.soak,
+        ),
         ("graph", ["--rounds=1", "--scale=0.02"], ["a no-op node", "1,000-way map", "1,000 parallel nodes"]),
         pytest.param(
             "agents",
@@ -38,10 +43,11 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
             marks=pytest.mark.soak,
         ),
         ("shared_index", ["5", "200"], ["open indexes: 1|skipped"]),
-        (
+        pytest.param(
             "workflow",
             ["--rounds=1", "--scale=0.02"],
             ["a literal, in a chain", "a map of 500", "until all people are asked"],
+            marks=pytest.mark.soak,
         ),
         ("runs", ["20"], ["20 runs parked", "40 of 40 finished"]),
         pytest.param(

@@ -78,7 +78,7 @@ def check(graph: str, *, moments: int | None) -> None:
 
 
 def test_a_signal_while_it_starts_ends_it_by_its_code_with_a_line_at_most(graph: str) -> None:
-    check(graph, moments=24)
+    check(graph, moments=12)
 
 
 @pytest.mark.soak

@@ -15,7 +15,7 @@ from callboard.protocol.mcp.model import HANDSHAKE
 from callboard.protocol.mcp.model import MODERN as NEWEST
 from callboard.supervisors import Actor
 
-ERAS = ("auto", "legacy")
+ERAS = ("auto", pytest.param("legacy", marks=pytest.mark.soak))
 VERSION = {"auto": NEWEST, "legacy": HANDSHAKE[0]}
 modern, legacy = needs("modern"), needs("legacy")
 

@@ -72,7 +72,7 @@ def test_what_is_settled_depends_on_the_text_not_on_its_pieces(
 
 
 @pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "docs/architecture.md", "docs/kernel.md"])
-@pytest.mark.parametrize("columns", [24, 80])
+@pytest.mark.parametrize("columns", [24, pytest.param(80, marks=pytest.mark.soak)])
 def test_long_documents_settle_alike_in_any_pieces(name: str, columns: int) -> None:
     text = (HERE / name).read_text(encoding="utf-8")[:30_000]
     assert in_pieces(text, random.Random(7), columns, 60) == whole(text, columns)

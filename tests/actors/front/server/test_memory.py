@@ -150,8 +150,10 @@ def test_titles_are_short_and_long_ones_are_refused_and_not_kept(attack: Attack)
 
 @pytest.mark.parametrize(
     ("count", "method", "params"),
-    [(300, "_run/list", {"limit": 1000}), (250, "_run/events", {"limit": 1000})],
-    ids=["lists", "pages of events"],
+    [
+        pytest.param(300, "_run/list", {"limit": 1000}, id="lists", marks=pytest.mark.soak),
+        pytest.param(250, "_run/events", {"limit": 1000}, id="pages of events"),
+    ],
 )
 def test_what_a_key_does_not_read_is_not_made(attack: Attack, count: int, method: str, params: dict[str, Any]) -> None:
     there = attack.connect()

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import pytest
 from fake_models import Reply
-from postgres_house import running
+from postgres_house import Postgres, running
 from stage import Stage
 
 from callboard.actors.work.library import AGENTS
@@ -215,13 +215,20 @@ def test_duckdb_refuses_to_write_for_who_reads_and_touches_no_other_file(
     assert sql.query("SELECT * FROM range(100000)")["cut"]
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """A server of these tests' own, on a socket in a short directory."""
+    with running() as made:
+        yield made
+
+
 @pytest.fixture
-def postgres(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A server of its own, on a socket in a short directory."""
-    with running() as server:
-        url = f"pgsql://me:s3cret@/postgres?host={server.home}"
-        monkeypatch.setenv("DATABASE_URL", url)
-        yield url
+def postgres(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty database in it."""
+    name = server.database().partition("dbname=")[2].split()[0]
+    url = f"pgsql://me:s3cret@/{name}?host={server.home}"
+    monkeypatch.setenv("DATABASE_URL", url)
+    return url
 
 
 def test_postgresql_refuses_to_write_for_who_reads(sql: ModuleType, postgres: str) -> None:
