@@ -95,13 +95,12 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def binds(self) -> bool:
         """Whether only this process can play the run: what it calls, or what it tells of, is here."""
-        return any(getattr(self, name) != getattr(NO_HOOKS, name) for name in _BINDING)
+        names = (name for name in self.__struct_fields__ if name not in _FREE)
+        return any(getattr(self, name) != getattr(NO_HOOKS, name) for name in names)
 
 
-_BINDING = (
-    *("tools", "on_event", "on_history", "todos", "results", "recorder"),
-    *("settings", "told", "session", "holds", "on_kept", "playback", "hooks"),
-)
+_FREE = ("loaded", "owner", "durable", "resumed", "by", "check_model")
+"""Hooks that another process has by itself."""
 
 
 NO_HOOKS = Hooks()
