@@ -123,11 +123,13 @@ class Desk:
     Attributes:
         patient: whether a question may wait for a front end that is not there yet (servers), or fails at once.
         most: how many questions may be open.
+        mark: what ids of questions begin with that nothing remembers.
     """
 
     def __init__(self, root: Root, *, patient: bool = False) -> None:
         self.patient = patient
         self.most = MOST_OPEN
+        self.mark = "q"
         self._root = root
         self._front_ends: list[FrontEnd] = []
         self._open: dict[str, _Open] = {}
@@ -146,7 +148,7 @@ class Desk:
 
     def new_id(self) -> str:
         """An id for a question, unique under this root."""
-        return f"q{next(self._ids)}"
+        return f"{self.mark}{next(self._ids)}"
 
     @contextlib.contextmanager
     def attach(self, front_end: FrontEnd) -> Iterator[None]:

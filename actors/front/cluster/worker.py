@@ -99,7 +99,7 @@ class Worker(NothingElsewhere):
         quiet = msgspec.structs.replace(root.settings.durable, dormant_after=None)  # others would not know of it
         root.settings = msgspec.structs.replace(root.settings, durable=quiet)
         self._placing = Placing(root, seat, self.runs, self._lose)
-        root.elsewhere = self._placing.play
+        root.elsewhere, root.questions.mark = self._placing.play, f"q{seat.sign}-"
         self._over: dict[str, trio.Event] = {}
         self._given: dict[str, set[str]] = {}  # by run, the questions whose answers it has
         self._hub: Hub

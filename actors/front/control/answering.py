@@ -23,7 +23,9 @@ LOOK_AGAIN = 0.5
 async def answer(hub: Hub, open: OpenQuestions, caller: Caller, question: str, value: str | list[str]) -> bool:
     """See `Hub.answer`."""
     caller.need("answer:questions")
-    if hub.cluster is not None and hub.cluster.has(run := run_of(question)):
+    asked = open.open.get(question)
+    run = run_of(question) if asked is None else asked.run  # of some that nothing remembers the id tells no run
+    if hub.cluster is not None and hub.cluster.has(run):
         check_owner(caller, hub.running.owner_of(run), run)
         return await hub.cluster.answer(question, value, caller.called)
     await _settled(hub, open, question)

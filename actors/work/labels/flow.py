@@ -133,7 +133,7 @@ class Flow:
             return
         shown = str(arguments.get(tool.subject) if tool.subject else arguments)[:_LONGEST_SHOWN]
         question = Question(
-            id=me.root.questions.new_id(),
+            id="",
             actor="",
             kind="choice",
             text=f"Let {tool.name} send this away?\n{shown}\nWhat the agent has read came {came}",

@@ -49,6 +49,7 @@ from .tool import Arguments, Tool, shortened, text_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
+    from ....supervisors.escalation import Desk
 
 READERS = ("fs_cat", "fs_read", "fs_grep")
 """Tools that show what is in files: a path that a pattern bars to one of them is barred to all that show files."""
@@ -98,7 +99,7 @@ class Permissions:
         self._rules = rules or {}
         self._allowed = frozenset(allowed)
         self._always: set[str] = set()
-        self._asking: dict[str, tuple[Permissions, Tool, Arguments, Rules | None]] = {}
+        self._asking: list[_Asking] = []
         self._once = once
         self._here = here
         self._kept = kept
@@ -236,9 +237,9 @@ class Permissions:
                 self._kept.keep(tool, arguments)
             else:
                 self._always.add(tool.name)
-            for id, (whose, asked, given, rules) in list(self._asking.items()):
-                if whose.verdict(asked, given, rules) == "allow":  # it need not be asked any more
-                    me.root.questions.answer(id, "yes", by="always")
+            for each in list(self._asking):
+                if each.whose.verdict(each.tool, each.arguments, each.own) == "allow":
+                    each.agree(me.root.questions)
         elif said.lower() not in ("yes", "y"):
             why = "" if said.lower() in ("no", "n", "") else f": {said}"
             raise ToolFailed(f"'{tool.name}' was not run: the user refused{why}")
@@ -248,8 +249,8 @@ class Permissions:
         told = {tool.subject: arguments.get(tool.subject, "")} if diff else arguments
         shown = _shown(tool, {**told, "leads to": leads} if leads else told)
         question = Question(
-            id=me.root.questions.new_id(),
-            actor="",
+            id="",
+            actor=me.path,
             kind="choice",
             text=f"Allow {tool.name}?\n{shown}".rstrip() + (f"\n{diff}" if diff else ""),
             diff=diff,
@@ -257,7 +258,8 @@ class Permissions:
             rule=None if self._once else _RULE if self._kept is None else _RULE_KEPT,
             permission=tool.name,
         )
-        self._asking[question.id] = self, tool, arguments, own
+        asking = _Asking(self, tool, arguments, own, question)
+        self._asking.append(asking)
         try:
             answer = await me.ask_person(question)
         except NobodyToAsk:
@@ -266,8 +268,24 @@ class Permissions:
                 f"(--allow {tool.name} or --yes gives it beforehand, as does `permissions` in config.yaml)"
             ) from None
         finally:
-            del self._asking[question.id]
+            self._asking.remove(asking)
         return str(answer.value).strip()
+
+
+class _Asking:
+    """A call that a person is asked about. Which id its question has, the desk decides, or what it is a part of."""
+
+    def __init__(
+        self, whose: Permissions, tool: Tool, arguments: Arguments, own: Rules | None, asked: Question
+    ) -> None:
+        self.whose, self.tool, self.arguments, self.own = whose, tool, arguments, own
+        self._asked = asked
+
+    def agree(self, desk: Desk) -> None:
+        """It need not be asked any more."""
+        for open in desk.open:
+            if open.actor == self._asked.actor and open.text == self._asked.text:
+                desk.answer(open.id, "yes", by="always")
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,8 @@ def say(asked: Request) -> Reply:
     """How many prompts the model was shown, or a call of the client's tool."""
     if any(tool["function"]["name"] == "of_the_client" for tool in asked.json.get("tools", ())):
         return Reply(calls=[("of_the_client", {"place": "here"})])
+    if asked.prompt.startswith("write") and not asked.results:
+        return Reply(calls=[("fs_write", {"path": f"{asked.prompt.split()[-1]}.txt", "contents": "hello"})])
     return Reply(text=f"{sum(each['role'] == 'user' for each in asked.json['messages'])} so far")
 
 
@@ -86,6 +88,39 @@ async def test_tools_of_the_client_are_called_so_the_gateway_plays_it(house: Hou
         (call,) = answer["choices"][0]["message"]["tool_calls"]
         assert json.loads(call["function"]["arguments"]) == {"place": "here"}
         assert played(house) == 0
+
+    await beside(house, does)
+
+
+async def test_permissions_that_tools_ask_for_are_given_at_a_gateway_run_by_run(house: House) -> None:
+    writer = house.config / "agents" / "writer"
+    writer.mkdir()
+    (writer / "config.yaml").write_text("name: writer\ninstructions: WRITE\nglobal_tools: [fs_write]\n")
+
+    def does() -> None:
+        workers = house.worker("one", "--room", "1"), house.worker("two", "--room", "1")
+        http = house.client(house.gateway())
+        runs = {
+            http.post("/v1/runs", json={"target": "writer", "prompt": f"write {house.home / word}"}).json()["run"]: word
+            for word in ("yes", "no")
+        }
+
+        def asked() -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = http.get("/v1/questions").json()["questions"]
+            return found
+
+        questions = until(lambda: len(found := asked()) == 2 and found)  # of two workers, which both begin to count
+        assert {each["permission"] for each in questions} == {"fs_write"}
+        for each in questions:
+            answer = http.post(f"/v1/questions/{each['id']}/answer", json={"value": runs[each["run"]]})
+            assert answer.status_code == 200, answer.text
+        for run in runs:
+            assert over(http, run)["status"] == "done"
+        assert not asked()
+        assert all(each.process.poll() is None for each in workers)
+        told = {word: http.get(f"/v1/runs/{run}/events").text for run, word in runs.items()}
+        assert "the user refused" in told["no"]
+        assert "the user refused" not in told["yes"]
 
     await beside(house, does)
 
