@@ -281,13 +281,21 @@ class Gateway:
         """See `Cluster`."""
         return self._logs.in_cluster(run)
 
+    async def begun(self, run: str) -> RunInfo:
+        """See `Cluster`."""
+        return await self._when(run, lambda info: info.over or info.seq > 0)
+
     async def over(self, run: str) -> RunInfo:
         """See `Cluster`."""
+        return await self._when(run, lambda info: info.over)
+
+    async def _when(self, run: str, so: Callable[[RunInfo], bool]) -> RunInfo:
+        """How a run stands when it does so."""
         while True:
             info = self._logs.past.get(run)
             if info is None:
                 raise no_run(run)
-            if info.over:
+            if so(info):
                 return info
             await self._logs.news(run)
 

@@ -42,6 +42,9 @@ class Cluster(Protocol):
     def has(self, run: str) -> bool:
         """Whether it is a run of the cluster that this process does not play."""
 
+    async def begun(self, run: str) -> RunInfo:
+        """How it stands when it has begun, or is over without that."""
+
     async def over(self, run: str) -> RunInfo:
         """How it stands when it is over."""
 
@@ -122,6 +125,10 @@ class NothingElsewhere:
 
     async def start(self, info: RunInfo, request: RunRequest) -> RunInfo:
         """Never called, nor are those below: `takes` and `has` say no."""
+        raise NotImplementedError
+
+    async def begun(self, run: str) -> RunInfo:
+        """See `start`."""
         raise NotImplementedError
 
     async def over(self, run: str) -> RunInfo:

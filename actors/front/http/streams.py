@@ -134,7 +134,23 @@ class Running:
 
     async def __aenter__(self) -> Self:
         self.info = await self._start()
+        try:
+            await self._begin()
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
+
+    async def _begin(self) -> None:
+        """Wait for a worker of a cluster to begin it. One that can't fails the request, as if it could not start."""
+        cluster = self._call.hub.cluster
+        if cluster is None or not cluster.has(self.info.run):
+            return
+        self.info = info = await cluster.begun(self.info.run)
+        if info.seq == 0 and info.error is not None:
+            raise Failed(info.error.code, info.error.message)
+        if info.seq == 0:
+            raise Failed("cancelled", f"{info.run} was over before it began")
 
     async def __aexit__(self, *_: object) -> None:
         if self.kept:

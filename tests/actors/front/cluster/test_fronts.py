@@ -125,6 +125,29 @@ async def test_permissions_that_tools_ask_for_are_given_at_a_gateway_run_by_run(
     await beside(house, does)
 
 
+async def test_a_request_whose_run_can_not_begin_fails_as_on_one_machine(house: House) -> None:
+    none = {"prompt": "", "agent": "clerk"}
+    unknown = {
+        "model": "agent/clerk",
+        "messages": [{"role": "user", "content": "one"}],
+        "callboard": {"variables": {"no": "such"}},
+    }
+    ag_ui = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {}}
+
+    def does() -> None:
+        house.worker("one")
+        http = house.client(house.gateway())
+        for path, body in (("/v1/completions", none), ("/v1/chat/completions", unknown)):
+            for streams in (False, True):
+                answer = http.post(path, json={**body, "stream": streams})
+                assert (answer.status_code, answer.json()["error"]["code"]) == (400, "usage"), answer.text
+        asked = [{"id": "1", "role": "user", "content": ""}]
+        answer = http.post("/agui?target=agent/clerk", json={**ag_ui, "messages": asked})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "usage"), answer.text
+
+    await beside(house, does)
+
+
 async def test_a_chat_at_a_gateway_remembers_what_was_said(house: House) -> None:
     said: list[dict[str, Any]] = []
 
