@@ -27,11 +27,15 @@ from .chat import target_of
 
 if TYPE_CHECKING:
     from .....protocol.control.things import RunInfo
+    from ...control.cluster import Cluster
 
 _route = partial(route, tag="ag-ui")
 
 LOOK_EVERY = 0.1
 """Seconds between two looks at whether a run with open questions has anything else to do."""
+
+ASK_EVERY = 0.5
+"""The same where its worker has to be asked."""
 
 
 @_route("POST", "/agui", START, media=(SSE,), errors=(404, 409, 502))
@@ -94,12 +98,12 @@ async def _tell(call: Call, told: Agui, run: str, say: Say, *, after: int = 0, a
     async def look() -> None:
         nonlocal interrupted
         while True:
-            await trio.sleep(LOOK_EVERY)
+            await trio.sleep(ASK_EVERY if _elsewhere(call, run) else LOOK_EVERY)
+            waiting = await stuck(call, run)
             async with telling:
                 # All past events go out before the event that ends the stream.
                 told_all = seen >= max(after, 1, call.hub.get(call.caller, run).seq)
-                waiting = stuck(call, run) if told_all else []
-                if waiting:
+                if waiting and told_all and waiting == call.hub.questions(call.caller, run):
                     interrupted = True
                     await say_all(say, seen, told.interrupt(waiting))
                     nursery.cancel_scope.cancel()
@@ -112,12 +116,20 @@ async def _tell(call: Call, told: Agui, run: str, say: Say, *, after: int = 0, a
     return interrupted
 
 
-def stuck(call: Call, run: str) -> list[Question]:
-    """The questions without whose answers nothing in the run goes on; none if anything does."""
+def _elsewhere(call: Call, run: str) -> Cluster | None:
+    """The cluster, if one of its workers plays the run."""
+    cluster = call.hub.cluster
+    return cluster if cluster is not None and cluster.has(run) else None
+
+
+async def stuck(call: Call, run: str) -> list[Question]:
+    """The questions without whose answers nothing in the run goes on; none if anything does. A worker that can't be
+    reached is taken to do nothing else."""
     questions = call.hub.questions(call.caller, run)
     if not questions:
         return []
-    actors = call.hub.actors.tree(call.caller, run)
+    cluster = _elsewhere(call, run)
+    actors = call.hub.actors.tree(call.caller, run) if cluster is None else await cluster.actors(run)
     parents = {actor.parent for actor in actors}
     asking = {question.actor for question in questions}
     for actor in actors:

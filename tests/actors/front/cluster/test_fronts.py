@@ -18,11 +18,23 @@ from trio_websocket import open_websocket_url
 
 AGENT = "name: clerk\ninstructions: CLERK\n"
 
+BOTH = """
+name: both
+start: first
+nodes:
+  first: {type: script, script: nothing.sh, next: [ask, slow]}
+  ask: {type: agent, agent: clerk, prompt: confirm, state_updates: {}, next: end}
+  slow: {type: script, script: slow.sh, state_updates: {}, next: end}
+  end: {type: end, output: "both of {{initial_prompt}}"}
+"""
+
 
 def say(asked: Request) -> Reply:
     """How many prompts the model was shown, or a call of the client's tool."""
     if any(tool["function"]["name"] == "of_the_client" for tool in asked.json.get("tools", ())):
         return Reply(calls=[("of_the_client", {"place": "here"})])
+    if asked.prompt == "confirm" and not asked.results:
+        return Reply(calls=[("user__confirm", {"question": "Go on?"})])
     if asked.prompt.startswith("write") and not asked.results:
         return Reply(calls=[("fs_write", {"path": f"{asked.prompt.split()[-1]}.txt", "contents": "hello"})])
     return Reply(text=f"{sum(each['role'] == 'user' for each in asked.json['messages'])} so far")
@@ -144,6 +156,30 @@ async def test_a_request_whose_run_can_not_begin_fails_as_on_one_machine(house: 
         asked = [{"id": "1", "role": "user", "content": ""}]
         answer = http.post("/agui?target=agent/clerk", json={**ag_ui, "messages": asked})
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "usage"), answer.text
+
+    await beside(house, does)
+
+
+async def test_an_ag_ui_client_is_interrupted_when_nothing_else_in_its_run_goes_on(house: House) -> None:
+    both = house.config / "agents" / "both"
+    both.mkdir()
+    (both / "graph.yaml").write_text(BOTH)
+    (both / "nothing.sh").write_text("echo '{}'\n")
+    (both / "slow.sh").write_text("sleep 2\necho '{}'\n")
+    body = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {}}
+
+    def does() -> None:
+        house.worker("one")
+        http = house.client(house.gateway())
+        asked = [{"id": "1", "role": "user", "content": "one"}]
+        told = http.post("/agui?target=graph/both", json={**body, "messages": asked})
+        events = [json.loads(line[6:]) for line in told.text.splitlines() if line.startswith("data: ")]
+        ended = [each["stepName"] for each in events if each["type"] == "STEP_FINISHED"]
+        assert "slow" in ended
+        (interrupt,) = events[-1]["outcome"]["interrupts"]
+        answer = {"interruptId": interrupt["id"], "status": "resolved", "payload": "yes"}
+        told = http.post("/agui?target=graph/both", json={**body, "messages": [], "resume": [answer]})
+        assert '"output":"both of one"' in told.text
 
     await beside(house, does)
 
