@@ -17,10 +17,12 @@ import trio
 from ....actors.io.lines import from_any_thread
 from ....actors.views.run_view import RunView
 from ....protocol.control import own
+from ....protocol.control.errors import RUN_FAILED, error_of
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError, RunFailed, ServerLost
 from ....protocol.events import Event, QuestionAnswered, QuestionAsked
 from ....protocol.events.decode import decode
+from ....protocol.jsonrpc import ErrorData
 from ....protocol.outcome import Outcome
 from ...frame import person_at_terminal
 from ...render.plain import choose
@@ -99,6 +101,8 @@ class _Attached:
                 await self._show_all(events, client, info, nursery)
         if gone.is_set():
             self._relay.finish(None)  # raises what is the matter
+        if self._outcome is None:
+            info = (await client.ask("_run/get", own.OneRun, run=info.run)).run
         return self._ended(info, events)
 
     async def _show_all(self, events: RunEvents, client: Client, info: RunInfo, nursery: trio.Nursery) -> None:
@@ -146,6 +150,10 @@ class _Attached:
         outcome = self._outcome
         if events.missing and not self._quiet:
             tell(f"warning: {events.missing} events of {info.run} were not kept and could not be shown")
+        if outcome is None and info.error is not None and info.status == "failed":  # its worker could not begin it
+            raise error_of(ErrorData(RUN_FAILED, info.error.message, {"code": info.error.code}))
+        if outcome is None and info.status == "cancelled":
+            raise RunFailed(f"{info.run} was cancelled before it began")
         if outcome is None:
             raise RunFailed(f"{info.run} has no end: it was lost when its server was killed")
         if info.over and info.exit_code is not None:
