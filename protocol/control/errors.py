@@ -68,10 +68,11 @@ class Refused(CallboardError):
 
 
 def number_of(error: CallboardError) -> int:
-    """JSON-RPC's number for an error."""
+    """JSON-RPC's number for an error; one that came from another process has the code of its kind alone."""
     if isinstance(error, Refused):
         return error.number
-    return next((number for kind, number in _NUMBERS if isinstance(error, kind)), RUN_FAILED)
+    found = (number for kind, number in _NUMBERS if isinstance(error, kind) or error.code == kind.code)
+    return next(found, RUN_FAILED)
 
 
 def told_to(caller: Caller, error: CallboardError) -> CallboardError:

@@ -307,8 +307,10 @@ class Gateway:
             data = msgspec.json.encode(gone)
             await self.seat.at_last(lambda db: queue.cancel(db, run, by, data))
 
-    async def resume(self, run: str) -> None:
+    async def resume(self, run: str, *, with_changes: bool) -> None:
         """See `Cluster`."""
+        if with_changes:
+            raise Unsupported(f"{run} goes on with the files that came with it: a cluster keeps those")
         how = await self.seat.do(lambda db: queue.unpark(db, run))
         if how == "missing":
             raise NotFound(f"there is no run {run[:60]!r}")

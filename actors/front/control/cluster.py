@@ -51,8 +51,8 @@ class Cluster(Protocol):
     async def cancel(self, run: str, by: str) -> None:
         """Have it cancelled."""
 
-    async def resume(self, run: str) -> None:
-        """Have it go on that nobody takes by itself. Raises `Conflict`."""
+    async def resume(self, run: str, *, with_changes: bool) -> None:
+        """Have it go on that nobody takes by itself. Raises `Conflict`, and `Unsupported` for changes."""
 
     async def rows(self, run: str, after: int, most: int) -> list[Row] | None:
         """So many rows of it behind a number; None if nothing is kept of it."""
@@ -139,7 +139,7 @@ class NothingElsewhere:
         """See `start`."""
         raise NotImplementedError
 
-    async def resume(self, run: str) -> None:
+    async def resume(self, run: str, *, with_changes: bool) -> None:
         """See `start`."""
         raise NotImplementedError
 

@@ -209,7 +209,7 @@ class Hub:
         self.check_open()
         info = await self.look(caller, run)
         if self.cluster is not None and self.cluster.has(run):
-            await self.cluster.resume(run)
+            await self.cluster.resume(run, with_changes=with_changes)
         else:
             await self.resuming.resume(info, with_changes=with_changes)
         return self.get(caller, run)

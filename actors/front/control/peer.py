@@ -125,8 +125,9 @@ class Peer(peer.Peer):
             await self.room()
         cluster = self.hub.cluster
         if cluster is not None and name in RELAYED and cluster.has(run := _run_of(request)):
-            self.hub.get(self.caller, run)
-            return await cluster.ask(run, name, request.params)
+            info = self.hub.get(self.caller, run)
+            if info.status in ("running", "waiting") or not name.startswith("_actor/"):  # else it has no actors
+                return await cluster.ask(run, name, request.params)
         return method.call(self, decode_json(request.params, method.params))
 
     def block(self, request: Request) -> AbstractAsyncContextManager[None]:

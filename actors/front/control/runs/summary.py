@@ -58,7 +58,8 @@ def sum_up(info: RunInfo, view: RunView, event: Event) -> None:
     info.priced, info.life, info.resumable = view.priced, view.life, view.status == "interrupted"
     if isinstance(event.data, RunStarted):
         data = event.data
-        info.target, info.name, info.dialect, info.model = data.target, data.name, data.dialect, data.model
+        info.name, info.dialect, info.model = data.name, data.dialect, data.model
+        info.target = info.target or data.target  # a worker has it from a gateway, where it is no path of the worker's
         info.prompt = readable(data.prompt[:LONGEST_PROMPT])
         info.started = info.started or rfc3339(event.ts)
         info.ended, info.error, info.output, info.exit_code, info.stuck = None, None, "", None, False

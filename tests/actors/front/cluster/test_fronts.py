@@ -5,6 +5,8 @@ gateway has (a chat's memory, tools of the client) stays there.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from cluster_house import House, beside, over, until
 from control_house import Client
 from fake_models import FakeModels, Reply, Request
 from postgres_house import Postgres
+from starter import CALLBOARD
 from trio_websocket import open_websocket_url
 
 AGENT = "name: clerk\ninstructions: CLERK\n"
@@ -180,6 +183,54 @@ async def test_an_ag_ui_client_is_interrupted_when_nothing_else_in_its_run_goes_
         answer = {"interruptId": interrupt["id"], "status": "resolved", "payload": "yes"}
         told = http.post("/agui?target=graph/both", json={**body, "messages": [], "resume": [answer]})
         assert '"output":"both of one"' in told.text
+
+    await beside(house, does)
+
+
+async def test_what_is_kept_of_a_run_is_shown_at_a_gateway_when_it_is_over(house: House) -> None:
+    shown: dict[str, Any] = {}
+    refused: dict[str, int] = {}
+
+    async def looks(url: str, token: str, run: str) -> None:
+        async with open_websocket_url(
+            f"{url}/ws".replace("http", "ws", 1), extra_headers=[("authorization", token)]
+        ) as ws:
+            client = Client(ws)
+            await client.result("initialize", protocolVersion=1)
+            for method in ("_actor/tree", "_run/steps", "_run/graph", "_run/get"):
+                shown[method] = await client.result(method, run=run)
+            for method, more in (
+                ("_actor/inspect", {"path": f"/{run}/nothing"}),
+                ("_run/restore", {"run": run}),
+                ("_run/fork", {"run": run, "at": 1}),
+            ):
+                refused[method] = (await client.call(method, **more))["error"]["code"]
+
+    def does() -> None:
+        house.worker("one")
+        http = house.client(house.gateway())
+        run = house.start(http, "nothing")
+        over(http, run)
+        trio.from_thread.run(looks, str(http.base_url), http.headers["authorization"], run)
+        assert shown["_actor/tree"]["actors"] == []
+        assert shown["_run/steps"]["steps"][0]["what"] == "begun"
+        assert [each["id"] for each in shown["_run/graph"]["nodes"]] == ["end"]
+        assert shown["_run/get"]["run"]["target"] == "nothing"  # and no path of a worker's
+        assert refused == {"_actor/inspect": -32004, "_run/restore": -32011, "_run/fork": -32011}
+
+    await beside(house, does)
+
+
+async def test_run_on_a_cluster_says_why_it_could_not_begin(house: House) -> None:
+    def does() -> None:
+        house.worker("one")
+        http = house.client(house.gateway())
+        words = [*CALLBOARD, "run", "clerk", "", "--on", str(http.base_url)]
+        token = http.headers["authorization"].split()[1]
+        environ = {"PATH": os.environ["PATH"], "HOME": str(house.home), "CALLBOARD_TOKEN": token}
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "it needs a prompt to answer" in done.stderr
 
     await beside(house, does)
 
