@@ -71,6 +71,7 @@ class Agui:
         self._view = RunView()
         self._message = ""
         self._thought = ""
+        self._spoke = False
         self._turn = ""  # the message that calls belong to
         self._steps: dict[Activity, str] = {}
         self._calls: dict[Activity, str] = {}  # ids, each of which is sent once
@@ -137,6 +138,7 @@ class Agui:
 
     def _say(self, event: Event, text: str) -> Iterator[dict[str, Json]]:
         yield from self._thought_over()
+        self._spoke = True
         if not self._message:
             self._message = self._turn = f"{self._ours}-{event.seq}"
             yield {"type": "TEXT_MESSAGE_START", "messageId": self._message, "role": "assistant"}
@@ -192,7 +194,7 @@ class Agui:
         if event.kind == "run.cancelled":
             yield {"type": "RUN_FINISHED", **self._ids, "outcome": {"type": "cancelled"}}
             return
-        if outcome["output"] and not self._view.is_agent:
+        if outcome["output"] and not (self._view.is_agent and self._spoke):  # of a worker's run pieces may be lost
             message = f"{self._ours}-{event.seq}"
             yield {"type": "TEXT_MESSAGE_START", "messageId": message, "role": "assistant"}
             yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": message, "delta": outcome["output"]}

@@ -108,6 +108,7 @@ class Completion:
         self._view = RunView()
         self._calls: dict[Activity, ToolCallTold] = {}
         self._said = ""
+        self._spoke = False
 
     def take(self, logged: LoggedEvent) -> list[Told]:
         """What there is to tell of an event."""
@@ -132,6 +133,7 @@ class Completion:
                 yield "started", {"request_id": reply.request_id, "session_id": reply.session_id, "run": reply.run}
             case ev.LlmDelta(text=text) if speaks:
                 self._said += text
+                self._spoke = True
                 yield "assistant_delta", {"text": text}
             case ev.LlmResponse() if speaks and self._said:
                 yield "assistant_message_end", {"full_text": self._said}
@@ -168,7 +170,7 @@ class Completion:
         )
         if kind != "run.cancelled":  # one that has failed may have reached its end all the same
             reply.final_message = outcome["output"]
-            if not view.is_agent and reply.final_message:
+            if reply.final_message and not (view.is_agent and self._spoke):  # of a worker's run pieces may be lost
                 yield "assistant_delta", {"text": reply.final_message}
                 yield "assistant_message_end", {"full_text": reply.final_message}
         if kind == "run.failed":

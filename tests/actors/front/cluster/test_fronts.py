@@ -92,6 +92,24 @@ async def test_a_conversation_that_a_client_sends_along_is_played_by_a_worker(ho
     await beside(house, does)
 
 
+async def test_what_an_agent_has_said_is_told_to_who_comes_when_it_is_over(house: House) -> None:
+    def does() -> None:
+        house.worker("one")
+        http = house.client(house.gateway())
+        run = http.post("/v1/runs", json={"target": "clerk", "prompt": "one"}).json()["run"]
+        over(http, run)
+        told = http.get(f"/agui/{run}").text  # the pieces of its text have gone by
+        assert told.count("TEXT_MESSAGE_CONTENT") == 1
+        assert '"delta":"1 so far"' in told
+        for _ in range(5):  # whether its pieces are heard is a matter of luck
+            body = {"prompt": "one", "agent": "clerk", "stream": True}
+            answer = http.post("/v1/completions", json=body).text
+            pieces = [json.loads(line[6:])["text"] for line in answer.splitlines() if line.startswith('data: {"text"')]
+            assert "".join(pieces) == "1 so far"
+
+    await beside(house, does)
+
+
 async def test_tools_of_the_client_are_called_so_the_gateway_plays_it(house: House) -> None:
     tool = {"type": "function", "function": {"name": "of_the_client", "parameters": {"type": "object"}}}
 
