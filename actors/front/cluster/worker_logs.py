@@ -1,7 +1,8 @@
 """The logs of a worker: events of runs of the cluster go into its database, in the transaction that has their rows.
 
-So an event is there if and only if the rows before it are, and none of a run that was taken over. Pieces of texts stay
-out: who comes later finds the whole text in the event at its end.
+So an event is there if and only if the rows before it are, and none of a run that was taken over. Pieces of a model's
+text are put together: one event, with the number of its first piece, stands before the next event of another kind, so
+that who has followed the pieces up to there does not hear it again. Pieces of what tools print stay out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 import trio
 
 from ....protocol.control.things import RunInfo
+from ....protocol.decoding import decode_json
 from ....protocol.errors import JournalError, ShuttingDown
 from ....protocol.events import TERMINAL, LlmDelta, ToolDelta
 from ....supervisors.cluster.store import EVENT, INFO
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from .seat import Seat
 
 PIECES = {LlmDelta.kind, ToolDelta.kind}
-"""Kinds of events that are not kept."""
+"""Kinds of events that are not kept as they are."""
 
 
 class WorkerLogs(ClusterLogs):
@@ -93,6 +95,7 @@ class ClusterLog(RunLog):
         self._run = run
         self._rows: RowsOut | None = None
         self._last: LoggedEvent | None = None
+        self._pieces: dict[tuple[str, str], tuple[bytes, list[str]]] = {}  # by who says it, and in which request
 
     @property
     def rows(self) -> RowsOut | None:
@@ -104,10 +107,26 @@ class ClusterLog(RunLog):
     def append(self, line: bytes) -> None:
         """See `RunLog`; the last one waits for `close`."""
         event = logged(line)
+        if event.kind in PIECES:
+            if event.kind == LlmDelta.kind:
+                piece = _PIECE.decode(line)
+                self._pieces.setdefault((piece.actor, piece.id), (line, []))[1].append(piece.data.text)
+            return
+        self._append_texts()
         if event.kind in TERMINAL:
             self._last = event
-        elif event.kind not in PIECES and (rows := self.rows) is not None:
+        elif (rows := self.rows) is not None:
             rows.beside(EVENT, str(event.seq), line)
+
+    def _append_texts(self) -> None:
+        """Keep what models have said since the last event that was kept."""
+        pieces, self._pieces = self._pieces, {}
+        if not pieces or (rows := self.rows) is None:
+            return
+        for first, texts in pieces.values():
+            whole = decode_json(first, dict[str, Any])
+            whole["data"] = {**whole["data"], "text": "".join(texts)}
+            rows.beside(EVENT, str(whole["seq"]), msgspec.json.encode(whole))
 
     def summarise(self, info: RunInfo) -> None:
         """See `RunLog`."""
@@ -130,6 +149,19 @@ class ClusterLog(RunLog):
         if rows is not None:
             rows.hurry()
         self._logs.nursery.start_soon(partial(_closed, self.rows, done))
+
+
+class _Text(msgspec.Struct, gc=False):
+    text: str
+
+
+class _Piece(msgspec.Struct, gc=False):
+    data: _Text
+    actor: str = ""
+    id: str = ""
+
+
+_PIECE = msgspec.json.Decoder(_Piece)
 
 
 async def _closed(rows: RowsOut | None, done: Done) -> None:

@@ -36,6 +36,8 @@ def say(asked: Request) -> Reply:
     """How many prompts the model was shown, or a call of the client's tool."""
     if any(tool["function"]["name"] == "of_the_client" for tool in asked.json.get("tools", ())):
         return Reply(calls=[("of_the_client", {"place": "here"})])
+    if asked.prompt == "aloud" and not asked.results:
+        return Reply(text="I think, and look.", calls=[("todo__list", {})])
     if asked.prompt == "confirm" and not asked.results:
         return Reply(calls=[("user__confirm", {"question": "Go on?"})])
     if asked.prompt.startswith("write") and not asked.results:
@@ -101,6 +103,12 @@ async def test_what_an_agent_has_said_is_told_to_who_comes_when_it_is_over(house
         told = http.get(f"/agui/{run}").text  # the pieces of its text have gone by
         assert told.count("TEXT_MESSAGE_CONTENT") == 1
         assert '"delta":"1 so far"' in told
+        run = http.post("/v1/runs", json={"target": "clerk", "prompt": "aloud"}).json()["run"]
+        over(http, run)
+        events = http.get(f"/v1/runs/{run}/events").json()["events"]
+        assert [each["seq"] for each in events] == sorted({each["seq"] for each in events})
+        texts = [each["data"]["text"] for each in events if each["kind"] == "llm.delta"]
+        assert texts == ["I think, and look.", "1 so far"]
         for _ in range(5):  # whether its pieces are heard is a matter of luck
             body = {"prompt": "one", "agent": "clerk", "stream": True}
             answer = http.post("/v1/completions", json=body).text
