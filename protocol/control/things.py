@@ -44,7 +44,7 @@ class RunInfo(msgspec.Struct, kw_only=True):
         resumable: nobody plays it, and `_run/resume` goes on with it.
         stuck: processes that went on with it have died again and again, so that none does by itself any more.
         parent: the run that it is a part of.
-        worker: the name of the worker of a cluster that plays it.
+        worker: the name of the worker of a cluster that plays it, or has played it last.
     """
 
     run: str

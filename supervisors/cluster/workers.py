@@ -95,9 +95,10 @@ def alive(db: psycopg.Connection[Any]) -> int:
     return 0 if found is None else int(found[0])
 
 
-def worker_of(db: psycopg.Connection[Any], run: str) -> Reached | None:
-    """The worker that plays a run; None if none does."""
-    return next(iter(playing(db, run).values()), None)
+def worker_of(db: psycopg.Connection[Any], run: str, last: str = "") -> Reached | None:
+    """The worker that plays a run, else one that lives and is called `last`; None if there is none."""
+    found = playing(db, run) or {sign: each for sign, each in living(db).items() if each.name == last}
+    return next(iter(found.values()), None)
 
 
 def playing(db: psycopg.Connection[Any], run: str) -> dict[str, Reached]:

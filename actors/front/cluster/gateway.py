@@ -347,7 +347,11 @@ class Gateway:
 
     async def ask(self, run: str, method: str, params: msgspec.Raw) -> msgspec.Raw:
         """See `Cluster`."""
-        worker = await self.seat.read(lambda db: workers.worker_of(db, run))
+        info = self._logs.past.get(run)
+        last = "" if info is None or not info.over else info.worker or ""  # what it has left is there
+        worker = await self.seat.read(lambda db: workers.worker_of(db, run, last))
+        if worker is None and last:
+            raise Conflict(f"what {run} has left is with the worker {last!r}, which is not there now")
         if worker is None:
             raise Conflict(f"no worker plays {run} now, so nothing can be seen or done at its actors")
         return await ask(worker, os.environ.get(KEY, ""), method, params)

@@ -31,5 +31,6 @@ def info_of(standing: Standing) -> RunInfo | None:
     elif info.status == "queued":
         info.status = "running"
     info.life = max(1, standing.life)
-    info.worker = standing.worker
+    if standing.state != OVER:  # else it is who has played it last
+        info.worker = standing.worker
     return info

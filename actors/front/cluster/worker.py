@@ -331,7 +331,7 @@ class Worker(NothingElsewhere):
 
     async def _play(self, taken: Taken, damaged: Exception | None, before: trio.Event | None) -> None:
         """Play a run; `before` is set when what this worker has played of it in an earlier life has ended."""
-        info, over = _info(taken), self._over[taken.run]
+        info, over = _info(taken, self.seat.options.called), self._over[taken.run]
         try:
             if before is not None:  # it was taken for dead, and has the run again
                 self._lose(taken.run)
@@ -441,7 +441,7 @@ class Worker(NothingElsewhere):
         await self.seat.at_last(lambda db: queue.park(db, sign, taken.run, taken.life, data))
 
 
-def _info(taken: Taken) -> RunInfo:
+def _info(taken: Taken, worker: str) -> RunInfo:
     info = decode_json(taken.info, RunInfo) if taken.info else RunInfo(run=taken.run)
     info.seq = max(info.seq, taken.seen)
-    return msgspec.structs.replace(info, status="running", ended=None, error=None)
+    return msgspec.structs.replace(info, status="running", ended=None, error=None, worker=worker)

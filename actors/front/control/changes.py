@@ -11,7 +11,7 @@ import trio
 from ....protocol.changes import Restored
 from ....protocol.control.caller import Caller
 from ....protocol.control.own import Changes
-from ....protocol.errors import Conflict, Unsupported
+from ....protocol.errors import Conflict
 from ...io.redact import Redactor, secrets_of
 from ...work.tools.changes.of_runs import changes_of, restore, store_of
 
@@ -60,13 +60,10 @@ async def restore_run(hub: Hub, caller: Caller, run: str) -> Restored:
     Raises:
         NotFound, Denied: as `Hub.get`.
         Conflict: the run is under way.
-        Unsupported: its files are on another machine.
     """
     caller.need("write:runs")
     caller.need("run:files")
     info = await hub.look(caller, run)
     if not info.over:
         raise Conflict(f"{run} is under way, and may change files; cancel it first")
-    if hub.cluster is not None and hub.cluster.has(run):
-        raise Unsupported(f"{run} has changed files of its worker's machine: from here they can't be put back")
     return await trio.to_thread.run_sync(partial(restore, store_of(os.environ), [run]))

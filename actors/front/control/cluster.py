@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 RELAYED = frozenset(
     {
         *("_actor/tree", "_actor/inspect", "_actor/send", "_actor/pause", "_actor/resume", "_actor/cancel"),
-        *("_run/calls", "_run/call", "_run/changes"),
+        *("_run/calls", "_run/call", "_run/changes", "_run/restore"),
     }
 )
-"""Methods that only the process which plays a run can answer."""
+"""Methods that only the process which plays a run, or has played it, can answer."""
 
 
 class Cluster(Protocol):

@@ -213,11 +213,17 @@ async def test_an_ag_ui_client_is_interrupted_when_nothing_else_in_its_run_goes_
     await beside(house, does)
 
 
-async def test_what_is_kept_of_a_run_is_shown_at_a_gateway_when_it_is_over(house: House) -> None:
+async def test_what_is_kept_of_a_run_is_shown_at_a_gateway_when_it_is_over(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(house.home)  # where the worker works
     shown: dict[str, Any] = {}
     refused: dict[str, int] = {}
+    settings, wrote = house.config / "config.yaml", house.home / "written.txt"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "keep_requests": True}))
+    (house.config / "agents" / "clerk" / "config.yaml").write_text(AGENT + "global_tools: [fs_write]\n")
 
-    async def looks(url: str, token: str, run: str) -> None:
+    async def looks(url: str, token: str, run: str, other: str) -> None:
         async with open_websocket_url(
             f"{url}/ws".replace("http", "ws", 1), extra_headers=[("authorization", token)]
         ) as ws:
@@ -227,22 +233,30 @@ async def test_what_is_kept_of_a_run_is_shown_at_a_gateway_when_it_is_over(house
                 shown[method] = await client.result(method, run=run)
             for method, more in (
                 ("_actor/inspect", {"path": f"/{run}/nothing"}),
-                ("_run/restore", {"run": run}),
-                ("_run/fork", {"run": run, "at": 1}),
+                ("_run/calls", {"run": "run-none"}),
             ):
                 refused[method] = (await client.call(method, **more))["error"]["code"]
+            for method in ("_run/calls", "_run/changes", "_run/restore"):
+                shown[method] = await client.result(method, run=other)
 
     def does() -> None:
         house.worker("one")
         http = house.client(house.gateway())
         run = house.start(http, "nothing")
         over(http, run)
-        trio.from_thread.run(looks, str(http.base_url), http.headers["authorization"], run)
+        wanted = {"target": "clerk", "prompt": "write written", "yes": True}
+        other = http.post("/v1/runs", json=wanted).json()["run"]
+        assert over(http, other)["worker"] == "one"
+        assert wrote.read_text() == "hello"
+        trio.from_thread.run(looks, str(http.base_url), http.headers["authorization"], run, other)
         assert shown["_actor/tree"]["actors"] == []
         assert shown["_run/steps"]["steps"][0]["what"] == "begun"
         assert [each["id"] for each in shown["_run/graph"]["nodes"]] == ["end"]
         assert shown["_run/get"]["run"]["target"] == "nothing"  # and no path of a worker's
-        assert refused == {"_actor/inspect": -32004, "_run/restore": -32011, "_run/fork": -32011}
+        assert refused == {"_actor/inspect": -32004, "_run/calls": -32004}
+        assert len(shown["_run/calls"]["calls"]) == 2
+        assert wrote.name in str(shown["_run/changes"])
+        assert not wrote.exists(), shown["_run/restore"]
 
     await beside(house, does)
 
