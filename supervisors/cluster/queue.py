@@ -27,6 +27,9 @@ MOST_AT_ONCE = 64
 KNOWS_PARTS = "callboard.parts"
 """A label that parts of runs need, and that each worker has from the version on which knows them."""
 
+REMEMBERED = "q-"
+"""What ids of questions begin with that rows of their run know. Others go with the worker that has asked."""
+
 PREFERRED_FOR = 2.0
 """Seconds for which a run that a worker has handed back waits for a worker of the same name."""
 
@@ -46,11 +49,19 @@ _FREE = """
 """
 _TAKE = f"""
 with others as ({_FREE % ("false", "false", "most")}), suspects as ({_FREE % ("true", "true", "suspects")}),
-next as (select * from others union all select * from suspects)
-update callboard.runs r set owner = %(sign)s, life = life + 1, taken = clock_timestamp(), prefer = null
-from next where r.id = next.id and exists (select 1 from callboard.workers where sign = %(sign)s and not draining)
-returning r.priority, r.id, r.run, r.life, r.rows, r.crc, r.began, r.about, r.info, r.request, r.bundle, r.cancelled,
-    next.suspect
+next as (select * from others union all select * from suspects),
+taken as (
+    update callboard.runs r set owner = %(sign)s, life = life + 1, taken = clock_timestamp(), prefer = null
+    from next where r.id = next.id and exists (select 1 from callboard.workers where sign = %(sign)s and not draining)
+    returning r.priority, r.id, r.run, r.life, r.rows, r.crc, r.began, r.about, r.info, r.request, r.bundle,
+        r.cancelled, next.suspect
+),
+forgotten as (
+    update callboard.questions q set closed = 'cancelled', changed = nextval('callboard.changes') from taken
+    where q.run = taken.id and taken.life > 1 and q.closed is null and q.answer is null
+        and left(q.id, 2) <> '{REMEMBERED}'
+)
+select * from taken
 """  # noqa: S608 - ours
 _ROWS = """
 select r.seq, r.count, r.actor, coalesce(r.data, b.data), r.crc, b.hash from callboard.rows r

@@ -320,6 +320,21 @@ def test_the_first_answer_counts_once_whoever_plays_the_run(db: Db, store: Clust
     assert telling.answers_for(db, "two") == [("q-1-1", b"yes")]  # one that came after the take might be earlier, too
 
 
+def test_a_question_that_no_row_knows_is_closed_when_another_worker_takes_its_run(db: Db, store: ClusterStore) -> None:
+    lives(db, "one")
+    put(db, "run-1")
+    record, part = begun(store, taken(db, "one")[0]), rows("a")
+    part.beside = [(ASKED, "q-1-1", b"?"), (ASKED, "qone-1", b"may it?")]
+    store.write({record: part}, full=True)
+    assert [each.id for each in telling.open_questions(db)] == ["q-1-1", "qone-1"]
+    dies(db, "one")
+    swept(db)
+    lives(db, "two")
+    taken(db, "two")
+    assert [each.id for each in telling.open_questions(db)] == ["q-1-1"]
+    assert telling.answer(db, "qone-1", b"yes") == "closed"
+
+
 def test_a_run_that_nobody_has_is_cancelled_at_once_and_one_of_a_worker_by_it(db: Db) -> None:
     lives(db, "one")
     put(db, "run-1")
