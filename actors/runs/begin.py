@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ..work.workspace import Workspace
 
 _KEEPING = (".actors.runs.kept", ".supervisors.journal.journal", ".supervisors.journal.store")
-_DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
+DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
 
 
 async def perform(request: RunRequest, hooks: Hooks, root: Root) -> Outcome:
@@ -148,7 +148,7 @@ def _begin(request: RunRequest, hooks: Hooks, root: Root) -> Execution:
         started=RunStarted(
             target=request.target if isinstance(request.target, str) else agent.file,
             name=agent.name,
-            dialect=_DIALECTS[type(agent)],
+            dialect=DIALECTS[type(agent)],
             model=model,
             why=why,
             prompt=asked,
@@ -227,9 +227,7 @@ def _path(text: str) -> Path:
 
 def _check_input(request: RunRequest, agent: Loaded, settings: Settings) -> None:
     """Raise for what this kind of agent can't make use of, and for what the settings turn off."""
-    if (request.servers or request.parts) and not isinstance(agent, LoopAgent):
-        what = "MCP servers (`servers`)" if request.servers else "images and files (`parts`)"
-        raise UsageError(f"'{agent.name}' is no LLM agent: a run of it can't be given {what}")
+    check_fits(request, agent)
     if request.servers and not settings.mcp_server_support:
         raise ConfigError(
             f"MCP support is disabled, so a run can't be given servers; set `mcp_server_support: true` in "
@@ -237,6 +235,13 @@ def _check_input(request: RunRequest, agent: Loaded, settings: Settings) -> None
         )
     if isinstance(agent, LoopAgent) and not settings.calls_functions and _needs_tools(agent):
         raise ConfigError("Please enable function calling support before using the agent.")
+
+
+def check_fits(request: RunRequest, agent: Loaded) -> None:
+    """Raise `UsageError` for what this kind of agent can't make use of."""
+    if (request.servers or request.parts) and not isinstance(agent, LoopAgent):
+        what = "MCP servers (`servers`)" if request.servers else "images and files (`parts`)"
+        raise UsageError(f"'{agent.name}' is no LLM agent: a run of it can't be given {what}")
     if request.state and not isinstance(agent, GraphAgent):
         raise UsageError(f"'{agent.name}' is not a graph, so it has no state to set")
     if request.attach and not isinstance(agent, WorkflowAgent):

@@ -25,7 +25,7 @@ from ....supervisors.cluster import queue, spending, telling, workers
 from ....supervisors.cluster.queue import Wanted
 from ....supervisors.cluster.telling import Figures, Standing
 from ....supervisors.journal.row import Row
-from ...runs.begin import new_id
+from ...runs.begin import DIALECTS, check_fits, new_id
 from ...runs.finding import find
 from ...runs.loading import NO_HOOKS
 from ...work.journal.left import letter_of
@@ -246,7 +246,8 @@ class Gateway:
         name = named.name if isinstance(named, Agent) else named
         if isinstance(named, str) and not request.in_role and (named or info.session is None):
             loaded = await self._root.loader.threaded(partial(self._root.loader.loaded, request, NO_HOOKS))
-            name = loaded.name
+            check_fits(request, loaded)
+            name, info = loaded.name, msgspec.structs.replace(info, dialect=DIALECTS[type(loaded)])
             found = await trio.to_thread.run_sync(partial(find, named, config_dir=self._root.config_dir))
             if not found.directory.is_relative_to(AGENTS):
                 where = Path(found.file) if named.endswith((".yaml", ".yml")) else found.directory

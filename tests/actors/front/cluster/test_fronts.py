@@ -265,12 +265,14 @@ async def test_run_on_a_cluster_says_why_it_could_not_begin(house: House) -> Non
     def does() -> None:
         house.worker("one")
         http = house.client(house.gateway())
-        words = [*CALLBOARD, "run", "clerk", "", "--on", str(http.base_url)]
         token = http.headers["authorization"].split()[1]
         environ = {"PATH": os.environ["PATH"], "HOME": str(house.home), "CALLBOARD_TOKEN": token}
-        done = subprocess.run(words, env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "it needs a prompt to answer" in done.stderr
+        for words, why in (([""], "it needs a prompt to answer"), (["hi", "--var", "colour=red"], "'colour'")):
+            argv = [*CALLBOARD, "run", "clerk", *words, "--on", str(http.base_url)]
+            done = subprocess.run(argv, env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert why in done.stderr
+        assert len(house.sql("select 1 from callboard.runs")) == 1  # the first was refused before it was one
 
     await beside(house, does)
 
