@@ -8,7 +8,9 @@ answer counts when the database has taken it, and the first one counts, whicheve
 from __future__ import annotations
 
 import logging
+import math
 import os
+from collections import deque
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -56,6 +58,12 @@ if TYPE_CHECKING:
 LOST = 1_000
 """Changes that a database may lose in a crash, at most: those of a fraction of a second."""
 
+LATE = 5.0
+"""Seconds in which a change can be seen after its number was given, unless its worker was stopped meanwhile."""
+
+ALL_EVERY = 60.0
+"""Seconds between two looks at all open questions, those of workers that were stopped for long included."""
+
 PRUNE_EVERY = 60.0
 """Seconds between two looks at runs that need not be kept."""
 
@@ -89,7 +97,9 @@ class Gateway:
         self._all = self._asked = True
         self._news = trio.Event()
         self._seen = self._seen_before = 0
-        self._questions = self._questions_before = 0
+        self._marks: deque[tuple[float, int]] = deque()  # when which change of questions was the newest
+        self._looks_at_all = -math.inf
+        self._answered: set[str] = set()  # here, which no look has seen yet
         self.figures: Figures | None = None
 
     def logs(self, directory: Path, **options: object) -> GatewayLogs:
@@ -143,7 +153,7 @@ class Gateway:
     def _look_soon(self, anew: bool) -> None:
         if anew:  # after a crash or a failover numbers may be given again that were seen and have been lost
             self._seen = self._seen_before = max(0, self._seen_before - LOST)
-            self._questions = self._questions_before = max(0, self._questions_before - LOST)
+            self._marks = deque([(-math.inf, max(0, self._marks[0][1] - LOST))]) if self._marks else deque()
         self._all = self._asked = True
         self._news.set()
 
@@ -213,18 +223,28 @@ class Gateway:
                 self._logs.stands(info)
 
     async def _look_at_questions(self) -> None:
-        open = self._hub.shown
-        since, self._questions_before = self._questions_before, self._questions
-        if not self._questions:
+        open, now = self._hub.shown, trio.current_time()
+        if now >= self._looks_at_all + ALL_EVERY:
             found = await self.seat.read(telling.open_questions)
+            self._looks_at_all = now
         else:
+            while len(self._marks) > 1 and self._marks[1][0] <= now - LATE:
+                self._marks.popleft()
+            since = self._marks[0][1] if self._marks else 0
             found = await self.seat.read(partial(telling.questions_since, changed=since))
+        newest = max((each.changed for each in found), default=0)
+        if not self._marks:
+            self._marks.append((now, max(0, newest - LOST)))
+        elif newest > self._marks[-1][1]:
+            self._marks.append((now, newest))
         for each in found:
-            self._questions = max(self._questions, each.changed)
-            if each.over is None:
-                open.hold([decode_json(each.data, Question)])
-            else:
+            if each.over is not None:
+                self._answered.discard(each.id)
                 open.release([each.id], each.over)
+            elif each.id not in self._answered and each.id not in open.open:
+                question = decode_json(each.data, Question)
+                if not ((info := self._logs.past.get(question.run)) and info.over):
+                    open.hold([question])
         for id, question in list(open.open.items()):
             if self._logs.in_cluster(question.run) and (await self._logs.is_over(question.run)):
                 open.release([id], "cancelled")
@@ -379,8 +399,15 @@ class Gateway:
             told = decode_json(await self.ask(asked.run, "_question/answer", params), dict[str, bool])
             return told["answered"]
         data = letter_of(Answer(question=question, value=understood(asked, value), by=by))
-        how = await self.seat.do(lambda db: telling.answer(db, question, data))
+        self._answered.add(question)  # a look that has read it as open comes to its end meanwhile, perhaps
+        try:
+            how = await self.seat.do(lambda db: telling.answer(db, question, data))
+        except BaseException:
+            self._answered.discard(question)
+            raise
         self._hub.shown.release([question], by)
+        if how == "closed":
+            self._answered.discard(question)
         if how == "late":
             raise Conflict(f"question {question} is open no more: another answer came first")
         return how == "taken"

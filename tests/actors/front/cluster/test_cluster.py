@@ -203,3 +203,31 @@ async def test_what_a_model_says_is_followed_at_a_gateway_piece_by_piece(
     numbers = [line["seq"] for line in lines if "seq" in line]
     assert numbers == sorted(set(numbers))
     assert lines[-1]["kind"] == "run.finished" or "outcome" in lines[-1]
+
+
+def test_a_question_whose_transaction_ends_after_those_of_later_ones_is_seen(standing: Standing) -> None:
+    import psycopg
+
+    house, http = standing
+
+    def shown() -> set[str]:
+        return {each["id"] for each in http.get("/v1/questions").json()["questions"]}
+
+    run = house.start(http, "waits")
+    (first,) = until(lambda: {id for id in shown() if run.removeprefix("run-") in id})
+    late = f"{first}0"
+    with psycopg.connect(house.dsn, client_encoding="UTF8") as db:
+        db.execute(
+            "insert into callboard.questions(id, run, data, changed)"
+            " select %s, run, convert_to(replace(convert_from(data, 'UTF8'), %s, %s), 'UTF8'),"
+            " nextval('callboard.changes') from callboard.questions where id = %s",
+            (late, first, late, first),
+        )
+        other = house.start(http, "waits")
+        until(lambda: any(other.removeprefix("run-") in id for id in shown()))
+        time.sleep(2.5)  # the gateway looks twice more
+        assert late not in shown()
+    until(lambda: late in shown(), 10.0)
+    for each in (run, other):
+        http.post(f"/v1/runs/{each}/cancel")
+    until(lambda: not {first, late} & shown())
