@@ -196,9 +196,11 @@ def test_parts_of_a_run_that_is_gone_are_cancelled(house: House) -> None:
 @pytest.mark.parametrize("who", ["boss", "helper"])
 def test_a_question_of_a_part_outlives_the_worker(house: House, who: str) -> None:
     boss(house)
-    workers = {"boss": house.worker("plain", "--has", "boss"), "helper": house.worker("gpu", "--has", "two")}
+    workers = {"boss": house.worker("plain", "--has", "boss")}
     http = house.client(house.gateway())
     run = house.start(http, "boss")
+    until(lambda: house.owner(run) == "plain")
+    workers["helper"] = house.worker("gpu", "--has", "two")
     (question,) = until(lambda: http.get("/v1/questions").json()["questions"])
     house.worker("other", "--has", "two,boss")
     time.sleep(LEASE + 0.5)  # it may sweep from now on
