@@ -17,7 +17,7 @@ import msgspec
 import trio
 
 from ....protocol.control.things import RunInfo
-from ....protocol.decoding import decode_json
+from ....protocol.decoding import decode_json, json_decoder
 from ....protocol.errors import JournalError, ShuttingDown
 from ....protocol.events import TERMINAL, LlmDelta, ToolDelta
 from ....supervisors.cluster.store import EVENT, INFO
@@ -161,7 +161,7 @@ class _Piece(msgspec.Struct, gc=False):
     id: str = ""
 
 
-_PIECE = msgspec.json.Decoder(_Piece)
+_PIECE = json_decoder(_Piece)
 
 
 async def _closed(rows: RowsOut | None, done: Done) -> None:
