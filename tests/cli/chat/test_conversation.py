@@ -112,6 +112,7 @@ async def test_no_color_means_no_colours(
     await window.shows("model>")
     window.press("hello", "Enter")
     await window.shows("import os")
+    await window.until(lambda lines: "tokens" in lines[-1])  # the run is over
     window.press("count", "Enter")
     await window.shows("4. no")
     window.press("1", "Enter")
