@@ -195,6 +195,7 @@ async def test_questions_are_put_to_the_clients_user(play: Play) -> None:
     assert "red" in json.dumps(seen["questions"][0]["requestedSchema"])
 
 
+@pytest.mark.soak
 async def test_a_question_that_is_declined_or_finds_nobody_ends_the_run(play: Play) -> None:
     declined = (await play(call("asker"), elicit=[False, False]))["results"][0]
     assert declined["isError"]

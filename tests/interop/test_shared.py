@@ -77,6 +77,7 @@ async def test_twenty_agents_share_five_servers(house: House) -> None:
     assert house.servers.statistics().spawned == 5
 
 
+@pytest.mark.soak
 async def test_what_they_offer_and_speak_is_remembered(house: House) -> None:
     with house.scope() as scope:
         await of_each(CALLS, lambda name: scope.catalog(name, house.root.actor))

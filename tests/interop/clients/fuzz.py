@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: E402
 from hypothesis.errors import Unsatisfiable  # noqa: E402
 from schemathesis.checks import CHECKS, load_all_checks  # noqa: E402
 
-EXAMPLES = 6
+EXAMPLES = 4
 MODES = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
 CHECKED = (
     "status_code_conformance",

@@ -122,7 +122,9 @@ async def test_a_turn_that_waits_for_its_session_can_be_cancelled(shared: House,
     await beside(shared, does)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "how", [signal.SIGSTOP, *(pytest.param(each, marks=pytest.mark.soak) for each in (signal.SIGKILL, signal.SIGTERM))]
+)
 async def test_a_turn_goes_on_with_another_worker_and_is_in_the_session_once(
     shared: House, fake_model: FakeModels, how: signal.Signals
 ) -> None:
