@@ -139,7 +139,7 @@ async def test_a_whole_answer_is_rendered_at_its_end(tmux: Tmux, fake_model: Fak
 
 @pytest.mark.parametrize(
     "extra",
-    [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"CALLBOARD_HIGHLIGHT": "false"}],
+    [{"NO_COLOR": "1"}, {"TERM": "dumb"}, pytest.param({"CALLBOARD_HIGHLIGHT": "false"}, marks=pytest.mark.soak)],
     ids=["no-color", "dumb", "highlight"],
 )
 async def test_plain_text_is_shown_as_it_was_written(

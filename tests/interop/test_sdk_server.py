@@ -23,7 +23,7 @@ from callboard.supervisors import Actor
 pytestmark = needs("modern")
 
 SIDES = [("stdio", "auto"), ("stdio", "legacy"), ("http", "auto"), ("http", "legacy"), ("sse", "auto")]
-OFTEN = (("stdio", "auto"), ("http", "legacy"))
+OFTEN = (("stdio", "auto"),)
 """Those that are met in every run of the tests."""
 
 

@@ -124,7 +124,7 @@ def stage(fake_model: FakeModels, tmp_path: Path) -> Iterator[Stage]:
 
 
 @at_terminal
-@pytest.mark.parametrize("key", ["e", "y", "Enter", "E"])
+@pytest.mark.parametrize("key", ["e", "Enter", *(pytest.param(key, marks=pytest.mark.soak) for key in "yE")])
 async def test_a_key_executes_it_and_its_exit_code_is_ours(stage: Stage, key: str) -> None:
     stage.models.script('echo "in $PWD"; test -t 0 && test -t 1 && exit 7')
     await stage.begin("-e", "say", "where")
@@ -134,7 +134,7 @@ async def test_a_key_executes_it_and_its_exit_code_is_ours(stage: Stage, key: st
 
 
 @at_terminal
-@pytest.mark.parametrize("key", ["q", "C-d", "C-c"])
+@pytest.mark.parametrize("key", ["q", "C-c", pytest.param("C-d", marks=pytest.mark.soak)])
 async def test_a_key_leaves_and_the_terminal_is_as_it_was(stage: Stage, key: str) -> None:
     stage.models.script(f"touch {stage.home / 'made'}")
     await stage.begin("-e", "make a file")

@@ -211,7 +211,7 @@ async def test_an_agent_at_work_is_inspected_told_something_paused_and_goes_on(h
         assert page.problems == []
 
 
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [400, pytest.param(1400, marks=pytest.mark.soak)])
 async def test_what_the_model_of_an_agent_saw_is_in_its_inspector(house: House, browser: Browser, width: int) -> None:
     house.plain(f"description: x\ninstructions: {json.dumps(HOSTILE)}\nglobal_tools: [fs_ls]", name="worker")
     house.models.script(Reply(text=HOSTILE, calls=[("fs_ls", {"path": "."})]), Reply(text="z" * 3000))

@@ -86,7 +86,7 @@ async def test_a_day_says_what_it_has_cost_when_it_is_pointed_at(spent: House, b
         assert page.problems == []
 
 
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [400, pytest.param(1400, marks=pytest.mark.soak)])
 async def test_nothing_is_wider_than_the_screen(spent: House, browser: Browser, width: int) -> None:
     async with browser.page(spent.page, width, 900) as page:
         for by in ("day", "model", "agent", "key"):
