@@ -135,6 +135,7 @@ class Worker(NothingElsewhere):
         assert isinstance(hub.logs, WorkerLogs)
         self._logs, self._turns = hub.logs, Turns(hub, hub.logs.holds)
         self._logs.kept, self._logs.nursery = self._root.kept, nursery
+        self._logs.redact = hub.running.without_secrets
         self._url, self._token = url, token
         await self._register()
         nursery.start_soon(self._ask)

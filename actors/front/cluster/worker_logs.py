@@ -40,10 +40,12 @@ class WorkerLogs(ClusterLogs):
     Attributes:
         kept: the runs that this process plays, by id (`Root.kept`).
         nursery: where is waited for the database.
+        redact: takes secrets out of JSON.
     """
 
     kept: dict[str, OfRun]
     nursery: trio.Nursery
+    redact: Callable[[bytes], bytes]
 
     def __init__(self, seat: Seat, directory: Path, **options: Any) -> None:
         super().__init__(seat, directory, **options)
@@ -126,7 +128,8 @@ class ClusterLog(RunLog):
         for first, texts in pieces.values():
             whole = decode_json(first, dict[str, Any])
             whole["data"] = {**whole["data"], "text": "".join(texts)}
-            rows.beside(EVENT, str(whole["seq"]), msgspec.json.encode(whole))
+            line = self._logs.redact(msgspec.json.encode(whole))  # a secret may have come in two pieces
+            rows.beside(EVENT, str(whole["seq"]), line)
 
     def summarise(self, info: RunInfo) -> None:
         """See `RunLog`."""
