@@ -309,7 +309,7 @@ async def play(
     if on_unknown is not None:
         request = msgspec.structs.replace(request, on_unknown=on_unknown)
     resumed = RunResumed(life=taken.life, rows=taken.count, after=after)
-    if not after:  # of a fork that another process has put into a queue nobody was told yet that it is one
+    if not after:  # no event of it is kept: if it is a fork that came from a queue, this is the first to say so
         of, at = taken.began.forked_from, taken.began.forked_at
         resumed = msgspec.structs.replace(resumed, forked_from=of, forked_at=at)
 

@@ -58,7 +58,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def origin(db: psycopg.Connection[Any], run: str) -> Origin | None:
-    """All of a run, whoever plays it; None if there is none.
+    """All of a run, whichever worker plays it; None if there is none.
 
     Raises:
         Damaged: it is not as it was written.

@@ -185,7 +185,8 @@ def submit(db: psycopg.Connection[Any], wanted: Wanted) -> bool:
 
 
 def put(db: psycopg.Connection[Any], wanted: Wanted, about: bytes = b"") -> psycopg.Cursor[Any]:
-    """Put a run into the queue, in a transaction; its number, or nothing if there is another, or a part is nobody's.
+    """Put a run into the queue, in a transaction; its number, or nothing if there is another of its id, or if
+    its parent is not played by the worker that says so.
 
     Args:
         about: what is said of it, if it has rows.

@@ -233,8 +233,8 @@ class Gateway:
             since = self._marks[0][1] if self._marks else 0
             found = await self.seat.read(partial(telling.questions_since, changed=since))
         newest = max((each.changed for each in found), default=0)
-        if not self._marks:
-            self._marks.append((now, max(0, newest - LOST)))
+        if not self._marks:  # without an open question, those of the past are not read for that
+            self._marks.append((now, max(LOST, newest, self._seen) - LOST))
         elif newest > self._marks[-1][1]:
             self._marks.append((now, newest))
         for each in found:
@@ -402,7 +402,7 @@ class Gateway:
         self._answered.add(question)  # a look that has read it as open comes to its end meanwhile, perhaps
         try:
             how = await self.seat.do(lambda db: telling.answer(db, question, data))
-        except BaseException:
+        except BaseException:  # cancelled, too: then a look has to show it again
             self._answered.discard(question)
             raise
         self._hub.shown.release([question], by)

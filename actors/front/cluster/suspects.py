@@ -22,7 +22,7 @@ SUSPICIOUS = 2
 """Workers that have died with a run, from which on it is a suspect."""
 
 MOST = 5
-"""And after which nobody takes it by itself."""
+"""And after which no worker takes it by itself."""
 
 LOOK_EVERY = 0.01
 

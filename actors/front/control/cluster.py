@@ -52,7 +52,7 @@ class Cluster(Protocol):
         """Have it cancelled."""
 
     async def resume(self, run: str, *, with_changes: bool) -> None:
-        """Have it go on that nobody takes by itself. Raises `Conflict`, and `Unsupported` for changes."""
+        """Have it go on that no worker takes by itself. Raises `Conflict`, and `Unsupported` for changes."""
 
     async def rows(self, run: str, after: int, most: int) -> list[Row] | None:
         """So many rows of it behind a number; None if nothing is kept of it."""

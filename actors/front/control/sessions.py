@@ -107,7 +107,7 @@ class HubSessions:
 
     async def begin_queued(self, caller: Caller, info: RunInfo, request: RunRequest, hooks: Hooks) -> SessionTurn:
         """As `begin`, of a run that was in a queue, as `info` has it. Other processes that work with its session are
-        waited for, since that is what a session is there for: one turn after another, whoever plays them."""
+        waited for, since that is what a session is there for: one turn after another, in whichever process."""
         running, session = self._hub.running, info.session
         assert session is not None
 

@@ -136,7 +136,7 @@ class Running:
         self.info = await self._start()
         try:
             await self._begin()
-        except BaseException:
+        except BaseException:  # cancelled, too: the client has gone, and its run goes with it
             await self.__aexit__()
             raise
         return self

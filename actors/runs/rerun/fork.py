@@ -99,12 +99,12 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def begins(self, run: str, changes: Changes) -> tuple[list[Row], RunPast]:
-        """What the fork of this id begins with, whoever plays it. Raises as `play`."""
+        """What the fork of this id begins with, in whichever process it is played. Raises as `play`."""
         rows = written(changed(prefix(self.rows, self.at, run), changes))
         return rows, past_of(rows)
 
     def about_it(self, past: RunPast) -> About:
-        """What is said of the fork, which nobody has played yet; `past` is what it begins with."""
+        """What is said of the fork, which has not begun; `past` is what it begins with."""
         prompt = past.began.request.prompt[:PROMPT]
         return msgspec.structs.replace(
             decode_about(self.about), prompt=prompt, spoilt="", rows=0, since=0, left=False, dormant=False
