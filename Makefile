@@ -5,9 +5,11 @@ BIN    := $(VENV)/bin
 # The warnings would be setuptools', about an editable install being one.
 PIP    := PYTHONWARNINGS=ignore $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK   := requirements/dev.lock
-# Of three processes one waits for a subprocess, a server or a clock at any time: two cores have work for three.
-JOBS   ?= 4
+# More processes than cores: tests wait for subprocesses, servers and clocks.
+JOBS   ?= $(shell expr 3 \* $$(nproc 2>/dev/null || echo 2))
 INTEROP := $(VENV)/interop
+PYTEST  := $(BIN)/python -m pytest
+STRESS  ?= test
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -18,7 +20,7 @@ COUNTED := | bash requirements/progress.sh
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-research test soak lint format types bench bench-rivals interop dev docs prices lock clean
+.PHONY: help demo demo-research test test-all near stress golden soak lint format types bench bench-rivals interop dev docs prices lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -31,11 +33,23 @@ demo-research: $(VENV)/.embed  ## questions looked up in docs/, with models that
 	@$(BIN)/callboard models pull wordllama > /dev/null
 	@bash examples/demo-research.sh $(BIN)/callboard
 
-test: $(VENV)/.dev .types/callboard  ## every test but the long repetitions
-	$(BIN)/pytest -m "not soak" -n $(JOBS) --dist loadfile --no-loadscope-reorder
+test: $(VENV)/.dev .types/callboard  ## the tests that every change has to pass (5 minutes on two cores)
+	$(PYTEST) -m "not (full or soak)" --workers $(JOBS)
 
-soak: $(VENV)/.dev  ## the long repetitions
-	$(BIN)/pytest -m soak --timeout 1800
+test-all: $(VENV)/.dev .types/callboard  ## those, browsers, terminals, cluster faults, other people's programs (15 minutes)
+	$(PYTEST) -m "not soak" --workers $(JOBS)
+
+near: $(VENV)/.dev .types/callboard  ## the tests near the uncommitted change, in 30 seconds
+	@$(BIN)/python tests/support/near.py
+
+stress: $(VENV)/.dev .types/callboard  ## `make test` beside eight busy loops (STRESS=test-all: all tests)
+	@bash tests/support/beside_busy_loops.sh 8 $(MAKE) $(STRESS)
+
+golden: $(VENV)/.dev  ## rewrite tests/golden/: messages, --help, OpenAPI, schemas, events, API, rows
+	@for each in tests/golden/write_*.py; do $(BIN)/python $$each; done
+
+soak: $(VENV)/.dev  ## the long repetitions (hours)
+	$(PYTEST) -m soak --timeout 3600
 
 lint: $(VENV)/.dev  ## style and format
 	$(BIN)/ruff check .
@@ -108,6 +122,7 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml $(LOCK)
 	@echo "installing the development environment (a minute or so, this once)"
 	@$(PIP) install -r $(LOCK) $(COUNTED)
 	@$(PIP) install -qq --no-deps -e .
+	@$(BIN)/python -m compileall -q -j 0 actors cli protocol supervisors
 	@touch $@
 
 # Other people's programs, each in an environment of its own: none of them is a dependency of callboard.

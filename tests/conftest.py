@@ -22,12 +22,16 @@ import trio
 from fake_models import FakeModels, listening
 from hypothesis import HealthCheck, settings
 from repository import Repository
+from support.durations import Recorder
+from support.tiers import mark_tiers
 
 from callboard.actors.io import handed_out
 from callboard.supervisors.processes import become_subreaper
 
+pytest_plugins = ["support.workers"]
+
 LEFT: list[str] = []
-"""What the processes that ran tests have left behind."""
+"""Processes that the workers' tests left behind."""
 
 
 @pytest.fixture
@@ -39,15 +43,30 @@ async def fake_model(nursery: trio.Nursery) -> FakeModels:
     return server
 
 
-STATES = Path(tempfile.mkdtemp(prefix="callboard-tests-"))
-"""Where each test of this process has a directory of state, unless it says another."""
+class States:
+    """Directory in which each test of this process has a state directory of its own.
 
-_NUMBERS = count()
+    A worker (support/workers.py) uses a subdirectory, so that no two processes write to the same one.
+    """
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="callboard-tests-"))
+        self._numbers = count()
+
+    def next(self) -> Path:
+        return self.directory / str(next(self._numbers))
+
+    def divide(self, name: str) -> None:
+        self.directory /= name
+        self.directory.mkdir()
+
+
+STATES = States()
 
 
 @pytest.fixture(autouse=True)
 def _what_is_kept_of_runs_is_nothing_to_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(STATES / str(next(_NUMBERS))))
+    monkeypatch.setenv("XDG_STATE_HOME", str(STATES.next()))
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +103,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name, same in (("same", True), ("anew", False)):
         settings.register_profile(name, derandomize=same, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("anew" if config.option.markexpr == "soak" else "same")
+    config.pluginmanager.register(Recorder(config))
 
 
 def pytest_sessionstart() -> None:
@@ -91,7 +111,7 @@ def pytest_sessionstart() -> None:
 
     And have the programs under test get the signals we send, even if we were started by nohup or in the background.
     """
-    os.environ["XDG_STATE_HOME"] = str(STATES / "session")
+    os.environ["XDG_STATE_HOME"] = str(STATES.directory / "session")
     # Tests count effects outside of the workspace, and start thousands of processes; those of the sandbox, of the pages
     # and whatever has an environment of its own run as users' do.
     os.environ["CALLBOARD_SANDBOX"] = "off"
@@ -110,18 +130,20 @@ def _spare_shims() -> None:
     found = shutil.which("python3")
     if found is None or not Path(found).read_bytes().startswith(b"#!"):
         return
-    (STATES / "bin").mkdir()
-    (STATES / "bin" / "python3").symlink_to(Path(sys.executable).resolve())
-    os.environ["PATH"] = f"{STATES / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    programs = STATES.directory / "bin"
+    programs.mkdir()
+    (programs / "python3").symlink_to(Path(sys.executable).resolve())
+    os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest comes first: begun last, it would keep one process busy alone at the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/first_hour/"))
+    """Mark each test with its tiers, before `-m` selects."""
+    mark_tiers(items)
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector the half million objects that the tests themselves are, and have it look seldom."""
+    """Exclude the collected tests, half a million objects, from garbage collection, and collect seldom."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -140,30 +162,35 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, p
     return report
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """The tests' own promise: no process that they started is alive when they end.
+def pytest_worker_begins(number: int) -> None:
+    """Give a forked worker what the processes of the suite do not share."""
+    STATES.divide(f"worker-{number}")
+    os.environ["XDG_STATE_HOME"] = str(STATES.directory / "session")
+    starter.STARTER.renew()
+    become_subreaper()
 
-    Where several processes run the tests, each looks for itself and tells us.
-    """
+
+def pytest_worker_ends() -> list[str]:
     starter.STARTER.close()
-    shutil.rmtree(STATES, ignore_errors=True)
-    left = LEFT if session.config.pluginmanager.has_plugin("dsession") else _still_alive()
-    if (output := getattr(session.config, "workeroutput", None)) is not None:
-        output["left"] = left
-    for process in left:
+    return _still_alive()
+
+
+def pytest_worker_left(processes: list[str]) -> None:
+    LEFT.extend(processes)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The tests' own promise: no process that they started is alive when they end."""
+    starter.STARTER.close()
+    shutil.rmtree(STATES.directory, ignore_errors=True)
+    for process in [*LEFT, *_still_alive()]:
         print(f"\nleft behind by the tests: {process}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """One of the processes that ran tests is over."""
-    LEFT.extend(getattr(node, "workeroutput", {}).get("left", ()))
-
-
 def _still_alive() -> list[str]:
-    """What our processes that live are called; they don't any more."""
-    _, alive = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=3)
+    """Kill the descendants of this process that do not end by themselves; return their descriptions."""
+    _, alive = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=30)
     for process in alive:
         process.kill()
     return [str(process) for process in alive]

@@ -210,6 +210,10 @@ class Starter:
     """The process that forks."""
 
     def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget the process of the parent; for a process that was forked."""
         self._process: subprocess.Popen[bytes] | None = None
         self._place = Path(tempfile.gettempdir(), f"starter-{uuid.uuid4().hex[:12]}")
         self._lock = threading.Lock()

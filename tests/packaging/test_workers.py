@@ -1,0 +1,128 @@
+"""Forked workers (tests/support/workers.py), on small suites of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+SUPPORT = Path(__file__).parents[1]
+
+
+class Suite:
+    """A directory of tests, and pytest with workers in it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        (directory / "pytest.ini").write_text("[pytest]\n")
+
+    def start(self, *arguments: str, **files: str) -> subprocess.Popen[str]:
+        for name, text in files.items():
+            (self.directory / f"test_{name}.py").write_text(text)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "support.workers",
+            "-p",
+            "no:trio",
+            "-p",
+            "no:hypothesispytest",
+        ]
+        return subprocess.Popen(
+            [*command, "-v", *arguments],
+            cwd=self.directory,
+            env={**os.environ, "PYTHONPATH": str(SUPPORT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *arguments: str, **files: str) -> tuple[int, str]:
+        process = self.start(*arguments, **files)
+        output, _ = process.communicate(timeout=120)
+        return process.returncode, output
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Suite:
+    return Suite(tmp_path)
+
+
+def test_every_test_runs_once_and_counts_as_in_one_process(suite: Suite) -> None:
+    text = "import pytest\n@pytest.mark.parametrize('n', range(20))\ndef test_it(n):\n    assert n != 7\n"
+    skipped = "import pytest\ndef test_skipped():\n    pytest.skip('why')\ndef test_passes():\n    pass\n"
+    code, output = suite.run("--workers", "3", "-rs", numbers=text, skipped=skipped)
+    assert code == 1
+    assert "1 failed, 20 passed, 1 skipped" in output
+    assert "test_skipped.py:3: why" in output
+
+
+def test_a_failure_shows_what_its_own_test_printed(suite: Suite) -> None:
+    text = (
+        "import pytest\n@pytest.mark.parametrize('n', range(8))\n"
+        "def test_it(n):\n    print('from', n)\n    assert n != 5\n"
+    )
+    _, output = suite.run("--workers", "4", one=text, two=text, three=text)
+    assert output.count("from 5") == 3
+    assert "from 4" not in output
+
+
+def test_a_worker_that_dies_fails_its_test_and_the_others_go_on(suite: Suite) -> None:
+    text = (
+        "import os, signal\ndef test_a(): pass\n"
+        "def test_b(): os.kill(os.getpid(), signal.SIGKILL)\ndef test_c(): pass\n"
+    )
+    code, output = suite.run("--workers", "1", one=text)
+    assert code == 1
+    assert "the worker that ran this test died: signal SIGKILL" in output
+    assert "1 failed, 2 passed" in output
+
+
+def test_module_fixtures_are_torn_down_when_their_file_is_over(suite: Suite) -> None:
+    text = (
+        "import pytest\n@pytest.fixture(scope='module')\ndef shared():\n"
+        "    yield\n    open('ended', 'a').write(__name__ + ' ')\n"
+        "def test_a(shared): pass\ndef test_b(shared): pass\n"
+    )
+    code, _ = suite.run("--workers", "1", one=text, two=text)
+    assert code == 0
+    assert sorted((suite.directory / "ended").read_text().split()) == ["test_one", "test_two"]
+
+
+def test_x_stops_after_the_first_failure(suite: Suite) -> None:
+    many = "".join(f"def test_{n}(): pass\n" for n in range(2000))
+    code, output = suite.run("--workers", "2", "-x", a=f"def test_bad(): assert False\n{many}", b=many)
+    assert code != 0
+    assert "1 failed" in output
+    assert "stopping after 1 failures" in output
+    assert "4000 passed" not in output
+
+
+def test_what_a_budget_leaves_out_is_printed(suite: Suite) -> None:
+    slow = "".join(f"def test_{n}(): pass\n" for n in range(5))
+    code, output = suite.run("--workers", "1", "--budget", "0.000001", a=slow, b=slow)
+    assert code == 0
+    assert "not run, for want of time" in output
+
+
+def test_ctrl_c_ends_the_workers(suite: Suite) -> None:
+    text = "import time\ndef test_it():\n    open('begun', 'w').close()\n    time.sleep(600)\n"
+    process = suite.start("--workers", "1", one=text)
+    parent = psutil.Process(process.pid)
+    children: list[Any] = []
+    while not (suite.directory / "begun").exists():
+        assert process.poll() is None
+    children = parent.children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert alive == []
+    assert process.returncode == 2

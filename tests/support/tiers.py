@@ -1,0 +1,129 @@
+"""Tiers of tests by cost, found from what the code of a test uses.
+
+    default      in this process, or with one child process
+    process      starts programs
+    terminal     drives a program in a terminal
+    postgres     uses a PostgreSQL server
+    browser      drives Chromium
+    interop      uses other people's programs (tests/interop)
+
+A test has each of these as a marker: `pytest -m "not (terminal or postgres)"`. `full` marks what `make test` leaves to
+`make test-all`: all of browser and interop, tests of faults that need a PostgreSQL server, and of a parametrised
+terminal test every case but the first. `soak` is set by hand.
+
+The code of a test is followed through the functions, classes and fixtures that it names, as far as they are in tests/.
+Code that the product runs (a tool that starts `bash`) is not looked at: what the product starts is cheap beside a
+program of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+MODULES = {
+    "browser": "browser",
+    "browser_keeper": "browser",
+    "cluster_house": "postgres",
+    "postgres_house": "postgres",
+    "pty": "terminal",
+    "pyte": "terminal",
+    "qa.terminal": "terminal",
+    "screen": "terminal",
+    "serve_process": "process",
+    "starter": "process",
+    "subprocess": "process",
+    "tmux": "terminal",
+    "window": "terminal",
+}
+"""Modules, and the tier of what uses them."""
+
+NAMES = {"Popen": "process", "open_process": "process", "run_process": "process"}
+"""Attributes and functions, whatever they belong to."""
+
+FAULTS = {"Link", "SIGKILL", "SIGSTOP", "SIGQUIT", "kill", "send_signal"}
+"""Names that a test of faults in a cluster uses: a link that is cut, a worker that is killed or stopped."""
+
+
+def mark_tiers(items: list[pytest.Item]) -> None:
+    """Add the markers of their tiers to the tests."""
+    tiers = Tiers()
+    cases: set[Any] = set()
+    for item in items:
+        found = tiers.of(item)
+        function = getattr(item, "function", None)
+        again = function in cases
+        cases.add(function)
+        if (
+            found & {"browser", "interop"}
+            or ("postgres" in found and "faults" in found)
+            or ("terminal" in found and again)
+        ):
+            item.add_marker("full")
+        for tier in found - {"faults"}:
+            item.add_marker(tier)
+
+
+class Tiers:
+    """The tiers of functions; each function is looked at once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, frozenset[str]] = {}
+
+    def of(self, item: pytest.Item) -> frozenset[str]:
+        """Return the tiers of a test and of the fixtures that it requests."""
+        found = {"interop"} if item.path.is_relative_to(TESTS / "interop") else set()
+        function = getattr(item, "obj", None)
+        info = getattr(item, "_fixtureinfo", None)
+        fixtures = [each.func for defs in info.name2fixturedefs.values() for each in defs] if info else []
+        for each in (function, *fixtures):
+            found |= self._of_object(each)
+        return frozenset(found)
+
+    def _of_object(self, value: Any) -> frozenset[str]:
+        value = inspect.unwrap(value.__func__ if isinstance(value, MethodType) else value) if callable(value) else value
+        if isinstance(value, ModuleType):
+            tier = MODULES.get(value.__name__)
+            return frozenset({tier} if tier else ())
+        if not isinstance(value, FunctionType | type):
+            return frozenset()
+        module = getattr(value, "__module__", None) or ""
+        tier = MODULES.get(module) or NAMES.get(value.__name__)
+        if value not in self._found:
+            self._found[value] = frozenset()  # a function that names itself, or is named by what it names
+            self._found[value] = frozenset(self._within(value)) | ({tier} if tier else set())
+        return self._found[value]
+
+    def _within(self, value: FunctionType | type) -> Iterator[str]:
+        for function in _functions(value):
+            if not Path(function.__code__.co_filename).is_relative_to(TESTS):
+                continue
+            for name in _names(function.__code__):
+                if name in NAMES:
+                    yield NAMES[name]
+                if name in FAULTS:
+                    yield "faults"
+                if name in function.__globals__:
+                    yield from self._of_object(function.__globals__[name])
+
+
+def _functions(value: FunctionType | type) -> Iterable[FunctionType]:
+    if isinstance(value, FunctionType):
+        return [value]
+    members = (inspect.unwrap(getattr(each, "__func__", each)) for each in vars(value).values() if callable(each))
+    return [each for each in members if isinstance(each, FunctionType)]
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield the global names and attributes that a function uses, those of its inner functions too."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
