@@ -21,9 +21,9 @@ children are known. A full look at `/proc` needs a thread and reads all processe
 with a load of 24 it took longer than `LOOK_WITHIN` in 13 of 360 ends, and a signal that did not wait for it made an
 orphan that no later look could find. Steps 3 and 4 therefore stop the group, follow the kernel's lists of children from
 every process that is known (`guardian.family`: in this thread, a fraction of a millisecond), remember what they find,
-and only then signal. A stopped process neither forks nor exits. A child whose fork had begun before is in the group, gets
-the same signal, and has run no code that could hide it. A member of the group that is not known yet, because its parent
-has exited since the last look, is stopped and continued only: the sweep looks first and then ends it.
+and only then signal. A stopped process neither forks nor exits. A child whose fork had begun before is in the group,
+gets the same signal, and has run no code that could hide it. A member of the group that is not known yet, because its
+parent has exited since the last look, is stopped and continued only: the sweep looks first and then ends it.
 
 If the time for all this is over before step 5 is done, its group is killed, the exit status is handed over all the same
 (`leave`), and the sweep goes on behind (`sweep_on`).
