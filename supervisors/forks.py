@@ -77,6 +77,8 @@ class ForkWatch:
         members = self._frozen(children)
         for child in children:
             living = members.get(child)
+            if child.killing:  # continued now, it could fork between the last look and SIGKILL
+                continue
             if living is None:  # there was no look, so it is not known how many there are
                 child.signal_group(signal.SIGCONT)
             elif not child.count_forks(len(living)):

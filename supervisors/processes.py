@@ -16,7 +16,7 @@ import trio
 
 from ..protocol.kernel.events import Warned
 from .forks import ForkWatch
-from .guardian import Census, Seen, Strangers, freeze, kill
+from .guardian import Census, Seen, Strangers, family, freeze, is_halted, kill
 from .guardian_link import GuardianLink
 from .spawn import AT_ONCE, POLL, new_token, wait_for_death
 
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from .root import Root
 
 PR_SET_CHILD_SUBREAPER = 36
+
+HALT_WITHIN = 0.1
+"""Seconds for SIGSTOP to take effect. A process that hangs in the kernel takes longer; it is not waited for."""
+
+HALT_POLL = 0.001
 
 UNCLAIMED = 60.0
 """Seconds after which an unreaped dead child that this root did not start is taken for a stray."""
@@ -92,6 +97,12 @@ class Processes:
         self._ours.update((seen.pid, seen.start) for seen in found if seen.pid not in self.live)
         return [seen for seen in found if not seen.dead]
 
+    def family(self, known: dict[int, int]) -> list[Seen]:
+        """The living among `known` (pid -> start) and their descendants, at once; see `guardian.family`."""
+        found = family(known)
+        self._ours.update((seen.pid, seen.start) for seen in found if seen.pid not in self.live)
+        return found
+
     def tell(self, strays: list[Seen], number: signal.Signals) -> None:
         """Signal these."""
         for seen in strays:
@@ -103,16 +114,32 @@ class Processes:
         All are stopped before the first is killed: each that is killed while others run makes room for another fork,
         and wakes a parent that may start the next. `look` had better seize them. The caller bounds the time.
         """
-        session = os.getsid(0)
         frozen: set[tuple[int, int]] = set()
         while left := await look():
             new = [seen for seen in left if (seen.pid, seen.start) not in frozen]
             if new:
-                freeze(new, session)
+                await self.halt(new)
                 frozen.update((seen.pid, seen.start) for seen in new)
             else:
                 self.tell(left, signal.SIGKILL)
                 await all_dead(left)
+
+    async def halt(self, new: list[Seen]) -> None:
+        """Stop these and their groups, and wait until none of them runs.
+
+        SIGSTOP does not undo a fork that the kernel has begun. A look that begins after that fork is over shows the
+        child; one that begins after the signal may not.
+        """
+        freeze(new, os.getsid(0))
+        with trio.move_on_after(HALT_WITHIN):
+            while not self._halted(new):  # noqa: ASYNC110 - the kernel reports a stop to the parent only
+                await trio.sleep(HALT_POLL)
+
+    def _halted(self, new: list[Seen]) -> bool:
+        try:
+            return all(is_halted(seen) for seen in new)
+        except OSError:
+            return False  # too many files are open to tell
 
     def prime(self) -> None:
         """Look at all strangers once, before the first process ends, so that no end has to wait for that."""
@@ -168,6 +195,8 @@ class Processes:
         found = census.belonging(self.token.encode(), self._leaders, os.getpid())
         ours = {seen.pid for seen in found}
         ours.update(pid for pid, _ in self._ours)
+        for child in self.live.values():
+            ours.update(child.known)
         self.strangers.learn(census, ours, os.getpid())
 
     def warn(self, code: str, message: str) -> None:

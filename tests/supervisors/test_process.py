@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Literal
 
 import psutil
 import pytest
@@ -20,7 +21,7 @@ import trio
 import trio.testing
 
 from callboard.protocol.errors import ProcessError, TimedOut
-from callboard.supervisors import Actor, Root
+from callboard.supervisors import Actor, Root, child
 from callboard.supervisors.process import ProcessStop, run_process, start_process
 from callboard.supervisors.spawn import VARIABLE
 
@@ -317,6 +318,57 @@ async def test_77_a_helper_that_left_session_and_environment_is_found_while_its_
 ) -> None:
     script = "exec 3>$1; env -i setsid sleep 300 & echo up >&3; wait"
     process = await start_process(me, shell(script, life.path), stop=IMPATIENT)
+    await life.heard(["up"])
+    await process.stop()
+    await life.silent()
+
+
+HIDING = """env -i setsid sh -c 'trap "" TERM; echo up >&3; while :; do sleep 300; done'"""
+"""A helper without cookie, in a session of its own: known only by its parent."""
+
+
+@pytest.mark.parametrize(
+    ("script", "stdin"),
+    [
+        (f"{HIDING} & wait", "null"),
+        (f"{HIDING} & cat", "pipe"),
+        (f"trap '' TERM; {HIDING} & wait", "null"),
+        (f"(sh -c '{HIDING.replace(chr(39), chr(39) + chr(92) + chr(39) * 2)}; :' &); exec sleep 300", "null"),
+    ],
+    ids=["sigterm", "end of input", "sigkill", "below an orphan"],
+)
+async def test_77_a_hidden_helper_is_found_though_the_first_look_is_late(
+    me: Actor, life: Lifeline, monkeypatch: pytest.MonkeyPatch, script: str, stdin: Literal["null", "pipe"]
+) -> None:
+    monkeypatch.setattr(child, "LOOK_WITHIN", 0.0)
+    process = await start_process(me, shell(f"exec 3>$1; {script}", life.path), stdin=stdin, stop=IMPATIENT)
+    await life.heard(["up"])
+    await process.stop()
+    await life.silent()
+
+
+async def test_77_a_hidden_helper_is_found_when_graces_are_skipped(me: Actor, life: Lifeline) -> None:
+    process = await start_process(me, shell(f"exec 3>$1; {HIDING} & wait", life.path))
+    await life.heard(["up"])
+    me.root.hurry.set()
+    await process.stop()
+    await life.silent()
+
+
+async def test_77_a_helper_whose_main_thread_has_exited_is_ended(me: Actor, life: Lifeline) -> None:
+    """The kernel shows state Z for such a process, and no environment."""
+    program = """
+import ctypes, os, threading, time
+def go_on():
+    while open("/proc/self/stat").read().rsplit(")", 1)[1].split()[0] != "Z":
+        time.sleep(0.001)
+    os.write(3, b"up\\n")
+    time.sleep(300)
+threading.Thread(target=go_on).start()
+ctypes.CDLL(None).syscall({"x86_64": 60}.get(os.uname().machine, 93), 0)
+"""
+    script = 'exec 3>$1; setsid "$2" -c "$3" & sleep 300'
+    process = await start_process(me, shell(script, life.path, sys.executable, program), stop=IMPATIENT)
     await life.heard(["up"])
     await process.stop()
     await life.silent()
