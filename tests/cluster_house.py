@@ -20,10 +20,11 @@ import secret_watch
 import trio
 from cutting_proxy import Link
 from starter import CALLBOARD, forked
+from waiting import PATIENCE
 
 T = TypeVar("T")
 
-SOON = 60.0
+SOON = PATIENCE
 LEASE = 2.0
 
 EFFECTS = ("one", "two", "left", "right", "last")

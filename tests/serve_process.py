@@ -13,9 +13,10 @@ from typing import Any
 
 import secret_watch
 from starter import CALLBOARD as FORKED
+from waiting import PATIENCE
 
 CALLBOARD = str(Path(sys.executable).with_name("callboard"))
-SOON = 20.0
+SOON = PATIENCE
 
 
 class Serving:
