@@ -85,7 +85,7 @@ async def hub_of(
         yield opened[0]
     finally:
         down.set()
-        with trio.move_on_after(10, shield=True):
+        with trio.move_on_after(PATIENCE, shield=True):
             await ref.wait()
 
 

@@ -38,9 +38,6 @@ from callboard.supervisors import Actor
 
 WIRES = {"openai": "openai-compatible", "anthropic": "anthropic", "gemini": "gemini"}
 
-WITHIN = 2.5
-"""Seconds until the prompt is back: five times what is promised (0.5), since the machine may be busy."""
-
 VAIN = "The last prompt has left nothing to take back"
 ANYTHING = "*"
 
@@ -188,8 +185,8 @@ class Scene:
 
     async def settled(self) -> None:
         """Until we have done with what has come."""
-        with trio.move_on_after(0.2):
-            await wait_all_tasks_blocked(0.01)
+        with trio.fail_after(PATIENCE):
+            await wait_all_tasks_blocked(0.05)
 
     def questions(self) -> int:
         return len(self.hub.questions(LOCAL))
@@ -238,7 +235,7 @@ class Scene:
     async def _gone(self) -> float:
         """Seconds until no process is left but the guardian."""
         began = trio.current_time()
-        with trio.move_on_after(5):
+        with trio.move_on_after(PATIENCE):
             while left := self._left():
                 await trio.sleep(0.01)
         assert not left, left
@@ -358,5 +355,5 @@ async def _connected(root: callboard.Root, chats: Chats) -> AsyncIterator[Client
         yield made[0]
     finally:
         ref.cancel()
-        with trio.move_on_after(5, shield=True):
+        with trio.move_on_after(PATIENCE, shield=True):
             await ref.wait()

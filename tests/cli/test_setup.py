@@ -142,7 +142,7 @@ async def at_a_terminal(environ: dict[str, str], *arguments: str) -> AsyncIterat
     try:
         yield Person(master), process
     finally:
-        with trio.move_on_after(5, shield=True):
+        with trio.move_on_after(PATIENCE, shield=True):
             if process.returncode is None:
                 process.kill()
             await process.wait()
