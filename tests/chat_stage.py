@@ -14,6 +14,7 @@ from typing import Any
 
 import pyte
 from prompt_toolkit.input.vt100 import Vt100Input
+from waiting import PATIENCE
 
 from callboard.cli.chat.screen.application import ChatScreen
 from callboard.cli.chat.screen.output import TerminalOutput
@@ -22,7 +23,7 @@ from callboard.cli.chat.screen.threaded import Waiting
 from callboard.protocol.control import chat
 from callboard.protocol.kernel.questions import Question
 
-WITHIN = 10.0
+WITHIN = PATIENCE
 
 
 class Person(Waiting):

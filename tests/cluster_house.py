@@ -20,10 +20,11 @@ import secret_watch
 import trio
 from cutting_proxy import Link
 from starter import CALLBOARD, forked
+from waiting import PATIENCE
 
 T = TypeVar("T")
 
-SOON = 60.0
+SOON = PATIENCE
 LEASE = 2.0
 
 EFFECTS = ("one", "two", "left", "right", "last")
@@ -186,9 +187,12 @@ class House:
 
     def _begin(self, argv: list[str], name: str, dsn: str | None = None) -> Process:
         home = self.home / name
+        temporary = home / "tmp"  # a killed process cannot remove its temporary files
+        temporary.mkdir(parents=True, exist_ok=True)
         environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
+            "TMPDIR": str(temporary),
             "XDG_STATE_HOME": str(self.disk or home / "state"),
             "CALLBOARD_SANDBOX": "off",  # effects are counted outside of the workspace
             "CALLBOARD_CLUSTER": dsn or self.dsn,

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import trio
 from trio_websocket import WebSocketConnection, open_websocket_url
+from waiting import PATIENCE
 
 import callboard
 from callboard.actors.front.access.access_control import AccessControl
@@ -78,13 +79,13 @@ async def hub_of(
             await down.wait()
 
     ref = root.kernel.spawn(control, stop_within=3.0)
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE):
         await up.wait()
     try:
         yield opened[0]
     finally:
         down.set()
-        with trio.move_on_after(10, shield=True):
+        with trio.move_on_after(PATIENCE, shield=True):
             await ref.wait()
 
 
@@ -164,7 +165,7 @@ class Client:
 
     async def frame(self) -> dict[str, Any]:
         """The next frame."""
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             frame: dict[str, Any] = msgspec.json.decode(await self.websocket.get_message())
         return frame
 

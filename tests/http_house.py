@@ -14,13 +14,13 @@ import pytest
 import trio
 from fake_models import FakeModels
 from stage import Stage
-from waiting import until
+from waiting import PATIENCE, until
 
 import callboard
 from callboard.actors.front.server.serving import Served, ServeOptions, Server
 from callboard.actors.front.server.token_file import read_servers
 
-SOON = 20.0
+SOON = PATIENCE
 
 
 @dataclass

@@ -25,6 +25,7 @@ from control_house import hub_of
 from fake_models import FakeModels, Reply, Request, listening
 from strict_wires import objections, prompt_of, said_in
 from trio.testing import wait_all_tasks_blocked
+from waiting import PATIENCE
 
 import callboard
 from callboard.actors.front.chat.chats import Chats
@@ -36,9 +37,6 @@ from callboard.protocol.jsonrpc import Request as Asked
 from callboard.supervisors import Actor
 
 WIRES = {"openai": "openai-compatible", "anthropic": "anthropic", "gemini": "gemini"}
-
-WITHIN = 2.5
-"""Seconds until the prompt is back: five times what is promised (0.5), since the machine may be busy."""
 
 VAIN = "The last prompt has left nothing to take back"
 ANYTHING = "*"
@@ -129,7 +127,7 @@ class Client:
         return msgspec.json.decode(answer.result)
 
     async def call(self, method: str, **params: Any) -> Any:
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             return await self.result(await self.begin(method, **params))
 
 
@@ -167,28 +165,28 @@ class Scene:
         self._pending = await self.client.begin("_chat/line", chat=self.chat, line=text)
 
     async def until(self, happened: Callable[[], object]) -> None:
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             while not happened():
                 await trio.sleep(0.005)
 
     async def stalled(self, *replies: Reply) -> None:
         """What these replies hold was sent, and taken in by us."""
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             for reply in replies:
                 await reply.stalled.wait()
         await self.settled()
 
     async def held(self, reply: Reply) -> None:
         """The request that this reply answers has come."""
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             while reply not in self.taken:
                 await self.models.arrived(len(self.models.requests) + 1)
         await self.settled()
 
     async def settled(self) -> None:
         """Until we have done with what has come."""
-        with trio.move_on_after(0.2):
-            await wait_all_tasks_blocked(0.01)
+        with trio.fail_after(PATIENCE):
+            await wait_all_tasks_blocked(0.05)
 
     def questions(self) -> int:
         return len(self.hub.questions(LOCAL))
@@ -222,7 +220,7 @@ class Scene:
         await moment.reach(self)
         began = trio.current_time()
         told = await self.client.begin("_chat/interrupt", chat=self.chat)
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             done = await self.client.result(self._pending)
         prompt = trio.current_time() - began
         assert (await self.client.result(told))["interrupted"], f"{moment}: nothing was under way"
@@ -237,7 +235,7 @@ class Scene:
     async def _gone(self) -> float:
         """Seconds until no process is left but the guardian."""
         began = trio.current_time()
-        with trio.move_on_after(5):
+        with trio.move_on_after(PATIENCE):
             while left := self._left():
                 await trio.sleep(0.01)
         assert not left, left
@@ -357,5 +355,5 @@ async def _connected(root: callboard.Root, chats: Chats) -> AsyncIterator[Client
         yield made[0]
     finally:
         ref.cancel()
-        with trio.move_on_after(5, shield=True):
+        with trio.move_on_after(PATIENCE, shield=True):
             await ref.wait()

@@ -17,6 +17,7 @@ import trio
 from fake_models import Reply
 from interrupt_house import ANYTHING, Moment, Scene
 from mcp_house import SERVERS
+from waiting import PATIENCE
 
 from callboard.actors.work.tools.changes.store import Store
 from callboard.protocol.control.caller import LOCAL
@@ -353,7 +354,7 @@ async def child_starts(scene: Scene) -> None:
     scene.on("tell me", Reply(calls=[call("agent__spawn", agent="child", prompt="work")]), Reply(hold=trio.Event()))
     scene.on("work", Reply(hold=trio.Event()))
     await scene.begin()
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE):
         while not any("child" in each.path for each in scene.hub.actors.tree(LOCAL)):
             await trio.lowlevel.checkpoint()
 

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import trio
+from waiting import PATIENCE
 
 MODERN = "2026-07-28"
 META = {
@@ -19,7 +20,7 @@ LEGACY = {
     "capabilities": {"elicitation": {}},
     "clientInfo": {"name": "t", "version": "1"},
 }
-SOON = 5.0
+SOON = PATIENCE
 """Seconds within which whatever should come has come."""
 
 ASKER = """

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import trio
 from fake_mcp_http import FakeMcp
+from waiting import PATIENCE
 
 from callboard.actors.work.mcp.links.http import open_http
 from callboard.actors.work.mcp.links.link import Link, Outgoing
@@ -71,7 +72,7 @@ async def on_stage(body: Callable[[Actor], AbstractAsyncContextManager[Any]]) ->
             yield opened[0], opened[1]
         finally:
             over.set()
-            with trio.fail_after(10):
+            with trio.fail_after(PATIENCE):
                 await ref.wait()
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import trio
 from fake_models import FakeModels, listening
+from waiting import PATIENCE
 
 
 @contextmanager
@@ -25,9 +26,9 @@ def models_beside() -> Iterator[FakeModels]:
 
     thread = threading.Thread(target=trio.run, args=(serve,), daemon=True)
     thread.start()
-    models, token, scope = ready.get(timeout=30)
+    models, token, scope = ready.get(timeout=PATIENCE)
     try:
         yield models
     finally:
         token.run_sync_soon(scope.cancel)
-        thread.join(30)
+        thread.join(PATIENCE)

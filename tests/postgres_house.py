@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from waiting import PATIENCE
 
 _NUMBERS = count()
 
@@ -75,7 +76,7 @@ class Postgres:
         """SIGINT: connections are cut, and it ends in order. SIGQUIT: as after a loss of power."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(30)
+            self._process.wait(PATIENCE)
             self._process = None
 
     def crash(self) -> None:
@@ -85,7 +86,7 @@ class Postgres:
         for each in [server, *server.children(recursive=True)]:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
-        self._process.wait(30)
+        self._process.wait(PATIENCE)
         self._process = None
 
     @property

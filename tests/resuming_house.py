@@ -11,11 +11,12 @@ import httpx
 import trio
 from fake_models import FakeModels
 from serve_process import Serving
+from waiting import PATIENCE
 
 from callboard.supervisors.journal.reading import kept_runs
 from callboard.supervisors.journal.row import State
 
-SOON = 60.0
+SOON = PATIENCE
 
 ASKS = """
 name: asks

@@ -13,9 +13,10 @@ from typing import Any
 
 import secret_watch
 from starter import CALLBOARD as FORKED
+from waiting import PATIENCE
 
 CALLBOARD = str(Path(sys.executable).with_name("callboard"))
-SOON = 20.0
+SOON = PATIENCE
 
 
 class Serving:
@@ -28,6 +29,8 @@ class Serving:
         self.home = home
         self.said: list[str] = []
         environ = {"PATH": "/usr/bin:/bin", "HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
+        environ["TMPDIR"] = str(home / "tmp")  # a killed server cannot remove its temporary files
+        (home / "tmp").mkdir(exist_ok=True)
         environ["CALLBOARD_SANDBOX"] = "off"  # effects are counted outside of the workspace
         argv = [*(program or FORKED), "serve", "--port", "0", "--config-dir", str(home / "config"), *flags]
         self.process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environ)

@@ -17,6 +17,7 @@ from typing import Any
 
 import trio
 from fake_models import FakeModels, listening
+from waiting import PATIENCE
 
 import callboard
 from callboard.actors.front.access.access_control import AccessControl
@@ -82,7 +83,7 @@ class House:
         """The id of the run's open question, once there is one."""
 
         async def look() -> str:
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE):
                 while not (found := self.hub.questions(LOCAL, run)):
                     await trio.sleep(0.005)
             return found[0].id
@@ -97,7 +98,7 @@ class House:
         """The run, once it is over."""
 
         async def wait() -> None:
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE):
                 while not self.hub.get(LOCAL, run).over:
                     await trio.sleep(0.005)
 
@@ -120,7 +121,7 @@ def open_house(tmp_path: Path) -> Iterator[House]:
     ready: queue.Queue[House | BaseException] = queue.Queue()
     thread = threading.Thread(target=trio.run, args=(_serve, tmp_path, ready))
     thread.start()
-    house = ready.get(timeout=30)
+    house = ready.get(timeout=PATIENCE)
     if isinstance(house, BaseException):
         thread.join()
         raise house

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, WebSocketRequest, serve_websocket
+from waiting import PATIENCE
 
 from callboard.cli.control.servers import Server
 from callboard.protocol.events import Event, encode
@@ -89,7 +90,7 @@ class SmallServer:
 
     async def heard(self, method: str, times: int = 1) -> list[dict[str, Any]]:
         """The params of the requests of this method, once there were as many."""
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE):
             while len(found := [params for name, params in self.asked if name == method]) < times:
                 await self._changed.park()
         return found

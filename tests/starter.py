@@ -382,6 +382,7 @@ def _play(wanted: _Wanted, files: list[int]) -> NoReturn:
     os.closerange(3, 100)
     os.environ.clear()
     os.environ.update(wanted["environ"])
+    tempfile.tempdir = None  # looked up again, in this environment
     os.chdir(wanted["cwd"])
     sys.stdin = sys.__stdin__ = _text(io.BufferedReader(io.FileIO(0, closefd=False)))
     sys.stdout = sys.__stdout__ = _text(io.BufferedWriter(io.FileIO(1, "w", closefd=False)))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import trio
+from waiting import PATIENCE
 
 
 class Tmux:
@@ -83,7 +84,7 @@ class Tmux:
 
     async def until(self, seen: Callable[[list[str]], bool]) -> None:
         """Waits until its lines are as they should be."""
-        with trio.move_on_after(30):
+        with trio.move_on_after(PATIENCE):
             while not seen(self.lines()):
                 await trio.sleep(0.02)
             return
@@ -91,7 +92,7 @@ class Tmux:
 
     async def ended(self) -> int:
         """The exit code of the program, once it has ended."""
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE):
             while not self._done.exists():
                 await trio.sleep(0.02)
         return int(self._done.read_text())

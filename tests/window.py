@@ -12,6 +12,7 @@ from pathlib import Path
 
 import trio
 from qa.terminal import Terminal
+from waiting import PATIENCE
 
 _KEYS = {"Enter": "\r", "Escape": "\x1b", "Tab": "\t", "Up": "\x1b[A", "Down": "\x1b[B"}
 _KEPT = ("PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPATH", "COVERAGE_PROCESS_START")
@@ -89,7 +90,7 @@ class Window:
             self._terminal.close()
 
     async def _until(self, seen: Callable[[], bool], what: str) -> None:
-        with trio.move_on_after(30):
+        with trio.move_on_after(PATIENCE):
             while not seen():
                 await trio.sleep(0.02)
             return

@@ -15,6 +15,7 @@ from fake_models import FakeModels, Reply
 from screen import Screen
 from starter import CALLBOARD
 from tmux import Tmux
+from waiting import READING
 
 from callboard.cli.render.markdown.stream import MarkdownStream
 from callboard.cli.render.markdown.theme import Theme, of_pygments
@@ -90,7 +91,7 @@ async def test_a_question_is_asked_where_the_open_block_stood(
     fake_model.script(Reply("I *write* it", calls=[call], piece=3, gap=0.01), Reply("Done: **x**", piece=3, gap=0.01))
     tmux.start([*ASK[:4], "--tool", "fs_write", "--root", str(tmp_path), "Hello"], house)
     await tmux.shows("yes")
-    await trio.sleep(1)
+    await trio.sleep(READING)
     tmux.press("1")
     tmux.press("Enter")
     assert await tmux.ended() == 0
@@ -101,7 +102,7 @@ async def test_a_question_is_asked_where_the_open_block_stood(
 
 
 async def test_an_interrupt_keeps_what_was_said(tmux: Tmux, fake_model: FakeModels, house: dict[str, str]) -> None:
-    fake_model.script(Reply("# Title\n\nSome **bold words " + "and more " * 500, piece=3, gap=0.01))
+    fake_model.script(Reply("# Title\n\nSome **bold words " + "and more " * 500, piece=3, stall=200))
     tmux.start(ASK, house)
     await tmux.shows("and more")
     tmux.press("C-c")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import trio
 from fake_models import Reply
 from served_house import House
+from waiting import PATIENCE
 
 from callboard.protocol.control.caller import LOCAL
 
@@ -42,7 +43,7 @@ def once_attached(house: House, act: Callable[[], object]) -> Iterator[None]:
     failed: list[BaseException] = []
 
     async def connected() -> None:
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             while not house.connections:
                 await trio.sleep(0.005)
 

@@ -16,7 +16,7 @@ from fake_models import FakeModels, Reply
 from screen import Screen
 from served_house import House
 from starter import CALLBOARD
-from waiting import until
+from waiting import PATIENCE, until
 
 from callboard.actors.front.server.token_file import read_servers
 from callboard.cli.control.client import open_client
@@ -78,7 +78,7 @@ async def everything(stream: trio.abc.ReceiveStream | None) -> bytes:
 async def until_told(stream: trio.abc.ReceiveStream | None, pattern: str) -> str:
     assert stream is not None
     text = ""
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE):
         while not re.search(pattern, text):
             piece = await stream.receive_some()
             assert piece, text
@@ -233,7 +233,7 @@ async def test_a_server_that_dies_in_the_middle_is_told_with_what_to_do(
     run = await start_at(found.url, found.token, nursery)
     attached = await started(nursery, "attach", run)
     await until_told(attached.stderr, "gate asks: Go")
-    await until((tmp_path / "state" / "callboard" / "runs" / run / "run.json").exists, 60)  # what a kill leaves
+    await until((tmp_path / "state" / "callboard" / "runs" / run / "run.json").exists)  # what a kill leaves
     server.kill()
     told = (await everything(attached.stderr)).decode()
     assert await attached.wait() == 6

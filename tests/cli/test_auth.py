@@ -18,6 +18,7 @@ from auth_server import CLIENT, LocalAuthServer, auth_server
 from fake_models import FakeModels, Reply, Request
 from screen import Screen
 from starter import CALLBOARD
+from waiting import PATIENCE
 
 COMMAND = CALLBOARD
 ADDRESS = r"(http://127\.0\.0\.1:\d+/authorize\?\S+)\s"
@@ -93,7 +94,7 @@ async def address(process: trio.Process) -> str:
     """The page that a command names on stderr."""
     text, stream = "", process.stderr
     assert stream is not None
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE):
         while not (found := re.search(ADDRESS, text)):
             piece = await stream.receive_some()
             assert piece, text
@@ -143,7 +144,7 @@ async def test_a_browser_here_is_opened(place: Place, nursery: trio.Nursery, tmp
         said.append(await place.run("auth", "login", "lab", BROWSER=str(browser)))
 
     nursery.start_soon(login)
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE):
         while not (tmp_path / "opened").exists() or not (url := (tmp_path / "opened").read_text().strip()):
             await trio.sleep(0.05)
         await place.server.browser(url)
@@ -208,7 +209,7 @@ async def test_an_interrupt_leaves_nothing_open(
     port = re.search(r"127\.0\.0\.1(?::|%3A)(\d+)(?:/|%2F)callback", text)
     assert port
     process.send_signal(signal.SIGINT)
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE):
         assert await process.wait() == 130
     with pytest.raises(OSError, match=r"all attempts to connect|refused"):
         await trio.open_tcp_stream("127.0.0.1", int(port[1]))

@@ -13,6 +13,7 @@ import pytest
 import trio
 from fake_models import Request
 from mcp_protected import Town, protected_town
+from waiting import PATIENCE
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 Home = Callable[..., Path]
@@ -47,7 +48,7 @@ def town() -> Iterator[Town]:
 
     thread = threading.Thread(target=trio.run, args=(live,))
     thread.start()
-    assert there.wait(10)
+    assert there.wait(PATIENCE)
     yield towns[0]
     tokens[0].run_sync_soon(over.set)
     thread.join(10)

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from fake_models import FakeModels
 from starter import CALLBOARD
+from waiting import PATIENCE
 
 from callboard.actors.runs.batch.batch import Ended
 from callboard.actors.runs.batch.tasks import Task
@@ -123,12 +124,12 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_call_goes_on(here: Path) -> None
         batch.send_signal(signal.SIGINT)
         told = batch.stderr.read()
         summary = json.loads(batch.stdout.read())
-        assert batch.wait(timeout=60) == 130
+        assert batch.wait(timeout=PATIENCE) == 130
     assert (summary["tasks"], summary["done"], summary["failed"], summary["left"]) == (2, 1, 0, 1)
     assert "the same command goes on from there" in told
     assert [line["id"] for line in lines(here / "t.results.jsonl")] == ["a"]
     (here / "later").touch()
-    again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, check=True)
+    again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert again.stdout == "2 tasks done, 1 of them before: t.results.jsonl\n"
 
 
@@ -141,7 +142,7 @@ def test_a_disk_that_takes_no_more_ends_it_with_one_line_and_loses_no_result(her
     (here / "t.csv").write_text("task\n" + "x\n" * 40)
     (here / "one.yaml").write_text("graph: {nodes: [{id: A, type: literal, config: {content: a}}]}\n")
     command = [*CALLBOARD, "batch", "one.yaml", "t.csv", "-q", "--ephemeral"]
-    full = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, preexec_fn=small_files)
+    full = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE, preexec_fn=small_files)
     assert (full.returncode, full.stdout) == (1, "")
     assert full.stderr == (
         "callboard: results can't be written any more to t.results.jsonl: File too large; "
@@ -149,7 +150,7 @@ def test_a_disk_that_takes_no_more_ends_it_with_one_line_and_loses_no_result(her
     )
     kept = len((here / "t.results.jsonl").read_bytes().split(b"\n")) - 1
     assert 0 < kept < 40
-    again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, check=True)
+    again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert again.stdout == f"40 tasks done, {kept} of them before: t.results.jsonl\n"
     assert sorted(int(str(line["id"])) for line in lines(here / "t.results.jsonl")) == list(range(1, 41))
 
@@ -240,7 +241,7 @@ def test_a_batch_that_is_killed_leaves_no_process_and_goes_on_with_what_is_not_d
     pids = [int(pid) for path in here.glob("held-*") for pid in path.name.split("-")[1:]]
     until(lambda: not any(map(is_alive, pids)))
     (here / "go").touch()
-    again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, check=True)
+    again = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert again.stdout == "6 tasks done, 3 of them before: t.results.jsonl\n"
     assert sorted(str(line["id"]) for line in lines(here / "t.results.jsonl")) == list("012345")
 
@@ -255,7 +256,7 @@ def is_alive(pid: int) -> bool:
 
 def until(holds: Callable[[], bool]) -> None:
     """Wait for something that other processes do."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.02)

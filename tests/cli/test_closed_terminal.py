@@ -55,7 +55,7 @@ async def test_at_a_question_it_waits_for_its_answer_which_may_come_while_nobody
     terminal.start([*PROGRAM, "run", str(tmp_path / "asks.yaml")], environ)
     await terminal.shows("Who is there?")
     terminal.close()
-    await until(lambda: stands(environ) == ["interrupted"], 60)
+    await until(lambda: stands(environ) == ["interrupted"])
     listed = await say(environ, "answer")
     (question,) = [word for word in listed.split() if word.startswith("q-")]
     await say(environ, "answer", question, "me")
@@ -70,5 +70,5 @@ async def test_in_a_chat_the_answer_goes_on(terminal: Tmux, fake_model: FakeMode
     terminal.press("hello", "Enter")
     await fake_model.arrived(1)
     terminal.close()
-    await until(lambda: stands(environ) == ["interrupted"], 60)
+    await until(lambda: stands(environ) == ["interrupted"])
     assert await say(environ, "resume", "--no-input") == "said at last\n"

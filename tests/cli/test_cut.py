@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 GRAPH = """
 name: echo
@@ -48,7 +49,7 @@ def cut(at: int, number: int, *arguments: str) -> subprocess.CompletedProcess[st
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
 

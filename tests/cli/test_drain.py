@@ -19,10 +19,11 @@ import trio
 from http_house import told
 from serve_process import Serving
 from trio_websocket import ConnectionClosed, open_websocket_url
+from waiting import PATIENCE
 
 from callboard.actors.front.control.logs.runs import look
 
-SOON = 60.0
+SOON = PATIENCE
 AGENT = """
 name: {name}
 start: work
@@ -151,7 +152,7 @@ def flights(tmp_path: Path) -> Iterator[list[Flight]]:
 async def test_sigterm_with_runs_in_flight_drains_then_cancels_and_loses_nothing(
     tmp_path: Path, flights: list[Flight], count: int
 ) -> None:
-    flight = Flight(tmp_path, grace=max(2.0, count / 10))
+    flight = Flight(tmp_path, grace=max(15.0, count / 10))
     flights.append(flight)
     async with flight.client() as http, trio.open_nursery() as nursery:
         await flight.start(http, count)

@@ -16,7 +16,7 @@ from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.output.vt100 import Vt100_Output
 from screen import Screen
 from served_house import House
-from waiting import until
+from waiting import PATIENCE, until
 
 from callboard.cli.render.dialog import Dialog
 from callboard.cli.render.early import READING, Early
@@ -218,7 +218,7 @@ async def test_ctrl_c_counts_at_any_time(nursery: trio.Nursery, screen: Screen, 
     nursery.start_soon(ask)
     await until(lambda: not screen.modes() & termios.ICANON)
     screen.press("\x03")
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE):
         await ended.wait()
 
 

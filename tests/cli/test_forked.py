@@ -15,6 +15,7 @@ import trio
 from fake_models import FakeModels, Reply
 from screen import Screen
 from starter import CALLBOARD
+from waiting import PATIENCE
 
 PROGRAMS = pytest.mark.parametrize(
     "program", [(sys.executable, "-m", "callboard.cli"), CALLBOARD], ids=["python", "fork"]
@@ -60,5 +61,5 @@ async def test_it_is_a_child_of_ours_at_a_terminal_of_its_own_that_signals_reach
     terminal = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[4])  # psutil's may be stale
     assert (seen.ppid(), os.getsid(process.pid), terminal) == (os.getpid(), process.pid, os.fstat(end).st_rdev)
     screen.press("\x03")  # the terminal makes a signal of it
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE):
         assert await process.wait() == 128 + signal.SIGINT

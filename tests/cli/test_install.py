@@ -12,6 +12,7 @@ import trio
 from bundle_house import BUNDLE, SILENT, Repository, put
 from screen import Screen
 from starter import CALLBOARD
+from waiting import PATIENCE, READING
 
 from callboard.protocol.version import VERSION
 
@@ -100,9 +101,9 @@ async def test_at_a_terminal_a_person_is_asked(tmp_path: Path) -> None:
             ends = {"stdin": screen.slave, "stdout": screen.slave, "stderr": screen.slave}
             process = await trio.lowlevel.open_process(command, env=env, **ends)
             await screen.shows(r"Install plain\?")
-            await trio.sleep(0.5)  # keys that were typed before the question could be read are dropped
+            await trio.sleep(READING)  # keys that were typed before the question could be read are dropped
             screen.press(f"{answer}\r")
-            with trio.fail_after(30):
+            with trio.fail_after(PATIENCE):
                 assert await process.wait() == code
         finally:
             screen.close()

@@ -14,7 +14,7 @@ import trio
 from fake_models import FakeModels, Reply
 from served_house import House, open_house
 from starter import CALLBOARD
-from waiting import until
+from waiting import PATIENCE, until
 
 from callboard.protocol.control.caller import LOCAL
 
@@ -74,29 +74,37 @@ async def test_a_run_of_another_terminal_is_followed_without_a_server(fake_model
     hold = trio.Event()
     fake_model.script(Reply("hello", hold=hold))
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment}
-    followed = {}
+    follows = (("logs", "-f"), ("--tail-logs", "--disable-log-colors"))
+    begun: list[tuple[str, ...]] = []
+    followed: dict[tuple[str, ...], tuple[int | None, bytes, bytes]] = {}
 
-    async def follow(flags: tuple[str, ...]) -> None:
-        command = [*program, *flags]
-        followed[flags] = await trio.run_process(
-            command, env=environment, capture_stdout=True, capture_stderr=True, check=False
+    async def follow(flags: tuple[str, ...], *words: str) -> None:
+        process = await trio.lowlevel.open_process(
+            [*program, *flags, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        out = await process.stdout.receive_some()
+        begun.append(flags)
+        out += b"".join([piece async for piece in process.stdout])
+        err = b"".join([piece async for piece in process.stderr])
+        followed[flags] = await process.wait(), out, err
 
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(trio.run_process, [*program, "ask", "--keep-requests", "hi"], **quiet))
             await fake_model.arrived(1)
             runs = tmp_path / "state" / "callboard" / "runs"
             await until(lambda: list(runs.glob("run-*/events.jsonl")))
             (run,) = (path.name for path in runs.glob("run-*"))
-            nursery.start_soon(follow, ("logs", "-f", run))
-            nursery.start_soon(follow, ("--tail-logs", "--disable-log-colors"))
-            await trio.sleep(1.5)
+            nursery.start_soon(follow, follows[0], run)
+            nursery.start_soon(follow, follows[1])
+            await until(lambda: len(begun) == len(follows))
             hold.set()
-    for ended in followed.values():
-        assert ended.returncode == 0
-        assert b"agent done in" in ended.stdout.splitlines()[-1]
-    assert followed["--tail-logs", "--disable-log-colors"].stderr.decode() == f"callboard: the newest run: {run}\n"
+    for code, out, _ in followed.values():
+        assert code == 0
+        assert b"agent done in" in out.splitlines()[-1]
+    assert followed[follows[1]][2].decode() == f"callboard: the newest run: {run}\n"
 
 
 def test_a_server_that_is_named_tells_the_same_as_the_log(callboard: Callboard, house: House) -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -92,7 +93,7 @@ def test_agents_are_served_over_stdio_until_the_client_leaves() -> None:
             server.stdin.write(json.dumps(message) + "\n")
         server.stdin.flush()
         answers = [json.loads(server.stdout.readline())["result"] for _ in messages]
-        out, err = server.communicate(timeout=30)
+        out, err = server.communicate(timeout=PATIENCE)
     assert (server.returncode, out, err) == (0, "", "")
     assert answers[0]["serverInfo"]["name"] == "callboard"
     assert answers[1]["content"] == [{"type": "text", "text": "Hello Ada"}]
@@ -106,7 +107,7 @@ def test_servers_that_are_to_be_kept_warm_are_started_with_it(home: Path) -> Non
     reader = os.open(starts, os.O_RDONLY | os.O_NONBLOCK)
     with started(*serving()) as server:
         assert select.select([reader], [], [], 30)[0]
-        server.communicate(timeout=30)
+        server.communicate(timeout=PATIENCE)
     assert server.returncode == 0
     os.close(reader)
 
@@ -123,7 +124,7 @@ def test_agents_are_served_over_http_to_those_who_have_the_token(home: Path) -> 
             post(url, "wrong")
         assert json.loads(post(url, "opensesame"))["result"]["serverInfo"]["name"] == "callboard"
         server.send_signal(signal.SIGINT)
-        assert server.wait(30) == 130
+        assert server.wait(PATIENCE) == 130
 
 
 def post(url: str, token: str) -> bytes:
@@ -133,7 +134,7 @@ def post(url: str, token: str) -> bytes:
         "Authorization": f"Bearer {token}",
     }
     request = urllib.request.Request(url, json.dumps(INITIALIZE).encode(), headers)
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as response:
         body: bytes = response.read()
     return body
 

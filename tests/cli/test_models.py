@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 from tiny_weights import put_weights
+from waiting import PATIENCE
 
 from callboard.cli.run import ask
 
@@ -69,7 +70,7 @@ def test_a_signal_ends_a_pull_with_its_exit_code_and_leaves_nothing(tmp_path: Pa
         assert pull.stderr is not None
         assert pull.stderr.readline() == "downloading\n"
         pull.send_signal(number)
-        assert pull.wait(10) == 128 + number
+        assert pull.wait(PATIENCE) == 128 + number
         assert "stopped before the weights were here" in pull.stderr.read()
     assert list((tmp_path / "cache").rglob("*.*")) in ([], [tmp_path / "cache/callboard/models/.smollm2"])
 

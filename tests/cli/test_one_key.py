@@ -22,6 +22,8 @@ def after(screen: Screen) -> Iterator[Callable[[Callable[[], None]], None]]:
 
     def later(act: Callable[[], None]) -> None:
         def wait_and_act() -> None:
+            while screen.modes() == modes:
+                time.sleep(0.01)
             time.sleep(0.5)
             act()
 

@@ -14,6 +14,7 @@ import trio
 from screen import Screen
 from served_house import House
 from starter import CALLBOARD
+from waiting import PATIENCE
 
 from callboard.cli.control import connection
 from callboard.cli.control.commands import answering
@@ -309,7 +310,7 @@ async def test_a_plain_run_stands_below_those_of_the_server(
         assert len(rows) == 2
         assert rows[0].startswith(run)
         assert f"in process {process.pid}" in rows[1]
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             while known == 1 and len(await trio.to_thread.run_sync(all_runs)) < 2:
                 await trio.sleep(0.05)
     screen.press("\r")

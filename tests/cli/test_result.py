@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from waiting import PATIENCE
 
 from callboard.cli.render.result import for_format
 from callboard.protocol import events as ev
@@ -87,6 +88,6 @@ def test_a_reader_that_goes_away_is_noticed_and_told_at_the_end(event: MakeEvent
     noticed = threading.Event()
     result.when_gone(noticed.set)
     result.on_event(event(ev.LlmDelta(text="x")))
-    assert noticed.wait(10)
+    assert noticed.wait(PATIENCE)
     with pytest.raises(BrokenPipeError):
         result.finish(DONE)

@@ -30,7 +30,7 @@ from qa.house import House, open_house
 from qa.terminal import ENTER
 from traced import Traced
 from trio_websocket import open_websocket_url
-from waiting import until
+from waiting import PATIENCE, until
 
 import callboard
 from callboard.actors.front.server.serving import ServeOptions, Server
@@ -180,7 +180,7 @@ def test_a_chat_at_a_terminal(house: House) -> None:
             terminal.line(line)
             chat.idle()
         terminal.line(".edit session")
-        terminal._until(house.edited.exists, "the editor was not opened", 30.0)
+        terminal._until(house.edited.exists, "the editor was not opened", PATIENCE)
         chat.idle()
         chat.say("quote it", "no good")
         chat.say("!cat /proc/$PPID/environ | tr '\\0' '\\n' | grep -a SECRET; echo done", "^done")
@@ -358,7 +358,7 @@ async def over_http(url: str, token: str) -> dict[str, str]:
     """What is asked, with the whole answer; of streams also the pieces put together."""
     told: dict[str, str] = {}
     headers = {"authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=PATIENCE) as client:
 
         async def ask(method: str, path: str, body: Any = None) -> str:
             reply = await client.request(method, path, json=body)

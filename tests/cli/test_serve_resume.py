@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import trio
 from fake_models import FakeModels, Reply
 from resuming_house import House, events, questions, status_of
+from waiting import PATIENCE
 
 
 @pytest.fixture
@@ -110,7 +112,7 @@ async def test_a_turn_of_a_session_goes_on_and_is_there_once(house: House) -> No
     await house.begin("--durable")
     async with house.client() as http:
         info = await status_of(http, run, lambda info: info["status"] == "done")
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             while True:
                 session = (await http.get(f"/v1/sessions/{info['session']}")).json()
                 told = [message["content"] for message in session["messages"]]
@@ -118,7 +120,7 @@ async def test_a_turn_of_a_session_goes_on_and_is_there_once(house: House) -> No
                     break
                 await trio.sleep(0.02)
         assert told == ["first", "<first>", "second", "<second>"]
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE):
         while house.interrupted():
             await trio.sleep(0.02)
 
@@ -181,13 +183,14 @@ async def test_told_to_ask_it_waits_for_a_person_and_told_to_leave_them_it_does(
 
 
 async def test_what_waits_for_a_person_is_left_at_once_when_the_server_is_told_to_end(house: House) -> None:
+    file = house.config / "config.yaml"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "api": {"shutdown_grace_seconds": 1000}}))
     await house.begin("--durable")
     async with house.client() as http:
         run = (await http.post("/v1/runs", json={"target": "asks"})).json()["run"]
         await questions(http, 1)
-    with trio.fail_after(15):  # half of the grace that others have
-        house.serving[-1].process.send_signal(signal.SIGTERM)
-        assert await trio.to_thread.run_sync(house.serving[-1].end) == 0
+    house.serving[-1].process.send_signal(signal.SIGTERM)
+    assert await trio.to_thread.run_sync(house.serving[-1].end) == 0  # it does not wait for its grace
     assert house.interrupted() == [run]
     await house.begin("--durable")
     async with house.client() as http:
@@ -217,7 +220,7 @@ async def test_a_run_of_a_terminal_waits_for_a_person_who_may_resume_or_remove_i
     for number in (2, 4):
         program = subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=house.home)
         await house.models.arrived(number)
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             while not any(rows >= 3 for rows in house.rows_under_way()):
                 await trio.sleep(0.02)
         program.kill()

@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 from serve_process import CALLBOARD
-from waiting import until
+from waiting import PATIENCE, until
 
-SOON = 60.0
+SOON = PATIENCE
 IN_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )

@@ -17,6 +17,7 @@ import trio
 import trio.testing
 from fake_models import FakeModels, Reply
 from starter import CALLBOARD
+from waiting import PATIENCE
 
 from callboard.actors.runs.setup.needed import needs_setup
 from callboard.protocol.settings import read_settings
@@ -42,7 +43,7 @@ class Person:
 
     async def sees(self, pattern: str) -> None:
         """Wait until that is shown after what was waited for before."""
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE):
             while not (found := re.compile(pattern).search(self.shown, self._read)):
                 await trio.lowlevel.wait_readable(self._master)
                 try:
@@ -69,7 +70,7 @@ class Person:
                 await trio.lowlevel.wait_readable(self._master)
                 self.raw += os.read(self._master, 65536).decode()
 
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(read)
                 code = await process.wait()
@@ -141,7 +142,7 @@ async def at_a_terminal(environ: dict[str, str], *arguments: str) -> AsyncIterat
     try:
         yield Person(master), process
     finally:
-        with trio.move_on_after(5, shield=True):
+        with trio.move_on_after(PATIENCE, shield=True):
             if process.returncode is None:
                 process.kill()
             await process.wait()

@@ -13,7 +13,7 @@ import trio
 from fake_models import FakeModels, Reply
 from screen import Screen
 from starter import CALLBOARD
-from waiting import until
+from waiting import PATIENCE, until
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -256,7 +256,7 @@ async def test_at_a_terminal_requests_are_kept_without_a_word_and_shown_in_colou
         await trio.run_process(command, stdin=end, stdout=end, stderr=end, env=environment)
 
     nursery.start_soon(drain)
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE):
         await play("run", talk, "tea")
         assert "kept" not in screen.text
         await play("show", "last", "last")

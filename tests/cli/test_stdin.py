@@ -18,6 +18,7 @@ import trio
 from fake_models import FakeModels
 from screen import Screen
 from starter import CALLBOARD
+from waiting import PATIENCE
 
 from callboard.cli import stdin
 from callboard.cli.stdin import prompt_text
@@ -147,7 +148,7 @@ async def started(nursery: trio.Nursery, config: Path) -> trio.Process:
 async def waits(process: trio.Process) -> None:
     assert process.stderr is not None
     told = b""
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE):
         while b"</dev/null\n" not in told:
             told += await process.stderr.receive_some()
     assert told.decode() == NOTE

@@ -23,6 +23,7 @@ from rich.cells import cell_len
 from screen import Screen
 from served_house import House
 from starter import CALLBOARD
+from waiting import PATIENCE
 
 from callboard.cli.control.top.table import SORTS, Row, Table, about, below
 from callboard.cli.control.top.terminal import Keys
@@ -282,7 +283,7 @@ async def test_keys_go_by_their_names(typed: str, keys: list[str]) -> None:
         for byte in typed.encode():  # as slowly as a terminal may send them
             os.write(writer, bytes([byte]))
         source = Keys(reader)
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE):
             assert [await source.get() for _ in keys] == keys
     finally:
         os.close(reader)
@@ -356,7 +357,7 @@ def test_processes_of_a_run_are_listed_with_the_memory_that_they_take(callboard:
     house.agent("work", WORK)
     (house.config_dir / "agents" / "work" / "work.sh").write_text("sleep 600\n")
     run = house.start("work", "").run
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     found: list[Any] = []
     while not any(each["memory"] > 500_000 for each in found if "work.sh" in each["path"]):  # its shell's resident set
         assert time.monotonic() < deadline, found
@@ -408,7 +409,7 @@ def picture(text: str) -> str:
 async def sees(screen: Screen, pattern: str) -> None:
     """Wait until the picture has this in it."""
     try:
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             while not re.search(pattern, picture(screen.text)):
                 await trio.lowlevel.wait_readable(screen.master)
                 screen.text += os.read(screen.master, 65536).decode()

@@ -16,6 +16,7 @@ import pytest
 import trio
 from screen import Screen
 from starter import CALLBOARD
+from waiting import PATIENCE
 
 from callboard.actors.io.vault import age
 
@@ -248,7 +249,7 @@ async def at_terminal(
     for pattern, pressed in keys:
         await screen.shows(pattern)
         screen.press(pressed)
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE):
         while process.poll() is None:
             with trio.move_on_after(0.1):
                 await screen.shows(r"\Z(?!)")

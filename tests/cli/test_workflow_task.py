@@ -11,6 +11,7 @@ import pytest
 import trio
 from screen import Screen
 from starter import CALLBOARD
+from waiting import PATIENCE
 
 WORKFLOW = """
 graph:
@@ -38,7 +39,7 @@ def run(screen: Screen, file: Path) -> subprocess.Popen[bytes]:
 
 
 async def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE):
         out, _ = await trio.to_thread.run_sync(process.communicate)
     return process.returncode, out
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import trio
 from first_hour.pages import Command
 from first_hour.scenes import Row, Scene
-from first_hour.shell import READING, Ended, Shell
+from first_hour.shell import Ended, Shell
+from waiting import READING
 
 
 class Reader:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from waiting import PATIENCE
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -30,7 +32,7 @@ class Row:
     shows: str = ""
     answers: tuple[tuple[str, str], ...] = ()
     code: int = 0
-    within: float = 60
+    within: float = PATIENCE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,17 +99,17 @@ SCENES = {
         # pip compiles nothing beforehand (so it is switched off there), and the local toy reads and says little.
         environ={"PIP_NO_COMPILE": "0", "CALLBOARD_RAG_TOP_K": "1", "CALLBOARD_MAX_OUTPUT_TOKENS": "100"},
         rows={
-            "make demo-research": Row(shows="An actor|actor", within=240),
+            "make demo-research": Row(shows="An actor|actor", within=600),
             "make demo": Row(
-                answers=((r"Send it\?(?s:.)*send", "\r"),), shows=r"Sent to queue(?s:.)*Try next:", within=240
+                answers=((r"Send it\?(?s:.)*send", "\r"),), shows=r"Sent to queue(?s:.)*Try next:", within=600
             ),
             "make test": Row(skip="that is this suite"),
             "source ": Row(),
-            "pip install": Row(within=180),
+            "pip install": Row(within=600),
             "callboard chat": Row(skip="docs/chat.md's is run"),
             "callboard run haiku.yaml": Row(shows=r"\w+ \w+"),
-            "callboard ask": Row(within=120),
-            "callboard run clerk": Row(within=120),
+            "callboard ask": Row(within=600),
+            "callboard run clerk": Row(within=600),
             "callboard kb search": Row(shows=r"docs/\w+\.md:\d+"),
             "callboard serve": Row(serves=r"the page: http://127\.0\.0\.1:3400/#token="),
             "callboard run --ui": Row(shows=r"http://127\.0\.0\.1:\d+/"),
@@ -213,7 +215,7 @@ SCENES = {
         before=("callboard agents new clerk",),
         rows={
             "callboard mcp list": Row(shows="time"),
-            "callboard mcp test": Row(shows="get_current_time", within=120),
+            "callboard mcp test": Row(shows="get_current_time", within=600),
             "callboard mcp call": Row(shows="Asia/Tokyo", answers=((r"(?s)allow|permission|may", "\x1b[A\r"),)),
             "callboard ask": Row(shows="piers"),
             "callboard mcp serve clerk --http": Row(serves=r"http://127\.0\.0\.1:8808/mcp"),

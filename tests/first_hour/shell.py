@@ -14,9 +14,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 import trio
-
-READING = 0.6
-"""Seconds that a person needs to read a question, before the answer is typed."""
+from waiting import PATIENCE, READING
 
 _PROMPT = "first hour, ended with $? > "
 _ENDED = re.compile(r"first hour, ended with (\d+) > \Z")
@@ -51,22 +49,22 @@ class Shell:
             preexec_fn=partial(os.login_tty, os.dup(slave)),
         )
         os.close(slave)
-        await self._until(_ENDED, 30)
+        await self._until(_ENDED, PATIENCE)
         self._text = ""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with trio.move_on_after(20, shield=True):
+        with trio.move_on_after(PATIENCE, shield=True):
             await self._leave()
         if self._bash.returncode is None:
             os.killpg(self._bash.pid, signal.SIGKILL)
-            with trio.move_on_after(10, shield=True):
+            with trio.move_on_after(PATIENCE, shield=True):
                 await self._bash.wait()
         os.close(self._master)
 
-    async def run(self, line: str, answers: Sequence[tuple[str, str]] = (), *, within: float = 60) -> Ended:
+    async def run(self, line: str, answers: Sequence[tuple[str, str]] = (), *, within: float = PATIENCE) -> Ended:
         """Type a command, answer what it asks, and return when the prompt is back.
 
         Args:
@@ -93,13 +91,13 @@ class Shell:
         """Type a command."""
         self.press(line + "\n")
 
-    async def shows(self, pattern: str, *, within: float = 60) -> str:
+    async def shows(self, pattern: str, *, within: float = PATIENCE) -> str:
         """Wait until the terminal shows it; returns what it shows."""
         return await self._until(re.compile(pattern), within)
 
     async def prompt(self) -> Ended:
         """Wait for the prompt."""
-        shown = await self._until(_ENDED, 30)
+        shown = await self._until(_ENDED, PATIENCE)
         self._text = ""
         code = _ENDED.search(shown)
         assert code is not None
@@ -118,7 +116,7 @@ class Shell:
         self._text = ""
         while not _ENDED.search(self.shown()):
             self.press("\x03")
-            with trio.move_on_after(3):
+            with trio.move_on_after(10):
                 while not _ENDED.search(self.shown()):
                     await self._read()
         self.press("\x04")

@@ -55,7 +55,7 @@ def test_every_command_has_a_scene_and_every_row_a_command() -> None:
         assert [row for row in rows if not any(text.startswith(row) for text in typed)] == [], page
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", [page for page in SCENES if page != "README.md"])
 async def test_what_a_page_promises_its_commands_do(page: str, fake_model: FakeModels, tmp_path: Path) -> None:
     scene = SCENES[page]
@@ -91,7 +91,7 @@ async def test_what_a_page_promises_its_commands_do(page: str, fake_model: FakeM
     reason="`make interop` has not installed install, so the package index may be out of reach",
 )
 @pytest.mark.soak  # it installs three times, and has models think on all cores
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 async def test_the_first_page_is_true_from_a_clone_to_a_server(tmp_path: Path) -> None:
     clone = tmp_path / "callboard"
     listed = subprocess.run(

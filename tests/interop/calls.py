@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
+from waiting import PATIENCE
 
 from callboard.actors.work.mcp.client.client import McpClient
 from callboard.actors.work.mcp.client.connect import Abilities, connect
@@ -42,7 +43,7 @@ async def reach(
                 clients.send_nowait(client)
                 await trio.sleep_forever()
 
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE):
         owner = me.spawn(own, name="owner", link=False)
         try:
             yield await found.receive()

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from waiting import PATIENCE
 
 from callboard.protocol.mcp.config import Server
 from callboard.supervisors import Actor
@@ -68,7 +69,7 @@ async def printed_port(me: Actor, program: list[str]) -> AsyncIterator[int]:
     process = await start_process(me, program)
     assert process.stdout is not None
     line = b""
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE):
         while not line.endswith(b"\n"):
             line += await process.stdout.receive_some() or pytest.fail(f"it ended: {process.stderr_tail}")
     try:
@@ -100,7 +101,7 @@ async def everything(me: Actor, kind: str) -> AsyncIterator[int]:
         on_stderr=lambda text: up.set() if f"port {port}" in text else None,
     )
     try:
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE):
             await up.wait()
         yield port
     finally:

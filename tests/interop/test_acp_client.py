@@ -12,6 +12,7 @@ from typing import Any
 import trio
 from fake_models import FakeModels, Reply, Request
 from interop.environments import HERE, INSTALLED, needs
+from waiting import PATIENCE
 
 CALLBOARD = Path(sys.executable).parent / "callboard"
 AGENT = """
@@ -52,7 +53,7 @@ async def test_a_client_of_somebody_elses_drives_a_run_with_a_permission_a_form_
     fake_model.answer_with(partial(answers, place / "a.txt"))
     command = [INSTALLED / "control/bin/python", HERE / "clients/acp_client.py", CALLBOARD, config_dir, "clerk", place]
     environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    with trio.fail_after(90):
+    with trio.fail_after(PATIENCE):
         ended = await trio.run_process(
             [str(part) for part in command], capture_stdout=True, capture_stderr=True, check=False, env=environ
         )

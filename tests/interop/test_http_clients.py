@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 import trio
 from fake_models import Reply
 from http_agents import ASKER, HELLO, LOOP
 from http_house import House, Serve, house, serve
 from interop.environments import CONTROL, HERE, needs
+from waiting import PATIENCE
 
 from callboard.supervisors.process import start_process
 
@@ -20,7 +22,7 @@ pytestmark = needs("control")
 ADD = '# @cmd Adds.\nadd() { printf 3 >> "$LLM_OUTPUT"; }\n'
 
 
-async def client(house: House, name: str, *args: str, stdin: bytes = b"", seconds: float = 60.0) -> Any:
+async def client(house: House, name: str, *args: str, stdin: bytes = b"", seconds: float = PATIENCE) -> Any:
     """What a script of `clients/` prints."""
     me = house.stage.root.kernel.actor
     process = await start_process(me, [str(CONTROL / "python"), str(HERE / "clients" / name), *args], stdin="pipe")
@@ -74,9 +76,10 @@ async def test_every_event_is_one_of_ag_uis_own(house: House) -> None:
     assert {"TEXT_MESSAGE_CONTENT", "TOOL_CALL_RESULT", "STEP_FINISHED", "CUSTOM", "RUN_FINISHED"} <= set(found)
 
 
+@pytest.mark.timeout(900)
 async def test_schemathesis_finds_nothing_that_the_document_does_not_say(serve: Serve) -> None:
     async with serve(api={"audit": {"sink": "off"}}) as house:
         house.stage.plain(LOOP, name="clerk")
-        found = await client(house, "fuzz.py", house.url, house.token, seconds=100.0)
+        found = await client(house, "fuzz.py", house.url, house.token, seconds=600.0)
     assert not found["problems"], "\n".join(found["problems"])
     assert found["operations"] > 30

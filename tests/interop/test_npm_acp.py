@@ -14,6 +14,7 @@ import trio
 from fake_models import FakeModels, Reply, Request
 from interop.environments import HERE, INSTALLED, needs
 from mcp_stage import scripted
+from waiting import PATIENCE
 
 CALLBOARD = Path(sys.executable).parent / "callboard"
 AGENT = """
@@ -58,7 +59,7 @@ async def test_the_protocols_own_sdk_drives_prompts_permissions_cancels_and_old_
         CALLBOARD, config_dir, "clerk", place, server["command"], *server["args"],
     ]  # fmt: skip
     environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    with trio.fail_after(90):
+    with trio.fail_after(PATIENCE):
         ended = await trio.run_process(
             [str(part) for part in command], capture_stdout=True, capture_stderr=True, check=False, env=environ
         )

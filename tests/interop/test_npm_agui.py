@@ -11,6 +11,7 @@ from fake_models import Reply, Request
 from http_agents import ASKER, LOOP
 from http_house import House, house, serve
 from interop.environments import HERE, INSTALLED, needs
+from waiting import PATIENCE
 
 from callboard.supervisors.process import start_process
 
@@ -50,7 +51,7 @@ async def seen(house: House) -> dict[str, Any]:
     process = await start_process(house.stage.root.kernel.actor, [str(part) for part in command], stdin="null")
     assert process.stdout is not None
     said = b""
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE):
         while piece := await process.stdout.receive_some():
             said += piece
         end = await process.wait()
@@ -92,7 +93,7 @@ async def test_ag_uis_own_client_reads_runs_and_finds_nothing_out_of_order(house
     assert (told["running"], told["stopped"]["outcome"]) == (1, "cancelled")
     assert told["left"]["error"]["code"] == "abort"  # its own word for having left
     assert told["stranger"]["failed"].startswith("HTTP 401")
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE):
         while (await house.get("/v1/runs", params={"status": "running"}))["runs"]:
             await trio.sleep(0.01)
     ends = [run["status"] for run in (await house.get("/v1/runs"))["runs"]]

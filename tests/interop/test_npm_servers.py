@@ -12,6 +12,7 @@ import trio
 from interop.calls import give_up, reach, text_of
 from interop.conftest import Person
 from interop.environments import everything, needs, npm
+from waiting import PATIENCE
 
 from callboard.actors.work.mcp.links.link import Caller
 from callboard.protocol.errors import McpError
@@ -62,7 +63,7 @@ async def test_a_call_tells_its_progress_and_can_be_cancelled(
         short = {"duration": 0.2, "steps": 4}
         assert "Steps: 4" in text_of(await client.call_tool("trigger-long-running-operation", short, caller))
         assert [(each.progress, each.total) for each in progress] == [(1, 4), (2, 4), (3, 4), (4, 4)]
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE):
             await give_up(client, me, "trigger-long-running-operation", {"duration": 60, "steps": 600})
         assert "still here" in text_of(await client.call_tool("echo", {"message": "still here"}))
         assert client.pending == 0
@@ -149,7 +150,7 @@ async def test_it_is_told_our_roots_and_tells_us_what_it_logs(me: Actor, server:
         assert "file:///srv/work" in text_of(await client.call_tool("get-roots-list", {}))
         await client.set_level("debug")
         text_of(await client.call_tool("toggle-simulated-logging", {}))
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE):
             while not any("Roots updated: 1 root(s)" in text for text in logged):
                 await trio.sleep(0.01)
             while not any(re.search("level.message", text) for text in logged):
@@ -159,7 +160,7 @@ async def test_it_is_told_our_roots_and_tells_us_what_it_logs(me: Actor, server:
 async def test_filesystem_works_where_our_roots_say(me: Actor, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a text")
     async with reach(me, npm("filesystem"), roots=(tmp_path.as_uri(),), place=None) as client:
-        with trio.fail_after(10):  # it asks for the roots after the handshake
+        with trio.fail_after(PATIENCE):  # it asks for the roots after the handshake
             while str(tmp_path) not in text_of(await client.call_tool("list_allowed_directories", {})):
                 await trio.sleep(0.01)
         assert {"read_text_file", "write_file"} <= {tool.name for tool in await client.tools()}

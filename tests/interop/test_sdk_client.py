@@ -13,6 +13,7 @@ import pytest
 import trio
 from fake_models import FakeModels, Reply
 from interop.environments import HERE, MODERN, needs
+from waiting import PATIENCE
 
 from callboard.protocol.mcp.model import HANDSHAKE
 from callboard.protocol.mcp.model import MODERN as NEWEST
@@ -134,7 +135,7 @@ async def play(request: pytest.FixtureRequest, me: Actor, config_dir: Path) -> A
         assert (seen["server"], seen["version"]) == ("callboard", NEWEST if mode == "auto" else HANDSHAKE[0])
         return seen
 
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE):
         yield played
 
 
@@ -149,7 +150,7 @@ async def listening(me: Actor, serve: list[str], directory: Path) -> str:
 
     options = ("--http", "--port", "0", "--token-file", str(directory / "token"))
     await start_process(me, [*serve, *options], stdout="null", on_stderr=on_stderr)
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE):
         return await found.receive()
 
 

@@ -13,6 +13,7 @@ from interop.calls import give_up, reach, text_of, words_of
 from interop.conftest import Person
 from interop.environments import MODERN as INSTALLED
 from interop.environments import SDK, listening, needs, sdk
+from waiting import PATIENCE
 
 from callboard.actors.work.mcp.links.link import Caller
 from callboard.protocol.errors import McpLost
@@ -106,7 +107,7 @@ async def test_a_call_tells_its_progress_and_is_cancelled_on_both_sides(
         assert [(each.progress, each.total) for each in progress] == [(1, 4), (2, 4), (3, 4), (4, 4)]
         assert progress[0].message == "step 1"
         await give_up(client, me, "slow", {"seconds": 3600})
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE):
             while text_of(await client.call_tool("cancellations", {})) != "1":
                 await trio.sleep(0.01)
         assert client.pending == 0
@@ -158,7 +159,7 @@ async def test_its_resources_prompts_and_completions_are_read(me: Actor, side: t
 async def test_a_tool_that_it_grows_is_told(me: Actor, own_side: tuple[Server, str]) -> None:
     told = trio.Event()
     async with reach(me, *own_side, on_change=lambda what: told.set() if what == "tools" else None) as client:
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE):
             text_of(await client.call_tool("grow", {"name": "grown"}))
             await told.wait()
         assert "grown" in {tool.name for tool in await client.tools()}
@@ -173,7 +174,7 @@ async def test_a_resource_is_watched_and_logs_are_wanted(me: Actor, side: tuple[
         me, *side, on_change=told.append, on_log=lambda message: logged.append((message.level, message.data))
     ) as client:
         await client.subscribe("notes://first")
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE):
             while "notes://first" not in told:  # the subscription is on its way
                 text_of(await client.call_tool("touch", {"uri": "notes://first"}))
             text_of(await client.call_tool("say", {"text": "nobody wants to hear it"}))
@@ -187,9 +188,9 @@ async def test_a_resource_is_watched_and_logs_are_wanted(me: Actor, side: tuple[
 async def test_its_death_ends_the_call_with_its_last_words(me: Actor, own_side: tuple[Server, str]) -> None:
     async with reach(me, *own_side) as client:
         words = "these are the last words" if own_side[0].type == "stdio" else None
-        with trio.fail_after(10), pytest.raises(McpLost, match=words):
+        with trio.fail_after(PATIENCE), pytest.raises(McpLost, match=words):
             await client.call_tool("die", {"text": "these are the last words"})
-        with trio.fail_after(10), pytest.raises(McpLost):
+        with trio.fail_after(PATIENCE), pytest.raises(McpLost):
             await client.call_tool("add", {"a": 1, "b": 2})
 
 

@@ -12,6 +12,7 @@ import pytest
 import trio
 from interop.environments import LEGACY, MODERN, command, needs, npm
 from mcp_house import House
+from waiting import PATIENCE
 
 from callboard.actors.work.mcp.pool.scope import Scope
 from callboard.protocol.mcp.model import HANDSHAKE
@@ -45,7 +46,7 @@ async def of_each(names: Iterable[str], work: Callable[[str], Awaitable[object]]
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     """Five servers on three SDKs."""
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE):
         async with Root() as root:
             house = House(root, tmp_path)
             house.build(
@@ -99,7 +100,7 @@ async def test_one_that_is_killed_comes_back_and_the_others_stay(house: House) -
         killed = pids.pop("memory")
         assert killed is not None
         os.kill(killed, signal.SIGKILL)
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE):
             while house.servers.statistics().lost == 0:
                 await trio.sleep(0.01)
         assert await house.call(scope, "memory", "read_graph")

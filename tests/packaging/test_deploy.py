@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from waiting import PATIENCE
 
 from callboard.actors.front.http.routes import find_route
 from callboard.cli.serve import serve, worker
@@ -46,7 +47,7 @@ def test_the_dockerfile_pleases_a_linter() -> None:
     if program is None:
         pytest.skip("hadolint is not there: make .venv/interop/deploy.made")
     done = subprocess.run(
-        [program, str(DEPLOY / "Dockerfile")], capture_output=True, text=True, timeout=60, check=False
+        [program, str(DEPLOY / "Dockerfile")], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -90,7 +91,7 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     unit.write_text(
         read("callboard.service").replace("/opt/callboard/bin/callboard", shutil.which("true") or "/bin/true")
     )
-    done = subprocess.run([program, "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([program, "verify", str(unit)], capture_output=True, text=True, timeout=PATIENCE, check=False)
     if done.returncode and "callboard.service" not in done.stderr:
         pytest.skip(f"systemd-analyze does not work here: {done.stderr[:200]}")
     assert (done.returncode, done.stderr) == (0, "")

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(
         not REQUIRED and not INSTALLERS.with_suffix(".made").exists(), reason="`make interop` has not installed install"
     ),
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(1200),
 ]
 
 

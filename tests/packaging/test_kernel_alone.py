@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from waiting import PATIENCE
+
 from callboard import supervisors
 
 from .arrows import arrows
@@ -38,7 +40,7 @@ def test_what_the_kernel_says_imports_nothing_else_of_protocol() -> None:
 
 
 def test_a_program_that_uses_the_kernel_alone_loads_no_other_room_and_nothing_that_is_slow() -> None:
-    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, timeout=PATIENCE, check=True)
     loaded = done.stdout.split()
     ours = {name for name in loaded if name.startswith("callboard.")}
     assert {name.split(".")[1] for name in ours} == {"protocol", "supervisors"}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import secret_watch
+from waiting import PATIENCE
 
 KEY = "cb_" + "0" * 8 + "_" + "A" * 32
 LEAKS = {
@@ -39,7 +40,7 @@ def test_a_secret_in_any_log_fails_the_session(tmp_path: Path) -> None:
         (tmp_path / f"test_leak_{number}.py").write_text(source + "\n")
     (tmp_path / "test_clean.py").write_text("def test_clean(tmp_path): (tmp_path / 'audit.jsonl').write_text('{}')\n")
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rE", "--basetemp", str(tmp_path / "t")]
-    done = subprocess.run([*argv, str(tmp_path)], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    done = subprocess.run([*argv, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path)
     shutil.rmtree(tmp_path / "t")
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"{len(LEAKS) + 1} passed, {len(LEAKS)} errors" in done.stdout, done.stdout

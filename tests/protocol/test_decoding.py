@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from waiting import PATIENCE
 
 from callboard.protocol.decoding import convert, decode_json, json_decoder
 
@@ -53,7 +54,7 @@ print("all alive")
 
 def test_threads_that_use_a_type_for_the_first_time_at_once_do_not_crash_the_process() -> None:
     """With msgspec's own functions, this one ends by SIGSEGV within a few types."""
-    done = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (done.returncode, done.stdout, done.stderr) == (0, "all alive\n", "")
 
 

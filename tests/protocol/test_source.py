@@ -204,7 +204,7 @@ def test_bombs_are_refused_before_they_grow(parser: str, text: str, code: str) -
     node, problems = parse_mapping(text, "f.yaml")
     assert node is None
     assert problems[-1].code == code
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 60  # one that grows would take hours
 
 
 @given(st.text(max_size=200))

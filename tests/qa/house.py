@@ -20,6 +20,7 @@ from fake_models import FakeModels, Reply, Request, listening
 from mcp_stage import mcp_json, scripted
 from qa.terminal import Terminal
 from starter import CALLBOARD
+from waiting import PATIENCE
 
 Json = Any
 KEPT = ("PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPATH", "COVERAGE_PROCESS_START")
@@ -104,7 +105,7 @@ class House:
             text=True,
             env=self.environ,
             cwd=self.work,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
         assert done.returncode == 0, done.stderr

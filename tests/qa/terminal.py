@@ -30,18 +30,16 @@ from typing import Self
 import psutil
 import pyte
 from starter import CALLBOARD
+from waiting import PATIENCE, READING
 
 PYTHON = (sys.executable, "-m", "callboard.cli")
 
-WITHIN = 30.0
-"""Seconds that anything may take: what is waited for is there after a tenth of them on a machine at work."""
+WITHIN = PATIENCE
+"""Seconds that anything may take."""
 
 ENTER, ESCAPE, TAB = "\r", "\x1b", "\t"
 CTRL_C, CTRL_D, CTRL_O, CTRL_U = "\x03", "\x04", "\x0f", "\x15"
 DOWN = "\x1b[B"
-
-READING = 0.5
-"""Seconds that a person needs to read a question; keys that come sooner answer none."""
 
 
 class Screen(pyte.Screen):  # type: ignore[misc]  # pyte has no types
@@ -250,11 +248,11 @@ class Terminal:
         if self.alive:
             self._program.send_signal(signal.SIGHUP)
             try:
-                self._program.wait(10)
+                self._program.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self._program.kill()
         self._program.wait()
-        _, left = psutil.wait_procs(family, timeout=5)
+        _, left = psutil.wait_procs(family, timeout=PATIENCE)
         for process in left:
             process.kill()
         os.close(self._master)

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from callboard.protocol.events import Event
-from callboard.supervisors import Root
+from callboard.supervisors import Root, child, guardian_link
 
 
 def run_on_mock_clock(function: Callable[..., Any], *, clock: Any = None, instruments: Any = ()) -> Any:
@@ -39,6 +39,19 @@ def events(root: Root) -> Iterator[list[Event]]:
     heard: list[Event] = []
     with root.bus.listen(heard.append):
         yield heard
+
+
+@pytest.fixture
+def lenient_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time limits of processes and their guardian that a slow machine does not exceed.
+
+    They are upper bounds: nothing takes longer because of them. A test that is about one of them sets it itself.
+    """
+    monkeypatch.setattr(child, "KILL_WITHIN", 60.0)
+    monkeypatch.setattr(child, "LOOK_WITHIN", 60.0)
+    monkeypatch.setattr(guardian_link, "ANSWER_WITHIN", 60.0)
+    monkeypatch.setattr(guardian_link, "START_WITHIN", 60.0)
+    monkeypatch.setattr(guardian_link, "PERIOD", 600.0)
 
 
 @pytest.fixture(scope="session")

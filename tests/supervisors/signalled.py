@@ -97,7 +97,7 @@ async def drains_in_a_block(me: Actor) -> None:
         say("ready")
         try:
             await anext(told)
-            with me.root.draining(lambda: say("draining"), 20.0):
+            with me.root.draining(lambda: say("draining"), 300.0):
                 say("the block begins")
                 await anext(told)
             say("the block is over")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import trio
 import trio.testing
+from waiting import PATIENCE
 
 from callboard.protocol.events import Event
 from callboard.supervisors import Actor, Ref, Root
@@ -121,7 +122,7 @@ async def test_a_pause_ends_with_its_actor_and_a_paused_one_can_be_ended() -> No
         top.go()
         await trio.testing.wait_all_tasks_blocked()
         top.actor.interrupt()
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE):
             await top.actor.wait_over()
         assert root.pauses is None
         assert not pause(top.actor)

@@ -19,6 +19,7 @@ import psutil
 import pytest
 import trio
 import trio.testing
+from waiting import PATIENCE
 
 from callboard.protocol.errors import ProcessError, TimedOut
 from callboard.supervisors import Actor, Root, child
@@ -31,11 +32,20 @@ from lifeline import Lifeline
 
 MIB = 1024 * 1024
 IMPATIENT = ProcessStop(eof=0.05, term=0.05)
+POLITE = ProcessStop(eof=0.05, term=PATIENCE)
+"""SIGTERM comes soon, and SIGKILL only if the process ignores it."""
+
+
+@pytest.fixture(autouse=True)
+def _limits(request: pytest.FixtureRequest) -> None:
+    # The tests of guarantee 77 are about the sweep, which has to be done within the product's own limits.
+    if not request.node.name.startswith("test_77"):
+        request.getfixturevalue("lenient_limits")
 
 
 @pytest.fixture
 async def root() -> AsyncIterator[Root]:
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE):
         async with Root() as root:
             yield root
 
@@ -132,7 +142,10 @@ async def test_85_stderr_is_told_line_by_line_and_its_tail_is_bounded(me: Actor)
     assert done.stderr_tail.endswith("19999\n20000\nend")
 
 
-async def test_helpers_may_finish_their_last_line_after_the_leader_has_exited(me: Actor) -> None:
+async def test_helpers_may_finish_their_last_line_after_the_leader_has_exited(
+    me: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "LINGER", PATIENCE)  # they are not killed however slow they are
     done = await run_process(me, shell("(sleep 0.05; echo late) & echo early"))
     assert done.stdout == b"early\nlate\n"
 
@@ -183,7 +196,7 @@ async def test_88_too_many_open_files_are_an_error_and_not_a_hang(me: Actor) -> 
 
 
 async def test_90_a_process_that_is_ended_while_too_many_files_are_open_is_not_taken_for_dead(me: Actor) -> None:
-    process = await start_process(me, ["sleep", "300"])
+    process = await start_process(me, ["sleep", "300"], stop=POLITE)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
@@ -205,7 +218,7 @@ async def test_without_pidfds_processes_are_watched_all_the_same(me: Actor, monk
 
     monkeypatch.setattr(os, "pidfd_open", refuse)
     assert (await run_process(me, shell("sleep 300 & exit 5"))).status == 5
-    process = await start_process(me, ["sleep", "300"])
+    process = await start_process(me, ["sleep", "300"], stop=POLITE)
     assert (await process.stop()).signal == signal.SIGTERM
 
 
@@ -236,12 +249,12 @@ async def test_76_a_start_cancelled_right_after_the_fork_leaves_nothing(me: Acto
 
 
 async def test_the_end_of_its_input_is_enough_for_a_polite_process(me: Actor) -> None:
-    process = await start_process(me, ["cat"], stdin="pipe")
+    process = await start_process(me, ["cat"], stdin="pipe", stop=ProcessStop(eof=PATIENCE))
     assert (await process.stop()).status == 0
 
 
 async def test_a_process_that_ignores_the_end_of_its_input_gets_sigterm(me: Actor) -> None:
-    process = await start_process(me, ["sleep", "300"], stdin="pipe", stop=IMPATIENT)
+    process = await start_process(me, ["sleep", "300"], stdin="pipe", stop=POLITE)
     assert (await process.stop()).signal == signal.SIGTERM
 
 
@@ -260,21 +273,26 @@ async def test_79_a_process_that_ignores_sigterm_is_killed_and_reported(me: Acto
 
 
 async def test_a_process_may_be_ended_less_patiently_than_it_was_started_with_and_not_more(me: Actor) -> None:
-    process = await start_process(me, ["sleep", "300"], stdin="pipe", stop=ProcessStop(eof=5, term=0.01))
-    process.stop_as(ProcessStop(eof=0.01, term=1000))
-    with trio.fail_after(2):
-        assert (await process.stop()).signal == signal.SIGTERM
+    process = await start_process(me, ["sleep", "300"], stdin="pipe", stop=ProcessStop(eof=1000, term=1000))
+    process.stop_as(POLITE)
+    assert (await process.stop()).signal == signal.SIGTERM
+    process = await start_process(me, shell("trap '' TERM; echo up; sleep 300"), stdin="pipe", stop=IMPATIENT)
+    assert process.stdout is not None
+    await process.stdout.receive_some()
+    process.stop_as(ProcessStop(eof=1000, term=1000))
+    assert (await process.stop()).signal == signal.SIGKILL
 
 
 async def test_a_stopped_process_can_be_ended(me: Actor) -> None:
-    process = await start_process(me, ["cat"], stdin="pipe", stop=IMPATIENT)
+    process = await start_process(me, ["cat"], stdin="pipe", stop=POLITE)
     os.kill(process.pid, signal.SIGSTOP)
     assert (await process.stop()).status in (0, -signal.SIGTERM)
 
 
 async def test_a_process_that_must_flush_a_full_pipe_before_it_ends_gets_to_its_end(me: Actor) -> None:
     """A server that is blocked in a write can't see the end of its input: somebody has to go on reading."""
-    process = await start_process(me, shell("head -c 1000000 /dev/zero; cat; exit 7"), stdin="pipe")
+    script = "head -c 1000000 /dev/zero; cat; exit 7"
+    process = await start_process(me, shell(script), stdin="pipe", stop=ProcessStop(eof=PATIENCE))
     assert (await process.stop()).status == 7
 
 
@@ -387,19 +405,22 @@ async def test_79_hurry_skips_the_graces(me: Actor) -> None:
     assert process.ended.signal == signal.SIGKILL
 
 
-async def test_79_twenty_stubborn_processes_end_in_the_time_of_one(me: Actor) -> None:
-    script = "trap '' TERM; echo up; while :; do sleep 300; done"
+async def test_79_twenty_stubborn_processes_are_ended_at_the_same_time(me: Actor, life: Lifeline) -> None:
+    """Ended one after the other, the second would get its SIGTERM when the grace of the first is over."""
+    script = 'exec 3>$1; trap "echo told$2 >&3" TERM; echo up; while :; do sleep 300; done'
     processes = [
-        await start_process(me, shell(script), stdin="pipe", stop=ProcessStop(eof=0.2, term=0.2)) for _ in range(20)
+        await start_process(me, shell(script, life.path, str(number)), stop=ProcessStop(term=1000))
+        for number in range(20)
     ]
     for process in processes:
         assert process.stdout is not None
         await process.stdout.receive_some()
-    began = trio.current_time()
     async with trio.open_nursery() as nursery:
         for process in processes:
             nursery.start_soon(process.stop)
-    assert trio.current_time() - began < 0.4 + 5 * 1.0
+        await life.heard([f"told{number}" for number in range(20)])
+        me.root.hurry.set()
+    assert {process.ended.signal for process in processes if process.ended} == {signal.SIGKILL}
 
 
 async def test_78_a_process_ends_with_the_actor_that_started_it(root: Root, life: Lifeline) -> None:
@@ -439,7 +460,7 @@ async def test_85_a_flood_of_output_is_bounded_and_reported(me: Actor) -> None:
 
 
 async def test_85_a_flood_can_be_ended_instead(me: Actor) -> None:
-    done = await run_process(me, ["yes"], output_limit=1000, on_overflow="kill")
+    done = await run_process(me, ["yes"], output_limit=1000, on_overflow="kill", stop=POLITE)
     assert (done.stdout, done.truncated) == (b"y\n" * 500, True)
     assert done.signal in (signal.SIGTERM, signal.SIGPIPE)
 
@@ -465,10 +486,30 @@ async def test_87_a_process_that_never_reads_its_stdin_can_exit(me: Actor) -> No
     assert (await run_process(me, shell("exit 2"), input=bytes(10 * MIB))).status == 2
 
 
-async def test_87_a_process_that_never_reads_its_stdin_is_ended_at_its_timeout(me: Actor, life: Lifeline) -> None:
+async def test_87_a_process_that_never_reads_its_stdin_is_ended_at_its_timeout(
+    mock_clock: trio.testing.MockClock, me: Actor, life: Lifeline
+) -> None:
     script = "exec 3>$1; echo stuck here >&2; sleep 300"
-    with pytest.raises(TimedOut, match=r"'sh' did not end within 0.2 s and was ended; it wrote to stderr: stuck here"):
-        await run_process(me, shell(script, life.path), input=bytes(MIB), timeout=0.2, stop=IMPATIENT)
+    stuck = trio.Event()
+
+    async def time_out() -> None:
+        await stuck.wait()
+        await trio.testing.wait_all_tasks_blocked()  # it is being talked to: its time has begun
+        mock_clock.jump(30)
+        mock_clock.rate = 1.0  # for the graces
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(time_out)
+        said = r"'sh' did not end within 30 s and was ended; it wrote to stderr: stuck here"
+        with pytest.raises(TimedOut, match=said):
+            await run_process(
+                me,
+                shell(script, life.path),
+                input=bytes(MIB),
+                timeout=30,
+                on_stderr=lambda _: stuck.set(),
+                stop=IMPATIENT,
+            )
     await life.silent()
 
 
@@ -513,14 +554,19 @@ async def test_a_root_without_processes_starts_no_guardian(root: Root) -> None:
 
 ADOPTING = """
 import psutil, trio
-from callboard.supervisors import Root
+from callboard.supervisors import Root, child
 from callboard.supervisors.process import run_process
+
+child.KILL_WITHIN = 60
 
 async def main():
     async with Root(signals=True) as root:
         for _ in range(3):
             await run_process(root.actor, ["sh", "-c", "(sleep 0.01 & ) ; (setsid sh -c 'sleep 300 &' &); sleep 0.03"])
-        print([child.pid for child in psutil.Process().children()] == [root.processes.link.pid])
+        with trio.fail_after(60):
+            while [child.pid for child in psutil.Process().children()] != [root.processes.link.pid]:
+                await trio.sleep(0.01)
+        print("reaped")
 
 trio.run(main)
 """
@@ -528,7 +574,7 @@ trio.run(main)
 
 async def test_orphans_that_fall_to_a_root_with_signals_are_reaped(me: Actor) -> None:
     done = await run_process(me, [sys.executable, "-c", ADOPTING])
-    assert (done.stdout, done.stderr_tail) == (b"True\n", "")
+    assert (done.stdout, done.stderr_tail) == (b"reaped\n", "")
 
 
 async def test_92_a_process_inherits_the_descriptors_it_is_passed_and_no_other(root: Root) -> None:

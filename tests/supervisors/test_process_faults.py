@@ -14,7 +14,7 @@ import trio
 
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 
-from matrix import CELLS, STUBBORN, Outcome, run_cells
+from matrix import CELLS, Outcome, run_cells
 
 EXITS = {
     "normal": 0,
@@ -26,11 +26,6 @@ EXITS = {
     "SIGKILL": -9,
     "cancel": 0,
 }
-
-SLACK = 5
-QUICK = 0.5 * SLACK
-STUBBORN_QUICK = 3.0 * SLACK
-"""Seconds; the figures without the slack are printed by benchmarks/processes.py."""
 
 PASSES = 100
 
@@ -75,13 +70,11 @@ async def test_nothing_outlives_the_host_in_a_hundred_passes(number: int, tmp_pa
 
 
 def check(kind: str, ending: str, outcome: Outcome) -> None:
-    """The promises of one cell."""
+    """The promises of one cell. The seconds that it takes are printed by benchmarks/processes.py."""
     what = f"{kind} child, {ending}: {outcome}"
     assert outcome.to_silence is not None, f"a process outlived the host: {what}"
-    assert outcome.to_silence < QUICK, what
     assert not outcome.orphans, what
     assert outcome.status == EXITS[ending], what
-    assert outcome.to_exit < (STUBBORN_QUICK if kind in STUBBORN or ending == "cancel" else QUICK), what
     if ending == "crash":
         assert "RuntimeError: the host crashed" in outcome.stderr
     else:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 Start = Callable[[str, float], "Host"]
 
@@ -31,9 +32,15 @@ class Host:
 
     def end(self) -> tuple[int, list[str]]:
         """Exit status, and what it still said; it must have said nothing on stderr."""
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=PATIENCE)
         assert err == ""
         return self.process.returncode, out.splitlines()
+
+    def ends_at_its_deadline(self) -> int:
+        """Exit status of a host that cannot stop; on a slow machine it may not get to print anything before that."""
+        status, said = self.end()
+        assert set(said) <= {"signal 1", "draining"}
+        return status
 
 
 @pytest.fixture
@@ -55,13 +62,13 @@ def start() -> Iterator[Start]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_51_the_first_signal_stops_the_tree_and_clean_up_runs(start: Start, number: int) -> None:
-    host = start("polite", 3)
+    host = start("polite", PATIENCE)
     host.send(number)
     assert host.end() == (128 + number, ["signal 1", "cleaned up", "left the block"])
 
 
 def test_51_a_hangup_may_mean_reload(start: Start) -> None:
-    host = start("reloads", 3)
+    host = start("reloads", PATIENCE)
     host.send(signal.SIGHUP)
     host.see("reloaded")
     host.send(signal.SIGTERM)
@@ -69,7 +76,7 @@ def test_51_a_hangup_may_mean_reload(start: Start) -> None:
 
 
 def test_51_the_first_signal_may_mean_that_work_is_to_end_by_itself(start: Start) -> None:
-    host = start("drains", 3)
+    host = start("drains", PATIENCE)
     host.send(signal.SIGTERM)
     host.see("signal 1")
     host.see("draining")
@@ -78,7 +85,7 @@ def test_51_the_first_signal_may_mean_that_work_is_to_end_by_itself(start: Start
 
 
 def test_51_so_it_may_for_as_long_as_a_block_lasts(start: Start) -> None:
-    host = start("drains_in_a_block", 3)
+    host = start("drains_in_a_block", PATIENCE)
     host.send(signal.SIGUSR1)
     host.see("the block begins")
     host.send(signal.SIGTERM)
@@ -119,25 +126,25 @@ def test_53_also_if_the_event_loop_is_blocked(start: Start) -> None:
 def test_54_a_blocked_event_loop_dies_by_the_deadline(start: Start) -> None:
     host = start("busy", 0.05)
     host.send(signal.SIGTERM)
-    assert host.end() == (143, ["signal 1"])
+    assert host.ends_at_its_deadline() == 143
 
 
 def test_54_so_does_one_whose_actors_shield_themselves(start: Start) -> None:
     host = start("shielded", 0.05)
     host.send(signal.SIGINT)
-    assert host.end() == (130, ["signal 1"])
+    assert host.ends_at_its_deadline() == 130
 
 
 def test_54_so_does_one_that_was_to_let_its_work_end_first(start: Start) -> None:
     host = start("drains_for_ever", 0.05)
     host.send(signal.SIGTERM)
-    assert host.end() == (143, ["signal 1", "draining"])
+    assert host.ends_at_its_deadline() == 143
 
 
 def test_54_so_does_one_that_has_no_memory_left(start: Start) -> None:
     host = start("starved", 0.05)
     host.send(signal.SIGTERM)
-    out, err = host.process.communicate(timeout=20)
+    out, err = host.process.communicate(timeout=PATIENCE)
     assert out == ""
     # Where the thread has no memory for a single step, the interpreter may say so, and the timer is what ends it.
     assert (host.process.returncode, err) == (143, "") or (
@@ -162,7 +169,7 @@ def test_54_an_ignored_sigalrm_that_was_inherited_changes_nothing(start: Start) 
 
 
 def test_51_a_hangup_may_mean_reload_and_the_next_one_the_end(start: Start) -> None:
-    host = start("ends_at_the_second_hangup", 3)
+    host = start("ends_at_the_second_hangup", PATIENCE)
     host.send(signal.SIGHUP)
     host.see("reloaded")
     host.send(signal.SIGHUP)
@@ -183,7 +190,7 @@ def test_51_a_hangup_that_comes_twice_is_one_signal(start: Start) -> None:
 def test_51_a_hangup_that_was_ignored_before_still_reloads(start: Start) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        host = start("reloads", 3)
+        host = start("reloads", PATIENCE)
     finally:
         signal.signal(signal.SIGHUP, before)
     host.send(signal.SIGHUP)
@@ -196,7 +203,7 @@ def test_51_a_hangup_that_was_ignored_before_stays_ignored(start: Start) -> None
     """As under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited by the host
     try:
-        host = start("polite", 3)
+        host = start("polite", PATIENCE)
     finally:
         signal.signal(signal.SIGHUP, before)
     host.send(signal.SIGHUP)

@@ -10,6 +10,7 @@ import pytest
 import trio
 from fake_models import FakeModels, Reply
 from talking import allow_commands, environment_of, start
+from waiting import PATIENCE
 from window import Window
 
 from ..conftest import Ended
@@ -75,7 +76,7 @@ async def test_lines_of_earlier_chats_are_recalled_at_the_first_prompt(
     try:
         start(later, fake_model, tmp_path)
         await later.shows(".help lists commands")
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE):
             while "model> remember me" not in later.lines()[-1]:
                 later.press("Up")  # the file is read behind the first picture
                 await trio.sleep(0.1)
@@ -92,9 +93,10 @@ async def test_without_streaming_an_answer_comes_as_a_whole(
     start(window, fake_model, tmp_path, "chat", "-S")
     await window.shows(".help lists commands")
     window.press("go", "Enter")
-    while "more end" not in (text := "\n".join(window.lines())):
-        assert "begin" not in text
-        await trio.sleep(0.05)
+    with trio.fail_after(PATIENCE):
+        while "more end" not in (text := "\n".join(window.lines())):
+            assert "begin" not in text
+            await trio.sleep(0.05)
     window.press("C-d")
     assert await window.ended() == 0
 

@@ -11,6 +11,7 @@ import trio
 from control_house import Client
 from fake_models import FakeModels, Reply
 from serving_beside import begun, connected
+from waiting import PATIENCE
 from window import Window
 
 
@@ -82,8 +83,9 @@ async def test_a_run_that_is_under_way_goes_on_where_it_is_and_tells_nothing_her
     wide.press("ask two", "Enter")
     await wide.shows("Answer two.")
     hold.set()
-    while (await client.result("_chat/get", chat=mine))["chat"]["run"] is not None:
-        await trio.sleep(0.02)
+    with trio.fail_after(PATIENCE):
+        while (await client.result("_chat/get", chat=mine))["chat"]["run"] is not None:
+            await trio.sleep(0.02)
     assert "The long answer." not in "\n".join(wide.lines())
     wide.press(f".attach {mine}", "Enter")
     await wide.shows("The long answer.")

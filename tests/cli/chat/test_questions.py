@@ -8,7 +8,18 @@ from pathlib import Path
 import trio
 from fake_models import FakeModels, Reply
 from talking import allow_commands, start
+from waiting import PATIENCE, until
 from window import Window
+
+
+def asked_in(directory: Path) -> bool:
+    """True if the log of a run has a question."""
+    return any("question.asked" in log.read_text() for log in directory.glob("state/**/events.jsonl"))
+
+
+def rests(lines: list[str]) -> bool:
+    """True if no run works: nothing but a blank row is above the prompt."""
+    return len(lines) > 1 and not lines[-2] and lines[-1].startswith("model/temp>")
 
 
 async def test_what_was_typed_before_a_question_is_no_answer_to_it(
@@ -75,11 +86,12 @@ async def test_what_was_typed_while_a_question_was_out_of_sight_is_no_answer_to_
     window.press("count", "Enter")
     await fake_model.arrived(1)
     window.press("C-o")
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE):
         while not opened.exists():
             await trio.sleep(0.05)
     begin.set()
-    await trio.sleep(1.5)  # the question has come
+    await until(lambda: asked_in(tmp_path))
+    await trio.sleep(0.5)  # it has come to the screen as well
     window.press("1", "Enter")
     await trio.sleep(0.3)
     opened.unlink()
@@ -103,21 +115,18 @@ async def test_leaving_asks_again_after_its_question_was_withdrawn(
     await window.shows(".help lists commands")
     window.press(".session", "Enter")
     window.press("one", "Enter")
-    await window.until(lambda lines: lines.count("ok") == 1 and lines[-1].startswith("model/temp>"))
-    await trio.sleep(1)  # the run has ended then; while one works, Ctrl-D leaves at once
+    await window.until(lambda lines: lines.count("ok") == 1 and rests(lines))  # while a run works, Ctrl-D leaves
     window.press("C-d")
     await window.shows("callboard asks: Save")
     window.press("C-c")
+    await window.gone("callboard asks: Save")
     await trio.sleep(2.2)  # a second Ctrl-C within two seconds leaves
     assert not any("callboard asks: Save" in row for row in window.lines())
     window.press("two", "Enter")
-    await window.until(lambda lines: lines.count("ok") == 2 and lines[-1].startswith("model/temp>"))
-    await trio.sleep(1)
+    await window.until(lambda lines: lines.count("ok") == 2 and rests(lines))
     window.press("C-d")
     await window.shows("callboard asks: Save")
-    window.press("C-c")
-    await trio.sleep(0.1)
-    window.press("C-c")
+    window.press("C-c", "C-c")
     assert await window.ended() == 0
 
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import trio
 from fake_models import FakeModels
+from waiting import PATIENCE
 
 import callboard
 from callboard.actors.front.server.serving import Served, ServeOptions, Server
@@ -46,7 +47,7 @@ class Screen(ScreenEnd):
         self.came.append("connected")
 
     async def answer(self, id: int) -> Any:
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             while True:
                 for each in self.came:
                     if isinstance(each, jsonrpc.Result) and each.id == id:
@@ -86,7 +87,7 @@ async def serving(root: callboard.Root, nursery: trio.Nursery, port: int = 0) ->
             await Server(ServeOptions(port=port)).serve(root, heard)
 
     nursery.start_soon(serve)
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE):
         await listens.wait()
     return found[0], scope
 
@@ -111,12 +112,12 @@ async def test_what_is_sent_is_answered_also_by_the_server_that_comes_after_and_
     ours.put(jsonrpc.encode_request(1, "_chat/open", {"keep": True}))
     await screen.answer(1)
     first.cancel()
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE):
         while not screen.came or not isinstance(screen.came[-1], str):
             await trio.sleep(0.01)
     ours.put(jsonrpc.encode_request(2, "_chat/list", {}))  # for the connection that is gone
     await serving(root, nursery, port=server.port)  # with a token of its own
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE):
         while screen.came[-1] != "connected":
             await trio.sleep(0.01)
     assert [each for each in screen.came if isinstance(each, str)] == [f"the connection to {url} is lost", "connected"]
@@ -135,7 +136,7 @@ async def test_what_is_sent_is_answered_also_by_the_server_that_comes_after_and_
         theirs.begin()
         again = find_server(Where(url=url), {"XDG_STATE_HOME": str(root.config_dir.parent / "state")})
         second.start_soon(remote.serve, again, None, theirs, other, other, lambda: None)
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             while True:
                 theirs.put(jsonrpc.encode_request(5, "_chat/list", {}))
                 if not (await other.answer(5))["chats"]:
@@ -153,7 +154,7 @@ async def test_what_keeps_us_out_is_one_error(
     monkeypatch: pytest.MonkeyPatch,
     wrong: str,
 ) -> None:
-    monkeypatch.setattr(remote, "PATIENCE", 0.3)
+    monkeypatch.setattr(remote, "PATIENCE", 0.3)  # seconds in which a lost server may come back
     url, server = await serving(root, nursery)
     environ = {"XDG_STATE_HOME": str(root.config_dir.parent / "state")}
     where = Where(url=url, token="not the one") if wrong == "token" else Where(url=url)
@@ -167,7 +168,7 @@ async def test_what_keeps_us_out_is_one_error(
             server.cancel()
 
         nursery.start_soon(stop)
-    with trio.fail_after(20), pytest.raises(ExceptionGroup) as raised:
+    with trio.fail_after(PATIENCE), pytest.raises(ExceptionGroup) as raised:
         await remote.serve(find_server(where, environ), where.token, ours, screen, screen, lambda: None)
     assert raised.group_contains(expected)
     assert expected.exit_code == (3 if wrong == "token" else 6)

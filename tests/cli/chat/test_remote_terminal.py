@@ -15,6 +15,7 @@ import trio
 from fake_models import FakeModels, Reply
 from talking import environment_of
 from tmux import Tmux
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is the terminal")
 PROGRAM = [sys.executable, "-m", "callboard.cli"]
@@ -49,7 +50,7 @@ async def test_a_conversation_with_a_server_is_watched_elsewhere_and_goes_on_aft
         return process
 
     server = await serve()
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE):
         while not list(tmp_path.glob("state/**/servers/*.json")):
             await trio.sleep(0.05)
     fake_model.script("The first answer.", "The second answer.", Reply(text="word " * 2000, gap=0.02))

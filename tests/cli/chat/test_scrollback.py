@@ -14,6 +14,7 @@ import trio
 from fake_models import FakeModels, Reply
 from talking import environment_of, start
 from tmux import Tmux
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is the terminal")
 
@@ -57,14 +58,13 @@ async def test_a_long_answer_stands_in_the_scrollback_once_though_the_terminal_g
         terminal.press("tell me", "Enter")
         await terminal.shows(words[20])
         pauses = itertools.cycle((0.05, 0.05, 0.5, 0.5, 0.7, 0.05, 0.5))  # tmux tells the second of two a bit later
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE):
             for columns, rows in itertools.cycle(((60, 24), (40, 20), (120, 24), (200, 24))):
                 if words[-1] in "".join(terminal.screen()):
                     break
                 terminal.resize(columns, rows)
                 await trio.sleep(next(pauses))
-        await trio.sleep(0.5)
-        assert re.findall(r"w\d{4}", "\n".join(terminal.lines())) == words
+        await terminal.until(lambda lines: re.findall(r"w\d{4}", "\n".join(lines)) == words)
     finally:
         terminal.close()
 
@@ -76,7 +76,7 @@ async def test_a_paste_of_a_megabyte_is_folded_and_sent_whole(
     start(terminal, fake_model, tmp_path)
     await terminal.shows(".help lists commands")
     terminal.press("before ")
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE):
         terminal.paste(text)
         terminal.press(" behind")
         await terminal.shows("model> before [pasted 1.0 MB #1] behind")

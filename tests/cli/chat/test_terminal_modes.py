@@ -15,6 +15,7 @@ from fake_models import FakeModels, Reply
 from screen import Screen
 from starter import CALLBOARD
 from talking import allow_commands, environment_of
+from waiting import PATIENCE, READING
 
 
 async def test_keys_pressed_before_the_prompt_stands_are_there_once_and_a_signal_gives_the_terminal_back(
@@ -31,7 +32,7 @@ async def test_keys_pressed_before_the_prompt_stands_are_there_once_and_a_signal
     assert screen.modes() != before
     assert "\n".join(screen.display()).count("before it stood") == 1  # and the terminal has echoed it first
     process.terminate()
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE):
         assert await process.wait() == 143
     assert screen.modes() == before
 
@@ -49,7 +50,7 @@ async def test_a_signal_ends_it_and_gives_the_terminal_back(
     await screen.shows("lists commands")
     assert screen.modes() != before
     program.send_signal(number)
-    assert program.wait(10) == code
+    assert program.wait(PATIENCE) == code
     assert screen.modes() == before
 
 
@@ -71,9 +72,9 @@ async def test_a_dumb_terminal_gets_lines_and_no_escape_sequence(
     fake_model: FakeModels, tmp_path: Path, screen: Screen
 ) -> None:
     call = ("execute_command", {"command": "echo $((40 + 2))"})
-    long = Reply(text="more " * 2000, gap=0.02)
+    long = [Reply(text="more " * 2000, stall=20) for _ in range(2)]
     fake_model.script(
-        Reply(text="# Title\n\n**bold** words"), Reply(calls=[call]), Reply(text="so it is"), "both", long, long
+        Reply(text="# Title\n\n**bold** words"), Reply(calls=[call]), Reply(text="so it is"), "both", *long
     )
     fake_model.config_dir(tmp_path / "config")
     allow_commands(tmp_path)
@@ -84,7 +85,7 @@ async def test_a_dumb_terminal_gets_lines_and_no_escape_sequence(
     await screen.shows(r"model> hello\r\n# Title\r\n\r\n(?s:.)*bold(?s:.)* words\r\n\r\nmodel> $")
     screen.press("count\n")
     await screen.shows(r"1\. yes\r\n(?s:.)*  > $")
-    await trio.sleep(0.2)  # it can be read
+    await trio.sleep(READING)
     screen.press("1\n")
     await screen.shows(r"so it is\r\n(?s:.)*model> $")
     assert "42" in fake_model.requests[-1].results[-1]
@@ -98,15 +99,19 @@ async def test_a_dumb_terminal_gets_lines_and_no_escape_sequence(
     screen.press(":::\n")
     await screen.shows(r"both\r\n\r\nmodel> $")
     assert fake_model.requests[-1].prompt == "one\ntwo"
-    for asked in (5, 6):
-        screen.press("go on\n")
-        await fake_model.arrived(asked)
-        await trio.sleep(0.2)
-        screen.press("\x03")
-        await screen.shows(rf"(?s:interrupted\r\n.*){{{asked - 4}}}model> $")
-        if asked == 5:
-            await trio.sleep(2.1)
+    screen.press("go on\n")
+    await long[0].stalled.wait()
     screen.press("\x03")
-    assert program.wait(10) == 0
+    await screen.shows(r"(?s:interrupted\r\n.*)model> $")
+    await trio.sleep(2.1)  # a second Ctrl-C within two seconds leaves
+    screen.press("go on\n")
+    await long[1].stalled.wait()
+    screen.press("\x03")
+    await screen.shows(r"(?s:interrupted\r\n.*){2}model> $")
+    with trio.fail_after(PATIENCE):
+        while program.poll() is None:
+            screen.press("\x03")
+            await trio.sleep(0.3)
+    assert program.returncode == 0
     assert "\x1b" not in screen.text
     assert screen.text.count("hello") == 1

@@ -27,5 +27,5 @@ async def client(small: SmallServer) -> AsyncIterator[Client]:
 @pytest.fixture
 def quick_clock(autojump_clock: trio.testing.MockClock) -> trio.testing.MockClock:
     """A clock that jumps when nothing has come over loopback for a moment."""
-    autojump_clock.autojump_threshold = 0.01
+    autojump_clock.autojump_threshold = 0.05
     return autojump_clock

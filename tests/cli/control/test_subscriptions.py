@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 from small_server import Refuse, SmallServer
+from waiting import PATIENCE
 
 from callboard.cli.control import connection as connection_module
 from callboard.cli.control.client import Client
@@ -33,7 +34,7 @@ def numbered(small: SmallServer, newest: int = 0) -> None:
 
 
 async def next_seq(events: RunEvents) -> int:
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE):
         found = decode(await anext(events))
     assert found is not None
     return found.seq
@@ -137,7 +138,7 @@ async def test_the_tree_is_kept_and_after_a_cut_it_is_a_fresh_one(small: SmallSe
     now = [actor("/a"), actor("/b")]
     small.answers["_actor/subscribe"] = lambda _: {"subscription": f"t{next(ids)}", "actors": list(now)}
     watch = TreeWatch(client, None, interval=0.2)
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE):
         await watch.change()
         assert sorted(watch.actors) == ["/a", "/b"]
         await small.tell(
@@ -158,7 +159,7 @@ def question(id: str, run: str = RUN) -> dict[str, Any]:
 
 def asked(watch: QuestionWatch) -> Callable[[], Any]:
     async def following() -> tuple[str, str, str]:
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE):
             change = await anext(watch)
         return change.what, change.question.id, change.by
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 import pytest
+from waiting import PATIENCE
 
 from callboard.cli.render.markdown.stream import MarkdownStream
 from callboard.cli.render.markdown.terminal import LiveText
@@ -71,7 +72,7 @@ def test_a_terminal_that_takes_only_a_part_gets_the_rest_once_it_has_room(master
     shown = live(slave)
     shown.add(TEXT)
     shown.end()
-    thread.join(20)
+    thread.join(PATIENCE)
     assert not shown.broken
     assert [number for number in range(8_000) if b"line %05d" % number not in got] == []
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import resource
 import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -134,17 +135,20 @@ def test_nothing_heavy_is_imported_once_the_models_are_known(
 def test_one_key_takes_little_more_than_python_itself(place: Environment) -> None:
     complete(place, "-m", "there:")
 
-    def seconds(command: list[str], **more: str) -> float:
-        best = 9.0
+    def cpu_seconds(command: list[str], **more: str) -> float:
+        """The least of five processes: that of other programs does not count, whatever the machine does."""
+        best = inf
         for _ in range(5):
-            began = time.perf_counter()
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run(command, env={**place, **more}, check=True, capture_output=True)
-            best = min(best, time.perf_counter() - began)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         return best
 
-    bare = seconds([sys.executable, "-c", "pass"])
+    bare = cpu_seconds([sys.executable, "-c", "pass"])
     for words in (["-m", "there:"], ["-r", ""], ["run", ""], ["-s", ""]):
-        assert seconds([sys.executable, "-m", "callboard.cli", *words], _CALLBOARD_COMPLETE="words_complete") < 8 * bare
+        command = [sys.executable, "-m", "callboard.cli", *words]
+        assert cpu_seconds(command, _CALLBOARD_COMPLETE="words_complete") < 8 * bare
 
 
 # --- the scripts -------------------------------------------------------------------------------------------

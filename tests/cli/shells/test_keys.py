@@ -12,6 +12,7 @@ import trio
 from fake_models import FakeModels, Reply
 from starter import CALLBOARD
 from tmux import Tmux
+from waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
@@ -75,7 +76,7 @@ class Window:
         return lines[-1].partition(PROMPT)[2].strip() if lines else ""
 
     async def becomes(self, line: str) -> None:
-        with trio.move_on_after(30):
+        with trio.move_on_after(PATIENCE):
             while self.line() != line:
                 await trio.sleep(0.05)
         assert self.line() == line, "\n".join(self.tmux.lines())
@@ -144,7 +145,7 @@ async def test_alt_e_keeps_the_line_if_nothing_comes_of_it(window: Window, shell
     window.tmux.press("M-e")  # of an empty line nothing is made
     window.type("list files")
     window.tmux.press("M-e")
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE):
         await window.models.arrived(1)
     await trio.sleep(1.5)
     await window.becomes("list files")
@@ -157,13 +158,14 @@ async def test_ctrl_c_while_the_model_answers_leaves_the_shell_usable(window: Wi
     await window.start(shell)
     window.type("list files")
     window.tmux.press("M-e")
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE):
         await window.models.arrived(1)
     window.tmux.press("C-c")
-    await trio.sleep(1)
-    window.tmux.press("C-u")
-    window.type("echo still here")
-    window.tmux.press("Enter")
-    with trio.fail_after(30):
-        while "still here" not in window.tmux.lines():
-            await trio.sleep(0.05)
+    await until(lambda: window.models.cut)
+    with trio.fail_after(PATIENCE):
+        while "still here" not in window.tmux.lines():  # what is typed before the program has ended may be lost
+            window.tmux.press("C-u")
+            window.type("echo still here")
+            window.tmux.press("Enter")
+            with trio.move_on_after(2):
+                await window.tmux.shows("\nstill here")

@@ -55,7 +55,7 @@ def tried(operation: Any, strategy: Any, headers: dict[str, str], checks: list[A
     )
     @given(case=strategy)
     def ask(case: Any) -> None:
-        response = case.call(headers=headers, timeout=10)
+        response = case.call(headers=headers, timeout=60)
         assert response.status_code != 500, f"{case.as_curl_command()}: {response.text}"
         case.validate_response(response, checks=checks)
 

@@ -34,7 +34,7 @@ SIGNALS: dict[str, tuple[signal.Signals, ...]] = {
 ENDINGS = ("normal", "crash", *SIGNALS, "cancel")
 KINDS = tuple(SCRIPTS)
 CELLS = [(kind, ending) for kind in KINDS for ending in ENDINGS]
-GIVE_UP = 30.0
+GIVE_UP = 120.0
 
 __all__ = ["CELLS", "ENDINGS", "KINDS", "SIGNALS", "STUBBORN", "Outcome", "run_cells"]
 

@@ -106,7 +106,7 @@ async def test_an_old_process_that_wakes_after_its_run_was_claimed_writes_nothin
     old = world.start(runs=["run-1"], rows=rows)
     assert old.stdout is not None
     sign = old.stdout.readline().strip()
-    await until(lambda: len(world.effects) > seed * 10, 50)
+    await until(lambda: len(world.effects) > seed * 10)
     old.send_signal(signal.SIGSTOP)
     (world.directory / f"{sign}.alive").unlink()  # as somebody who tidies up may do
     assert not lives(world.directory, sign)

@@ -152,7 +152,14 @@ class House:
     async def play(self, **order: Any) -> dict[str, Any] | None:
         """Have a program play it, or go on with it: what it said at its end, None if it was killed."""
         told = {"config": str(self.config), "log": str(self.log), "target": "g", "prompt": "hello", **order}
-        environ = {**os.environ, "XDG_STATE_HOME": str(self._state), "XDG_CACHE_HOME": str(self._state / "cache")}
+        temporary = self._state / "tmp"  # a killed program cannot remove its temporary files
+        temporary.mkdir(parents=True, exist_ok=True)
+        environ = {
+            **os.environ,
+            "XDG_STATE_HOME": str(self._state),
+            "XDG_CACHE_HOME": str(self._state / "cache"),
+            "TMPDIR": str(temporary),
+        }
         out = self.log.with_name("out")
         status = await trio.to_thread.run_sync(FORKS.play, told, environ, out)
         if status == -signal.SIGKILL:

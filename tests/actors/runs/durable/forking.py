@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Mapping
@@ -91,6 +92,7 @@ def play(told: dict[str, Any]) -> NoReturn:
     os.setsid()
     os.environ.clear()
     os.environ.update(told["environ"])
+    tempfile.tempdir = None  # looked up again, in this environment
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(os.open(told["out"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 1)
     status = 1

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 import pytest
 from prompt_toolkit.input.vt100 import Vt100Input
+from waiting import PATIENCE
 
 from callboard.cli.chat.screen.lines import LineScreen
 from callboard.cli.chat.screen.output import TerminalOutput
@@ -81,7 +82,7 @@ def played(lines: Lines, body: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(0.02)
         await body()
         lines.screen.leave()
-        assert await asyncio.wait_for(run, 5) == 0
+        assert await asyncio.wait_for(run, PATIENCE) == 0
 
     asyncio.run(play())
 
