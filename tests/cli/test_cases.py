@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -13,6 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import trio
 from fake_models import FakeModels, Reply, Request
+from starter import CALLBOARD
 
 GRAPH = """
 name: writer
@@ -74,7 +74,7 @@ class Project:
         return len(world.read_text().split()) if world.exists() else 0
 
     async def test(self, *words: str) -> tuple[int, str, str]:
-        program = [sys.executable, "-m", "callboard.cli", "test", "--config-dir", str(self.config), *words]
+        program = [*CALLBOARD, "test", "--config-dir", str(self.config), *words]
         environ = {**os.environ, "XDG_STATE_HOME": str(self.home / "state")}
         done = await trio.run_process(
             program,
@@ -229,6 +229,6 @@ async def test_a_file_with_errors_is_told_by_line_and_key_and_nothing_is_played(
 
 
 async def test_the_schema_of_the_file_is_printed() -> None:
-    program = [sys.executable, "-m", "callboard.cli", "schema", "tests"]
+    program = [*CALLBOARD, "schema", "tests"]
     done = await trio.run_process(program, capture_stdout=True)
     assert json.loads(done.stdout)["title"] == "Callboard test cases (tests.yaml)"

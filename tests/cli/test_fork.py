@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 import trio
 from fake_models import FakeModels
 from screen import Screen
+from starter import CALLBOARD
 
 GRAPH = """
 name: g
@@ -56,7 +56,7 @@ class Town:
         return program.returncode, out, err
 
     def start(self, words: Sequence[str], stdin: int, stderr: int) -> subprocess.Popen[str]:
-        program = [sys.executable, "-m", "callboard.cli", *words]
+        program = [*CALLBOARD, *words]
         where: dict[str, Any] = {"env": self.environ, "cwd": self.home, "stdin": stdin, "stderr": stderr}
         return subprocess.Popen(program, text=True, stdout=subprocess.PIPE, **where)
 

@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 from fake_models import FakeModels, Reply
+from starter import CALLBOARD
 from waiting import until
 
 from callboard.supervisors.journal.reading import kept_runs
@@ -52,7 +52,7 @@ class Town:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-        program = [sys.executable, "-m", "callboard.cli", *words]
+        program = [*CALLBOARD, *words]
         return subprocess.Popen(program, env=self._environ, text=True, cwd=self.home, **pipes)
 
     async def say(self, *words: str) -> tuple[int, str, str]:

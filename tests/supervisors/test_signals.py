@@ -1,4 +1,8 @@
-"""What signals do to a program that lives in a root, shown on real processes. Numbers are those of docs/kernel.md."""
+"""Effect of signals on a program with a root, in real processes. Numbers are those of docs/kernel.md.
+
+The hosts are forks of a warm process (see starter.py). The three tests of inherited signal dispositions start Python
+itself, because a fork inherits those of the process that forks and not those of the test.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,25 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from starter import forked
 from waiting import PATIENCE
 
-Start = Callable[[str, float], "Host"]
+PROGRAM = Path(__file__).with_name("signalled.py")
+FORKED = forked(PROGRAM)
+PYTHON = (sys.executable, str(PROGRAM))
+
+Start = Callable[..., "Host"]
 
 
 class Host:
     """One run of signalled.py."""
 
-    def __init__(self, name: str, stop_within: float) -> None:
-        argv = [sys.executable, str(Path(__file__).with_name("signalled.py")), name, str(stop_within)]
+    def __init__(self, program: Sequence[str], name: str, stop_within: float) -> None:
+        argv = [*program, name, str(stop_within)]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.see("ready")
 
@@ -47,8 +56,8 @@ class Host:
 def start() -> Iterator[Start]:
     hosts: list[Host] = []
 
-    def begin(name: str, stop_within: float) -> Host:
-        hosts.append(Host(name, stop_within))
+    def begin(name: str, stop_within: float, program: Sequence[str] = FORKED) -> Host:
+        hosts.append(Host(program, name, stop_within))
         return hosts[-1]
 
     yield begin
@@ -161,7 +170,7 @@ def test_54_one_that_holds_the_interpreters_lock_is_ended_by_the_timer(start: St
 def test_54_an_ignored_sigalrm_that_was_inherited_changes_nothing(start: Start) -> None:
     before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
     try:
-        host = start("native", 0.05)
+        host = start("native", 0.05, PYTHON)
     finally:
         signal.signal(signal.SIGALRM, before)
     host.send(signal.SIGTERM)
@@ -190,7 +199,7 @@ def test_51_a_hangup_that_comes_twice_is_one_signal(start: Start) -> None:
 def test_51_a_hangup_that_was_ignored_before_still_reloads(start: Start) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        host = start("reloads", PATIENCE)
+        host = start("reloads", PATIENCE, PYTHON)
     finally:
         signal.signal(signal.SIGHUP, before)
     host.send(signal.SIGHUP)
@@ -203,7 +212,7 @@ def test_51_a_hangup_that_was_ignored_before_stays_ignored(start: Start) -> None
     """As under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited by the host
     try:
-        host = start("polite", PATIENCE)
+        host = start("polite", PATIENCE, PYTHON)
     finally:
         signal.signal(signal.SIGHUP, before)
     host.send(signal.SIGHUP)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import trio
 from kinds import ROLES, SCRIPTS, STUBBORN
 from lifeline import Lifeline, heard
+from starter import forked
 
 from callboard.supervisors.guardian import KILL, Census, kill
 from callboard.supervisors.spawn import VARIABLE, new_token
@@ -94,7 +94,7 @@ async def run_cell(kind: str, ending: str, fifo: Path) -> Outcome:
     life = Lifeline(fifo)
     token = new_token()
     host = await trio.lowlevel.open_process(
-        [sys.executable, str(HERE / "host.py"), kind, ending, str(fifo)],
+        [*forked(HERE / "host.py"), kind, ending, str(fifo)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -104,6 +104,7 @@ async def run_cell(kind: str, ending: str, fifo: Path) -> Outcome:
     try:
         return await _watch(host, ending, life, token)
     finally:
+        host.kill()  # a fork has the cookie in `os.environ` but not in `/proc/PID/environ`, so the census misses it
         for seen in Census().belonging(token.encode(), {}, os.getpid()):
             kill(seen, KILL)
         await life.aclose()
