@@ -51,7 +51,7 @@ class Project:
         (self.home / "agents" / "greeter" / "config.yaml").write_text(text)
 
     async def test(self, *words: str) -> tuple[int, str]:
-        program = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *words]
+        program = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
         environ = {**os.environ, "CALLBOARD_CONFIG_DIR": str(self.config), "XDG_STATE_HOME": str(self.home / "state")}
         environ.pop("PYTEST_ADDOPTS", None)
         done = await trio.run_process(
