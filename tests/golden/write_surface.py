@@ -135,7 +135,18 @@ def events() -> str:
 
 
 def _printed(value: Any) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    return json.dumps(_folded(value), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def _folded(value: Any) -> Any:
+    """Fold the white space of descriptions: docstrings, which Python 3.13 stores without their indentation."""
+    if isinstance(value, dict):
+        words = {"description", "summary"}
+        return {
+            key: " ".join(each.split()) if key in words and isinstance(each, str) else _folded(each)
+            for key, each in value.items()
+        }
+    return [_folded(each) for each in value] if isinstance(value, list) else value
 
 
 def _schema(name: str) -> str:
