@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import small_age
+from starter import forked_code
 
 from callboard.actors.io.vault import age
 from callboard.actors.io.vault.file import VaultFile
@@ -268,7 +269,7 @@ def _a_process(file: VaultFile, text: str) -> subprocess.Popen[bytes]:
         file = VaultFile(Path({str(file.path)!r}), IdentityFile(Path({str(identity_of(file))!r})))
     """
     whole = textwrap.dedent(program) + textwrap.dedent(text)
-    return subprocess.Popen([sys.executable, "-c", whole], stdout=subprocess.PIPE)
+    return subprocess.Popen([*forked_code(whole)], stdout=subprocess.PIPE)
 
 
 def test_processes_that_write_at_once_lose_nothing(file: VaultFile) -> None:
