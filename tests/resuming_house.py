@@ -106,6 +106,7 @@ class House:
             base_url=server["url"],
             headers={"authorization": f"Bearer {server['token']}"},
             trust_env=False,
+            verify=False,
             timeout=SOON,
         )
 

@@ -60,7 +60,7 @@ class World:
         self._open: list[socket.socket] = []
         self._ours: dict[socket.socket, threading.Semaphore] = {}
         self.victim = subprocess.Popen(
-            [sys.executable, "-c", "import sys; sys.stdin.read()"],
+            [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"],
             stdin=subprocess.PIPE,
             start_new_session=True,
             env={**os.environ, "VICTIM_SECRET": SECRET},

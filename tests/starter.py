@@ -38,6 +38,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import types
 import uuid
 from contextlib import suppress
 from functools import partial
@@ -53,6 +54,11 @@ CALLBOARD = (FORK, "callboard")
 def forked(program: str | Path) -> tuple[str, str]:
     """The beginning of a command that is this file, which ends in `.py`."""
     return FORK, os.fspath(program)
+
+
+def forked_code(code: str) -> tuple[str, str, str]:
+    """Beginning of a command that runs this text as `python -c` does."""
+    return FORK, "-c", code
 
 
 _MODULES = (
@@ -170,7 +176,7 @@ class _Wanted(TypedDict):
     """A program that is to begin; its files 0, 1 and 2 are sent along.
 
     Attributes:
-        program: `callboard`, or a file.
+        program: `callboard`, a file, or `-c`; the code is the first argument then.
         session: it has one of its own.
         login: file 0 is its terminal, and it has a session of its own.
     """
@@ -389,10 +395,14 @@ def _play(wanted: _Wanted, files: list[int]) -> NoReturn:
     sys.stderr = sys.__stderr__ = _text(io.BufferedWriter(io.FileIO(2, "w", closefd=False)), "backslashreplace")
     program, code = wanted["program"], 0
     ours = program == CALLBOARD[1]
-    sys.argv = ["" if ours else program, *wanted["arguments"]]
-    sys.path.insert(0, wanted["cwd"] if ours else str(Path(program).parent))
+    given, code_given = wanted["arguments"], program == "-c"
+    sys.argv = ["" if ours else program, *(given[1:] if code_given else given)]
+    sys.path.insert(0, wanted["cwd"] if ours or code_given else str(Path(program).parent))
     try:
-        if ours:
+        if code_given:
+            main = sys.modules["__main__"] = types.ModuleType("__main__")
+            exec(compile(given[0], "<string>", "exec"), main.__dict__)
+        elif ours:
             runpy.run_module("callboard.cli", run_name="__main__", alter_sys=True)
         else:
             runpy.run_path(program, run_name="__main__")

@@ -32,13 +32,13 @@ nodes:
 """
 BLOCKED = textwrap.dedent(
     """
-    import sys
+    import time
     from callboard.actors.front.server.serving import Server
     from callboard.cli.main import main
 
     def block(self):
         while True:
-            pass
+            time.sleep(1000)
 
     Server.drain = block
     main()

@@ -18,7 +18,8 @@ HOUSE = ("protocol", "supervisors", "actors", "cli")
 FILES = sorted(path for floor in HOUSE for path in (ROOT / floor).rglob("*.py"))
 
 
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
+"""Fields of nodes that hold statements, in the order of the text."""
 
 
 def module(path: Path) -> str:
@@ -54,7 +55,7 @@ def imports_of(path: Path) -> list[tuple[ast.ImportFrom, bool]]:
         if isinstance(node, ast.ImportFrom) and node.level:
             found.append((node, for_types))
         checked = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for block in _BLOCKS:  # statements stand nowhere else, and most of a tree are expressions
+        for block in BLOCKS:  # statements stand nowhere else, and most of a tree are expressions
             left += [(each, for_types or (checked and block == "body")) for each in getattr(node, block, ())]
     return found
 

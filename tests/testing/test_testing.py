@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import trio
 from fake_models import FakeModels
+from starter import forked
 
 AGENT = """
 name: greeter
@@ -45,13 +45,14 @@ class Project:
         (home / "tests").mkdir()
         (home / "conftest.py").write_text('pytest_plugins = ["callboard.testing"]\n')
         (home / "tests" / "test_greeter.py").write_text(TEST)
+        (home / "run_tests.py").write_text("import sys, pytest\nsys.exit(pytest.main())\n")
 
     def agent(self, instructions: str) -> None:
         text = AGENT.replace("Greet whoever is named.", instructions)
         (self.home / "agents" / "greeter" / "config.yaml").write_text(text)
 
     async def test(self, *words: str) -> tuple[int, str]:
-        program = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+        program = [*forked(self.home / "run_tests.py"), "-q", "-p", "no:cacheprovider", *words]
         environ = {**os.environ, "CALLBOARD_CONFIG_DIR": str(self.config), "XDG_STATE_HOME": str(self.home / "state")}
         environ.pop("PYTEST_ADDOPTS", None)
         done = await trio.run_process(

@@ -132,18 +132,20 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 WHOLE = yaml.safe_load(GOOD)
 
 
-@settings(deadline=None, max_examples=150)
-@given(st.sampled_from(list(paths(WHOLE))), JSON | BLOCK)
-def test_a_good_file_with_anything_in_the_place_of_a_value_never_makes_reading_fail(
-    path: tuple[Any, ...], instead: Any
-) -> None:
-    value = copy.deepcopy(WHOLE)
-    parent = functools.reduce(operator.getitem, path[:-1], value)
-    parent[path[-1]] = instead
-    for compat in ("standard", "devall"):
+@pytest.mark.parametrize("examples", [40, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_a_good_file_with_anything_in_the_place_of_a_value_never_makes_reading_fail(examples: int) -> None:
+    @settings(deadline=None, max_examples=examples)
+    @given(st.sampled_from(list(paths(WHOLE))), JSON | BLOCK)
+    def law(path: tuple[Any, ...], instead: Any) -> None:
+        value = copy.deepcopy(WHOLE)
+        parent = functools.reduce(operator.getitem, path[:-1], value)
+        parent[path[-1]] = instead
         text = yaml.safe_dump(value, sort_keys=False)
-        workflow, problems = read_workflow(text, "f.yaml", compat=compat, known=KNOWN, environ={}, load=load)
-        assert (workflow is None) == any(problem.severity == "error" for problem in problems)
+        for compat in ("standard", "devall"):
+            workflow, problems = read_workflow(text, "f.yaml", compat=compat, known=KNOWN, environ={}, load=load)
+            assert (workflow is None) == any(problem.severity == "error" for problem in problems)
+
+    law()
 
 
 def literal(name: str) -> dict[str, Any]:

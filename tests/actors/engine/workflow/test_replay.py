@@ -39,7 +39,7 @@ from callboard.protocol.workflow.model import (
 from callboard.supervisors import Actor
 from callboard.supervisors.census import find
 
-LENGTHS = pytest.mark.parametrize("examples", [50, pytest.param(500, marks=pytest.mark.soak)])
+LENGTHS = pytest.mark.parametrize("examples", [15, pytest.param(500, marks=pytest.mark.soak)])
 
 
 async def says(_: Actor, job: Job) -> Said:

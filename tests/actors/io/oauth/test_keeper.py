@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import textwrap
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 from auth_server import LocalAuthServer
+from starter import forked
 
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
 from callboard.actors.io.oauth.http import AuthHttp
@@ -442,7 +442,7 @@ async def test_four_processes_at_once_make_one_refresh(
 
     async def one() -> None:
         arguments = [str(file.folder), endpoint.server.token_url, endpoint.server.client_id, later]
-        done = await trio.run_process([sys.executable, str(program), *arguments], capture_stdout=True)
+        done = await trio.run_process([*forked(program), *arguments], capture_stdout=True)
         said.append(done.stdout.decode().strip())
 
     async with trio.open_nursery() as nursery:

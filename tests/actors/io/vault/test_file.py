@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import small_age
+from starter import forked_code
 
 from callboard.actors.io.vault import age
 from callboard.actors.io.vault.file import VaultFile
@@ -219,11 +220,17 @@ def test_another_identity_a_lost_one_and_one_that_others_read_are_told_apart(fil
         keep(file, TWO="second")
 
 
-def test_a_passphrase_opens_what_it_has_sealed_and_no_other_does(tmp_path: Path) -> None:
+# Opening what the product sealed takes a second of CPU each time. tests/cli/test_vault.py does so in every run.
+@pytest.mark.parametrize("sealed_by", ["small_age", pytest.param("product", marks=pytest.mark.soak)])
+def test_a_passphrase_opens_what_it_has_sealed_and_no_other_does(tmp_path: Path, sealed_by: str) -> None:
     (tmp_path / "pass").write_text("correct horse\nsecond line\n")
     (tmp_path / "pass").chmod(0o600)
     file = VaultFile(tmp_path / "vault.age", Passphrase(tmp_path / "pass"))
-    keep(file, ONE="first value")
+    if sealed_by == "product":
+        keep(file, ONE="first value")
+    else:
+        small_age.keep(file.path, "correct horse", ONE="first value")
+    assert file.read() == {"ONE": "first value"}
     typed = Passphrase()
     assert typed.is_wanted
     with pytest.raises(ConfigError, match="passphrase_file"):
@@ -262,7 +269,7 @@ def _a_process(file: VaultFile, text: str) -> subprocess.Popen[bytes]:
         file = VaultFile(Path({str(file.path)!r}), IdentityFile(Path({str(identity_of(file))!r})))
     """
     whole = textwrap.dedent(program) + textwrap.dedent(text)
-    return subprocess.Popen([sys.executable, "-c", whole], stdout=subprocess.PIPE)
+    return subprocess.Popen([*forked_code(whole)], stdout=subprocess.PIPE)
 
 
 def test_processes_that_write_at_once_lose_nothing(file: VaultFile) -> None:

@@ -6,12 +6,12 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from session_shelf import Shelf
+from starter import forked_code
 
 from callboard.actors.runs.sessions.store import SessionStore
 from callboard.protocol.errors import Conflict, InvalidFile, NotFound, NotKept, UsageError
@@ -71,7 +71,7 @@ def test_whoever_is_killed_at_whatever_moment_leaves_the_old_state_or_the_new_on
     start = Shelf(tmp_path / "start")
     made = start.store.create(alias="x", initial=Session(title="old"))
     start.legacy("my-project.yaml")
-    command = [sys.executable, "-c", DIES, str(tmp_path), made.id, str(step)]
+    command = [*forked_code(DIES), str(tmp_path), made.id, str(step)]
     done = subprocess.run(command, timeout=300, check=True, stdout=subprocess.PIPE, text=True)
     moments = {name: int(at) for name, at in (line.split() for line in done.stdout.splitlines())}
     assert min(moments.values()) > 5
@@ -143,7 +143,7 @@ with store.try_hold(id):
 def test_a_full_disk_is_told_and_leaves_the_old_state_and_no_lock(shelf: Shelf) -> None:
     made = shelf.store.create(alias="x", initial=Session(title="old"))
     done = subprocess.run(
-        [sys.executable, "-c", FULL, shelf.home, made.id], timeout=60, check=True, stdout=subprocess.PIPE, text=True
+        [*forked_code(FULL), shelf.home, made.id], timeout=60, check=True, stdout=subprocess.PIPE, text=True
     )
     told = done.stdout.splitlines()
     assert len(told) == 4, told
@@ -195,7 +195,7 @@ def test_a_directory_that_may_only_be_read_is_read_and_changes_are_refused_by_it
     shelf.home.chmod(0o555)
     try:
         done = subprocess.run(
-            [sys.executable, "-c", READ_ONLY, shelf.home, made.id], timeout=60, check=True, stdout=subprocess.PIPE
+            [*forked_code(READ_ONLY), shelf.home, made.id], timeout=60, check=True, stdout=subprocess.PIPE
         )
     finally:
         for folder in folders:
@@ -233,7 +233,7 @@ for number in range(15):
 
 def test_processes_that_write_at_once_lose_nothing(shelf: Shelf) -> None:
     made = shelf.store.create()
-    command = [sys.executable, "-c", APPENDS, str(shelf.home), made.id]
+    command = [*forked_code(APPENDS), str(shelf.home), made.id]
     writers = [subprocess.Popen([*command, name], stdin=subprocess.PIPE) for name in ("a", "b", "c")]
     try:
         for writer in writers:

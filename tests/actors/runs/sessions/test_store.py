@@ -6,12 +6,12 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 from session_shelf import Shelf
+from starter import forked_code
 
 from callboard.actors.io.handed_out import handed_out
 from callboard.actors.runs.sessions.disk import files
@@ -236,7 +236,7 @@ store.save(stored)
 
 def test_case_103_a_process_killed_between_writing_and_renaming_leaves_the_old_state(shelf: Shelf) -> None:
     made = shelf.store.create(initial=Session(title="old"))
-    died = subprocess.run([sys.executable, "-c", DIES, shelf.home, made.id], timeout=60, check=False)
+    died = subprocess.run([*forked_code(DIES), shelf.home, made.id], timeout=60, check=False)
     assert died.returncode == -signal.SIGKILL
     folder = shelf.store.path(made.id).parent
     (left,) = folder.glob("*.part")
@@ -262,7 +262,7 @@ sys.stdin.read()
 
 def test_the_lock_keeps_another_process_out_until_its_holder_ends_however(shelf: Shelf) -> None:
     made = shelf.store.create(alias="x")
-    command = [sys.executable, "-c", HOLDS, str(shelf.home), made.id]
+    command = [*forked_code(HOLDS), str(shelf.home), made.id]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         try:
             assert holder.stdout is not None
@@ -299,7 +299,7 @@ print(SessionStore(Path(sys.argv[1])).open_or_create_by_alias(sys.argv[2]).id)
 def test_processes_that_open_the_same_alias_at_once_get_one_session(shelf: Shelf) -> None:
     shelf.legacy("my-project.yaml")
     for alias in ("my-project", "brand-new"):
-        command = [sys.executable, "-c", MIGRATES, str(shelf.home), alias]
+        command = [*forked_code(MIGRATES), str(shelf.home), alias]
         both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
         ids = {process.communicate(timeout=60)[0].strip() for process in both}
         assert len(ids) == 1

@@ -6,12 +6,12 @@ import errno
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from bundle_house import BUNDLE, TAKEN, House, files_below, put
+from starter import forked_code
 
 from callboard.actors.work.bundles import carry_out as module
 from callboard.actors.work.bundles.carry_out import JOURNAL, STAGE, NewFile, carry_out, finish
@@ -125,7 +125,7 @@ def test_a_real_kill_leaves_one_of_the_two_states(tmp_path: Path) -> None:
         base = tmp_path / str(attempt)
         count = 300
         put(base, {f"old/{n}": "old" for n in range(count)})
-        argv = [sys.executable, "-c", PROGRAM, str(base), str(count)]
+        argv = [*forked_code(PROGRAM), str(base), str(count)]
         with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import trio
+from starter import forked_code
 
 from callboard.actors.work.spending import book
 from callboard.actors.work.spending.book import Book, BookFile, Spent, read
@@ -157,7 +157,7 @@ async def main():
 
 trio.run(main)
 """
-    programs = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(4)]
+    programs = [subprocess.Popen([*forked_code(program)]) for _ in range(4)]
     assert [each.wait(60) for each in programs] == [0, 0, 0, 0]
     [spent] = read(tmp_path / "usage.db").values()
     assert (spent.requests, spent.input_tokens, spent.cost) == (80, 80, 80.0)

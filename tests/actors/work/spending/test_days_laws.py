@@ -249,7 +249,7 @@ def in_a_file() -> Iterator[Kept]:
         yield Kept(Path(directory) / "usage.db")
 
 
-@pytest.mark.parametrize("examples", [40, pytest.param(2_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("examples", [15, pytest.param(2_000, marks=pytest.mark.soak)])
 def test_the_ledger_says_what_the_model_says(examples: int) -> None:
     plays(examples, in_a_file)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sqlite3
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import NoReturn
 import pytest
 import trio
 from day_house import ALICE, NOON, Clock, asked, kept, limited, reading, rows, spend
+from starter import forked_code
 
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.days import Days
@@ -92,8 +92,7 @@ input()
 trio.run(main)
 """
     running = [
-        subprocess.Popen([sys.executable, "-c", program], stdin=PIPE, stdout=PIPE, text=True, cwd=tmp_path)
-        for _ in range(2)
+        subprocess.Popen([*forked_code(program)], stdin=PIPE, stdout=PIPE, text=True, cwd=tmp_path) for _ in range(2)
     ]
     for process in running:
         assert process.stdout is not None

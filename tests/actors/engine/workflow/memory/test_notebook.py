@@ -6,11 +6,11 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import trio
+from starter import forked_code
 from waiting import until
 
 from callboard.actors.engine.workflow.memory.notebook import Note, Notebook
@@ -79,7 +79,7 @@ async def test_a_hundred_writers_lose_nothing(tmp_path: Path) -> None:
 
 def started(path: Path, name: str, count: int) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), name, str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [*forked_code(WRITER), str(path), name, str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"here\n"

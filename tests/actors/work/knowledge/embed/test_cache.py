@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_models import FakeModels, Reply, Request
+from starter import forked_code
 
 from callboard.actors.work.knowledge.embed import cache as cache_module
 from callboard.actors.work.knowledge.embed.cache import (
@@ -131,7 +131,7 @@ trio.run(main, *sys.argv[1:])
 
 def test_several_processes_use_it_at_once(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
-    arguments = [sys.executable, "-c", SEVERAL, str(path)]
+    arguments = [*forked_code(SEVERAL), str(path)]
     processes = [subprocess.Popen([*arguments, str(who)]) for who in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
     with sqlite3.connect(path) as file:
