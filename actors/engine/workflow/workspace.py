@@ -111,10 +111,12 @@ class Workspace:
         if self._given is not None or self._path is None:
             return
         scope = here(self._me)
-        if scope is not None:
-            if error is not None:  # it may go on in another process; if it does not, its directories go with the run
-                return
+        if scope is not None and error is None:
             await scope.run.barrier()
+        elif self._lasting is not None:
+            # The run may be resumed by another process; if it is not, its directories are removed with it. A replay
+            # also has a scope, but its directory is a temporary one, which nothing removes later.
+            return
         with self._me.cleanup():
             await trio.to_thread.run_sync(_remove, self._path)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,16 @@ PROCESSES = (".py", "edge-functions", "make_file", "call_user")
 
 
 @pytest.fixture
-def house(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> FlowHouse:
+def house(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> Iterator[FlowHouse]:
+    """A house whose replays must leave nothing in the temporary directory."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOST", "0")
-    return FlowHouse(tmp_path, fake_model)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    yield FlowHouse(tmp_path, fake_model)
+    assert list(temporary.iterdir()) == []
 
 
 async def begin(house: FlowHouse, hears: Callable[[Event], None] = lambda _: None, flow: str = "") -> callboard.Outcome:
