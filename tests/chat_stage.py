@@ -22,7 +22,7 @@ from callboard.cli.chat.screen.threaded import Waiting
 from callboard.protocol.control import chat
 from callboard.protocol.kernel.questions import Question
 
-WITHIN = 10.0
+WITHIN = 60.0
 
 
 class Person(Waiting):

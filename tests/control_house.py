@@ -78,7 +78,7 @@ async def hub_of(
             await down.wait()
 
     ref = root.kernel.spawn(control, stop_within=3.0)
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         await up.wait()
     try:
         yield opened[0]
@@ -164,7 +164,7 @@ class Client:
 
     async def frame(self) -> dict[str, Any]:
         """The next frame."""
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             frame: dict[str, Any] = msgspec.json.decode(await self.websocket.get_message())
         return frame
 

@@ -20,7 +20,7 @@ import callboard
 from callboard.actors.front.server.serving import Served, ServeOptions, Server
 from callboard.actors.front.server.token_file import read_servers
 
-SOON = 20.0
+SOON = 60.0
 
 
 @dataclass

@@ -129,7 +129,7 @@ class Client:
         return msgspec.json.decode(answer.result)
 
     async def call(self, method: str, **params: Any) -> Any:
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             return await self.result(await self.begin(method, **params))
 
 
@@ -167,20 +167,20 @@ class Scene:
         self._pending = await self.client.begin("_chat/line", chat=self.chat, line=text)
 
     async def until(self, happened: Callable[[], object]) -> None:
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while not happened():
                 await trio.sleep(0.005)
 
     async def stalled(self, *replies: Reply) -> None:
         """What these replies hold was sent, and taken in by us."""
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             for reply in replies:
                 await reply.stalled.wait()
         await self.settled()
 
     async def held(self, reply: Reply) -> None:
         """The request that this reply answers has come."""
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while reply not in self.taken:
                 await self.models.arrived(len(self.models.requests) + 1)
         await self.settled()
@@ -222,7 +222,7 @@ class Scene:
         await moment.reach(self)
         began = trio.current_time()
         told = await self.client.begin("_chat/interrupt", chat=self.chat)
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             done = await self.client.result(self._pending)
         prompt = trio.current_time() - began
         assert (await self.client.result(told))["interrupted"], f"{moment}: nothing was under way"

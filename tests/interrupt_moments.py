@@ -353,7 +353,7 @@ async def child_starts(scene: Scene) -> None:
     scene.on("tell me", Reply(calls=[call("agent__spawn", agent="child", prompt="work")]), Reply(hold=trio.Event()))
     scene.on("work", Reply(hold=trio.Event()))
     await scene.begin()
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while not any("child" in each.path for each in scene.hub.actors.tree(LOCAL)):
             await trio.lowlevel.checkpoint()
 

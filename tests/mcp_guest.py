@@ -19,7 +19,7 @@ LEGACY = {
     "capabilities": {"elicitation": {}},
     "clientInfo": {"name": "t", "version": "1"},
 }
-SOON = 5.0
+SOON = 60.0
 """Seconds within which whatever should come has come."""
 
 ASKER = """

@@ -71,7 +71,7 @@ async def on_stage(body: Callable[[Actor], AbstractAsyncContextManager[Any]]) ->
             yield opened[0], opened[1]
         finally:
             over.set()
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 await ref.wait()
 
 

@@ -15,7 +15,7 @@ import secret_watch
 from starter import CALLBOARD as FORKED
 
 CALLBOARD = str(Path(sys.executable).with_name("callboard"))
-SOON = 20.0
+SOON = 60.0
 
 
 class Serving:

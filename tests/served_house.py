@@ -82,7 +82,7 @@ class House:
         """The id of the run's open question, once there is one."""
 
         async def look() -> str:
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 while not (found := self.hub.questions(LOCAL, run)):
                     await trio.sleep(0.005)
             return found[0].id
@@ -97,7 +97,7 @@ class House:
         """The run, once it is over."""
 
         async def wait() -> None:
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 while not self.hub.get(LOCAL, run).over:
                     await trio.sleep(0.005)
 

@@ -89,7 +89,7 @@ class SmallServer:
 
     async def heard(self, method: str, times: int = 1) -> list[dict[str, Any]]:
         """The params of the requests of this method, once there were as many."""
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while len(found := [params for name, params in self.asked if name == method]) < times:
                 await self._changed.park()
         return found

@@ -78,7 +78,7 @@ async def test_keys_of_nobody_keep_no_good_key_waiting(monkeypatch: pytest.Monke
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(Saturated):
             await ring.check(new_key()[0])
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             assert await ring.check(token) is not None
         held.set()
 

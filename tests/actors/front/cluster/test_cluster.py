@@ -227,7 +227,7 @@ def test_a_question_whose_transaction_ends_after_those_of_later_ones_is_seen(sta
         until(lambda: any(other.removeprefix("run-") in id for id in shown()))
         time.sleep(2.5)  # the gateway looks twice more
         assert late not in shown()
-    until(lambda: late in shown(), 10.0)
+    until(lambda: late in shown(), 60)
     for each in (run, other):
         http.post(f"/v1/runs/{each}/cancel")
     until(lambda: not {first, late} & shown())

@@ -82,7 +82,7 @@ def test_without_the_fence_the_history_shows_a_double_effect(house: House) -> No
     until(lambda: house.owner(run) == "two")
     one.process.send_signal(signal.SIGCONT)
     all_over(http, [run])
-    found = until(lambda: [each for each in house.wrongs() if "times" in each], 20)
+    found = until(lambda: [each for each in house.wrongs() if "times" in each], 60)
     assert "was done 2 times, and 1 were allowed" in found[0]
 
 

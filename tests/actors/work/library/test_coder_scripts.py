@@ -127,7 +127,7 @@ def test_a_check_that_hangs_is_ended_and_its_log_kept(project: Path) -> None:
         f"verify('tests', 'echo begun; exec sleep 60', Path({str(project)!r}), good='end_success', seconds=0.3)"
     )
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.PIPE, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.PIPE, timeout=60)
     assert json.loads(done.stdout) == {
         "tests_ok": False,
         "tests_status": "failed",

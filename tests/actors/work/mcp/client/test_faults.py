@@ -108,7 +108,7 @@ async def test_dead_server_mid_call(play: Any, era: str) -> None:
         assert max(at for _, at in errors) - died < 5  # the goal is 0.1; a timeout would be 60
         with pytest.raises(McpLost, match="ended with status 3; it wrote"):
             await client.call_tool("echo", {"text": "anybody?"})
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             end = await play.owner.ref.wait()
         assert end.reason == "crashed"  # whoever owns the connection learns of it
 
@@ -151,7 +151,7 @@ async def test_a_server_that_closes_its_stdout_only_is_ended(play: Any) -> None:
         pid = client.pid
         with pytest.raises(McpLost, match="'play' closed its output during tools/call 'closes'"):
             await client.call_tool("closes", {})
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             await play.owner.ref.wait()
         assert not psutil.pid_exists(pid)
 
@@ -184,7 +184,7 @@ async def test_a_polite_server_leaves_no_grandchild(play: Any, tmp_path: Any, mo
 
 async def test_floods_stderr(play: Any) -> None:
     async with play.connected() as client:
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             assert text_of(await client.call_tool("flood", {"bytes": 4 * MIB})) == "flooded"
 
 

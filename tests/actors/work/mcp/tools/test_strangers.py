@@ -273,6 +273,6 @@ async def test_a_call_that_was_not_begun_is_made_again_for_a_model_as_well(house
 
     server = Server(name="web", type="http", url=(await fake_mcp(nursery, Legacy(answer))).url)
     house.build(server)
-    with house.scope() as scope, trio.fail_after(10):
+    with house.scope() as scope, trio.fail_after(60):
         told = await view_of(scope, server).call(house.root.actor, "x", {}, "web__x")
         assert told["content"][0]["text"] == "done"

@@ -162,7 +162,7 @@ async def test_a_new_file_is_read_after_a_refusal(fake_model: FakeModels, tmp_pa
 async def test_who_is_cancelled_does_not_wait_for_the_token(fake_model: FakeModels, tmp_path: Path) -> None:
     fake_model.script(Reply(delay=30.0), token())
     identity = of(service_account(tmp_path, fake_model.url))
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(identity.renew)
             await fake_model.arrived(1)
