@@ -25,7 +25,7 @@ def models_beside() -> Iterator[FakeModels]:
 
     thread = threading.Thread(target=trio.run, args=(serve,), daemon=True)
     thread.start()
-    models, token, scope = ready.get(timeout=30)
+    models, token, scope = ready.get(timeout=60)
     try:
         yield models
     finally:

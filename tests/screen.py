@@ -26,7 +26,7 @@ class Screen:
         return int(termios.tcgetattr(self.slave)[3]) & (termios.ICANON | termios.ECHO | termios.ISIG)
 
     async def shows(self, pattern: str) -> None:
-        with trio.move_on_after(20):
+        with trio.move_on_after(60):
             while not re.search(pattern, self.text):
                 await trio.lowlevel.wait_readable(self.master)
                 self.text += os.read(self.master, 65536).decode()

@@ -120,7 +120,7 @@ def open_house(tmp_path: Path) -> Iterator[House]:
     ready: queue.Queue[House | BaseException] = queue.Queue()
     thread = threading.Thread(target=trio.run, args=(_serve, tmp_path, ready))
     thread.start()
-    house = ready.get(timeout=30)
+    house = ready.get(timeout=60)
     if isinstance(house, BaseException):
         thread.join()
         raise house

@@ -83,7 +83,7 @@ class Tmux:
 
     async def until(self, seen: Callable[[list[str]], bool]) -> None:
         """Waits until its lines are as they should be."""
-        with trio.move_on_after(30):
+        with trio.move_on_after(60):
             while not seen(self.lines()):
                 await trio.sleep(0.02)
             return

@@ -89,7 +89,7 @@ class Window:
             self._terminal.close()
 
     async def _until(self, seen: Callable[[], bool], what: str) -> None:
-        with trio.move_on_after(30):
+        with trio.move_on_after(60):
             while not seen():
                 await trio.sleep(0.02)
             return

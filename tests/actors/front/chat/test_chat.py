@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,8 @@ async def test_a_command_that_changes_something_is_refused_while_a_run_answers(
 async def test_an_interrupt_keeps_what_was_said_and_gives_the_prompt_back(
     chat: Chat, person: Scripted, fake_model: FakeModels
 ) -> None:
-    fake_model.script(Reply("word " * 100, gap=0.02))
+    fake_model.script(Reply("word " * 10_000, gap=0.02))
+    heard = ""
     async with trio.open_nursery() as nursery:
         done = []
 
@@ -111,7 +113,12 @@ async def test_an_interrupt_keeps_what_was_said_and_gives_the_prompt_back(
         with trio.fail_after(60):
             while chat.run is None:
                 await trio.sleep(0.01)
-            await trio.sleep(0.3)
+            with chat.hub.subscribe(person.caller, chat.run) as events:
+                async for event in events:
+                    if event.kind == "llm.delta":
+                        heard += json.loads(event.data)["text"]
+                    if "word word" in heard:
+                        break
             assert chat.interrupt()
     assert done[0].status == "cancelled"
     assert not chat.busy
@@ -124,13 +131,15 @@ async def test_an_interrupt_keeps_what_was_said_and_gives_the_prompt_back(
 async def test_what_an_interrupted_agent_has_not_read_is_said(
     chat: Chat, person: Scripted, fake_model: FakeModels
 ) -> None:
-    fake_model.script(Reply("first " * 5, gap=0.05), Reply("word " * 100, gap=0.02))
+    hold = trio.Event()
+    fake_model.script(Reply("first", hold=hold), Reply("word " * 10_000, gap=0.02))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(chat.play, "tell me a story", person)
         with trio.fail_after(60):
             while chat.answering is None:
                 await trio.sleep(0.01)
             await chat.play("of a cat", person)
+            hold.set()
             while len(fake_model.requests) < 2:
                 await trio.sleep(0.01)
             await chat.play("or a dog", person)
@@ -181,11 +190,12 @@ async def test_a_line_of_the_shell_can_be_interrupted(chat: Chat, person: Script
         done = []
 
         async def play() -> None:
-            done.append(await chat.play("!sleep 60", person))
+            done.append(await chat.play("!echo begun; sleep 100", person))
 
         nursery.start_soon(play)
-        await trio.sleep(0.3)
         with trio.fail_after(60):
+            while not person.told:
+                await trio.sleep(0.01)
             assert chat.interrupt()
             while not done:
                 await trio.sleep(0.01)
