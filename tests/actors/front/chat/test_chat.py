@@ -116,7 +116,7 @@ async def test_an_interrupt_keeps_what_was_said_and_gives_the_prompt_back(
             with chat.hub.subscribe(person.caller, chat.run) as events:
                 async for event in events:
                     if event.kind == "llm.delta":
-                        heard += json.loads(event.data)["text"]
+                        heard += json.loads(event.data)["data"]["text"]
                     if "word word" in heard:
                         break
             assert chat.interrupt()

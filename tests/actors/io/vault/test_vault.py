@@ -38,7 +38,7 @@ def command(directory: Path, text: str) -> VaultSettings:
     script = directory / "give.sh"
     script.write_text(f'#!/bin/sh\necho "$1" >> {directory}/runs\n{text}\n')
     script.chmod(0o755)
-    return VaultSettings(command=f"{script} {{name}}", timeout=20)
+    return VaultSettings(command=f"{script} {{name}}", timeout=60)
 
 
 def runs(directory: Path) -> list[str]:

@@ -123,8 +123,8 @@ async def test_a_task_is_followed_to_its_result(house: House) -> None:
 
 
 async def test_the_time_of_a_call_is_not_that_of_its_task(repository: Repository) -> None:
-    house = House(repository, timeout_seconds=1)
-    assert await house.long(looks=25) == "done"
+    house = House(repository, timeout_seconds=3)
+    assert await house.long(looks=75) == "done"
 
 
 @pytest.mark.parametrize(

@@ -66,14 +66,14 @@ async def test_a_command_that_is_none_is_refused(call: Bench, command: str) -> N
 
 
 async def test_a_command_that_takes_too_long_is_ended_with_what_it_said(call: Bench) -> None:
-    call.timeout = 0.2
-    with pytest.raises(ToolFailed, match=r"did not end within 0\.2 s and was ended") as caught:
+    call.timeout = 3
+    with pytest.raises(ToolFailed, match=r"did not end within 3 s and was ended") as caught:
         await call("execute_command", command="echo working; exec sleep 1000")
     assert caught.value.stderr == "working\n"
 
 
 async def test_a_command_is_ended_before_its_call_is_cut_off_so_that_its_output_is_told(call: Bench) -> None:
-    call.within = 0.5
+    call.within = 5
     with pytest.raises(ToolFailed, match="and was ended") as caught:
         await call("execute_command", command="echo working; trap '' TERM; while :; do sleep 0.05; done")
     assert caught.value.stderr == "working\n"
