@@ -145,7 +145,11 @@ async def test_what_is_far_too_long_is_not_looked_at(hashes: list[str]) -> None:
 
 async def test_the_loop_goes_on_while_hashes_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     done = threading.Event()
-    monkeypatch.setattr(keys, "_owner", lambda *_: done.wait(60))
+
+    def slow(*_: object) -> None:
+        done.wait(60)
+
+    monkeypatch.setattr(keys, "_owner", slow)
     ring = KeyRing([ApiKey(subject="alice", key_hash="x", scopes=())])
     async with trio.open_nursery() as nursery:
 
