@@ -22,10 +22,19 @@ from cutting_proxy import Link
 from starter import CALLBOARD, forked
 from waiting import PATIENCE
 
+from callboard.actors.front.cluster.suspects import MOST
+from callboard.supervisors.cluster import queue
+from callboard.supervisors.cluster.database import connected
+
 T = TypeVar("T")
 
 SOON = PATIENCE
-LEASE = 2.0
+LEASE = 30.0
+"""Seconds: so long that no worker of a busy machine is late. Tests end the leases of dead workers; see `expire`."""
+
+SWEEPS = ("--lease", "2")
+"""Flags of a worker that looks for runs of dead workers soon after it has begun. Only one per cluster: a busy
+machine can make it late, and another such worker would take its runs."""
 
 EFFECTS = ("one", "two", "left", "right", "last")
 
@@ -238,6 +247,20 @@ class House:
         return cluster_history.wrongs(
             self.dsn, self.world, dict.fromkeys(tags, effects), tags, others=self.runs.values()
         )
+
+    def expire(self, *names: str) -> None:
+        """End the leases of these workers, which are dead or stopped; one that `SWEEPS` takes their runs over."""
+        self.sql(
+            "update callboard.workers set lease = clock_timestamp() - interval '1 second' where name = any(%s)",
+            list(names),
+        )
+
+    def bury(self, *names: str) -> None:
+        """End the leases of these workers, and put their runs back into the queue as another live worker does."""
+        self.expire(*names)
+        ((sweeper,), *_) = self.sql("select sign from callboard.workers where lease > clock_timestamp()")
+        with connected(self.dsn, "sweeper", LEASE) as db:
+            queue.sweep(db, sweeper, MOST, LEASE)
 
     def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Ask the database."""

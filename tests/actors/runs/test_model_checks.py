@@ -183,7 +183,7 @@ async def test_what_stands_in_the_way_is_the_answer_at_once(
     fake_model: FakeModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: Reply, code: str, number: int
 ) -> None:
     fake_model.answer_with(lambda _: reply)
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         (found,) = await asked(tmp_path, fake_model, monkeypatch, {"name": "m"})
     assert found.failed is not None
     assert (found.failed.code, found.failed.exit_code) == (code, number)

@@ -52,14 +52,17 @@ def written(file: Path) -> tuple[list[float], list[float], list[float]]:
 
 
 async def test_what_was_spent_is_written_though_an_actor_uses_up_the_time_of_the_stop(home: Path) -> None:
+    begun = trio.Event()
+
     async def slow(me: Any) -> None:
         me.started()
+        begun.set()
         with trio.move_on_after(0.8, shield=True):
             await trio.sleep_forever()
 
     async with Root(stop_within=0.2, keeps_usage=True) as root:
         root.kernel.spawn(slow, name="slow", link=False)
-        await trio.sleep(0.05)
+        await begun.wait()
         await spend(root)
     assert written(root.usage_file) == ([], [0.5], [0.5])
 
@@ -98,8 +101,10 @@ async def test_what_an_actor_beside_all_runs_returns_is_the_result_and_its_crash
 
 async def test_an_actor_beside_all_runs_has_ended_when_its_caller_is_interrupted(home: Path) -> None:
     steps: list[str] = []
+    interrupted = trio.CancelScope()
 
     async def works(me: Any) -> None:
+        trio.lowlevel.current_trio_token().run_sync_soon(interrupted.cancel)
         try:
             await trio.sleep_forever()
         finally:
@@ -108,7 +113,7 @@ async def test_an_actor_beside_all_runs_has_ended_when_its_caller_is_interrupted
                 steps.append("cleaned up")
 
     async with Root() as root:
-        with trio.move_on_after(0.05) as interrupted:
+        with interrupted:
             await result_of(root, works, name="work")
         steps.append("goes on")
     assert interrupted.cancelled_caught
@@ -116,7 +121,10 @@ async def test_an_actor_beside_all_runs_has_ended_when_its_caller_is_interrupted
 
 
 async def test_an_actor_that_the_stopping_root_ends_has_no_result(home: Path) -> None:
+    at_work = trio.Event()
+
     async def works(_: Any) -> int:
+        at_work.set()
         await trio.sleep_forever()
         return 1
 
@@ -126,4 +134,4 @@ async def test_an_actor_that_the_stopping_root_ends_has_no_result(home: Path) ->
 
     async with trio.open_nursery() as nursery, Root() as root:
         nursery.start_soon(wait, root)
-        await trio.sleep(0.05)
+        await at_work.wait()

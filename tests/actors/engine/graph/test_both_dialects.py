@@ -297,15 +297,15 @@ async def test_both_every_timeout_interrupts_a_script_with_all_it_started(
 ) -> None:
     stage.agent(
         f"""
-        settings: {{timeout: {0.3 if what == "graph" else 60}}}
+        settings: {{timeout: {3 if what == "graph" else 60}}}
         start: s
         nodes:
-          s: {{type: script, script: s.sh, timeout: {0.3 if what == "node" else 60}, on_error: fail, next: e}}
+          s: {{type: script, script: s.sh, timeout: {3 if what == "node" else 60}, on_error: fail, next: e}}
           e: {{type: end}}
         """,
         s=f"sleep 600 & echo $! > {tmp_path}/helper; wait",
     )
-    limits = callboard.Limits(timeout=0.3) if what == "run" else None
+    limits = callboard.Limits(timeout=3) if what == "run" else None
     outcome = await stage.run(compat=compat, limits=limits)
     assert outcome.exit_code == 4
     with pytest.raises(ProcessLookupError):

@@ -16,7 +16,7 @@ SCRIPTS = Path(__file__).parents[3] / "fixtures" / "agents" / "coder" / "scripts
 def run(script: str, state: dict[str, Any] | None = None, cwd: Path | None = None, **variables: str) -> dict[str, Any]:
     environment = {**os.environ, "GRAPH_STATE": json.dumps(state or {}), **variables}
     done = subprocess.run(
-        ["bash", str(SCRIPTS / script)], env=environment, cwd=cwd, stdout=subprocess.PIPE, check=True, timeout=30
+        ["bash", str(SCRIPTS / script)], env=environment, cwd=cwd, stdout=subprocess.PIPE, check=True, timeout=60
     )
     result = json.loads(done.stdout)
     assert isinstance(result, dict)

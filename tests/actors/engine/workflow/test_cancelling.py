@@ -65,7 +65,7 @@ async def test_cancelling_reaches_everybody_below_units_of_a_subgraph(agents: Ag
         return len([child for child in living(kernel) if child.name() == "sleep"]) == UNITS
 
     async def cancel() -> None:
-        await until(all_at_work, 25)
+        await until(all_at_work, 60)
         agents.ref.cancel()
 
     nursery.start_soon(cancel)

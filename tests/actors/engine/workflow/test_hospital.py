@@ -128,6 +128,6 @@ async def test_nurses_work_at_the_same_time(agents: Agents) -> None:
             waiting.set()
         return Reply(text=text, hold=waiting) if text.startswith("note") else text
 
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         result = await played(agents, answer, "SIMULATION ENDED.")
     assert result.output == "Simulation complete."

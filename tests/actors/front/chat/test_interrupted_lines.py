@@ -56,7 +56,7 @@ Play = Callable[[Callable[[Played], Awaitable[None]]], Awaitable[Played]]
 @pytest.fixture
 def play(chat: Chat) -> Play:
     async def play(body: Callable[[Played], Awaitable[None]]) -> Played:
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 played = Played(chat, Pondering(), nursery)
                 await body(played)

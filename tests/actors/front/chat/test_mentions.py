@@ -40,7 +40,7 @@ async def test_looking_for_files_is_interrupted_at_once(
 
     monkeypatch.setattr(mentions, "_is_there", slow)
     try:
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(chat.play, "what is @this?", person)
                 await looks.wait()

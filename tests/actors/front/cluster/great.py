@@ -11,14 +11,13 @@ The workers share a disk, since python nodes of a workflow leave files in its wo
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "runs" / "durable"))
 
-from cluster_house import House, Process, info, until
+from cluster_house import SWEEPS, House, Process, info, until
 from fake_models import FakeModels
 from family import PERSONS
 from flow import ANSWERS
@@ -27,8 +26,6 @@ from whole import WholeHouse
 from callboard.protocol.journal import AnyRow, decode
 from callboard.supervisors.cluster.database import connected
 from callboard.supervisors.cluster.telling import rows_after
-
-LEASE = 1.0
 
 MOST = 100_000
 """Rows of a run."""
@@ -49,7 +46,7 @@ class GreatHouse(WholeHouse):
         self._shown: dict[str, dict[str, Any]] = {}
         self._given: set[str] = set()
         self._http = self.cluster.client(self.cluster.gateway())
-        self.cluster.worker("second", "--lease", str(LEASE))
+        self.cluster.worker("second", *SWEEPS)
 
     def write(self, config: Path) -> None:
         """As there, but the workflow goes with the agents to whoever plays it."""
@@ -68,19 +65,20 @@ class GreatHouse(WholeHouse):
 
     def first(self, **order: Any) -> Process:
         """The worker that plays it first."""
-        return self.cluster.worker("first", "--has", "first", "--lease", str(LEASE), order=order)
+        return self.cluster.worker("first", "--has", "first", order=order)
 
     def until_killed(self, worker: Process) -> bool:
         """People answer until this worker is dead; False if the run is over before."""
         self._while_answering(lambda: worker.process.poll() is not None or info(self._http, self.run)["ended"])
-        return worker.process.poll() is not None
+        if worker.process.poll() is None:
+            return False
+        self.cluster.expire("first")
+        return True
 
-    def until_taken_over(self) -> float:
-        """Any worker may have it from now on; people answer until one has. Seconds for which that took."""
-        begun = time.monotonic()
+    def until_taken_over(self) -> None:
+        """Any worker may have it from now on; people answer until one has."""
         self.cluster.sql("update callboard.runs set needs = '{}' where run = %s", self.run)
         self._while_answering(lambda: self.cluster.owner(self.run) == "second" or info(self._http, self.run)["ended"])
-        return time.monotonic() - begun
 
     def until_over(self) -> dict[str, Any]:
         """People answer until the run is over; how it stands then."""

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +67,8 @@ def test_a_run_is_cancelled_in_the_queue_and_at_its_worker(standing: Standing) -
     assert over(http, queued)["status"] == "cancelled"
     run = house.start(http, "asks")
     until(lambda: http.get("/v1/questions").json()["questions"])
-    begun = time.monotonic()
     assert http.post(f"/v1/runs/{run}/cancel").status_code == 200
     assert over(http, run)["status"] == "cancelled"
-    assert time.monotonic() - begun < 5
     assert http.get("/v1/questions").json()["questions"] == []
 
 
@@ -223,11 +220,12 @@ def test_a_question_whose_transaction_ends_after_those_of_later_ones_is_seen(sta
             " nextval('callboard.changes') from callboard.questions where id = %s",
             (late, first, late, first),
         )
-        other = house.start(http, "waits")
-        until(lambda: any(other.removeprefix("run-") in id for id in shown()))
-        time.sleep(2.5)  # the gateway looks twice more
+        others = []
+        for _ in range(2):  # the gateway looks, and looks again
+            others.append(house.start(http, "waits"))
+            until(lambda: any(others[-1].removeprefix("run-") in id for id in shown()))
         assert late not in shown()
-    until(lambda: late in shown(), 10.0)
-    for each in (run, other):
+    until(lambda: late in shown(), 60)
+    for each in (run, *others):
         http.post(f"/v1/runs/{each}/cancel")
     until(lambda: not {first, late} & shown())

@@ -15,12 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
+import psutil
 import psycopg
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "runs" / "durable"))
 
-from cluster_house import LEASE, House, all_over, answer_all, over, until
+from cluster_house import House, Process, all_over, answer_all, over, until
 from playing import fill
 from postgres_house import Postgres, find_programs, running
 
@@ -102,9 +103,9 @@ def test_while_the_database_is_full_runs_wait_before_their_next_effect_and_then_
             house.sql("select pg_switch_wal()")
     for name in owners:
         workers[name].see("runs wait before they change anything, since it can't be kept")
-    time.sleep(1.0)  # what was begun before is done
+    until(lambda: not any(scripts(workers[name]) for name in owners))  # what was begun before is done
     done = house.world.read_text()
-    time.sleep(2 * LEASE)
+    time.sleep(1.0)
     assert house.world.read_text() == done
     assert len(done.splitlines()) < len(runs) * len(EFFECTS)
     (server.home / "filler").unlink()
@@ -113,6 +114,11 @@ def test_while_the_database_is_full_runs_wait_before_their_next_effect_and_then_
     all_over(http, runs)
     assert {over(http, run)["status"] for run in runs} == {"done"}
     assert house.wrongs(EFFECTS) == []
+
+
+def scripts(worker: Process) -> list[psutil.Process]:
+    """Processes of effects that are under way."""
+    return [each for each in psutil.Process(worker.process.pid).children(recursive=True) if each.name() != "python"]
 
 
 @contextmanager
@@ -152,9 +158,9 @@ def test_when_the_database_fails_over_to_its_replica_runs_go_on_there(tmp_path: 
             until(lambda: house.world.exists())
             answers_until(http, time.monotonic() + moment)
             primary.crash()
-            time.sleep(LEASE + 1)  # all leases are over when it is back
             with psycopg.connect(replica.dsn("postgres"), autocommit=True) as db:
                 db.execute("select pg_promote()")
+            house.expire("one", "two")  # as if it had been away for longer than all leases
             all_over(http, runs)
             assert [each for each in house.wrongs() if "was done 0" not in each] == []  # `asks` has fewer effects
             more = house.start(http, "steps")

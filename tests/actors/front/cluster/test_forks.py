@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from cluster_house import House, Standing, answer_all, info, over, until
+from cluster_house import SWEEPS, House, Standing, answer_all, info, over, until
 from control_house import Client
 from trio_websocket import open_websocket_url
 
@@ -273,8 +273,9 @@ def test_a_fork_whose_worker_is_killed_goes_on_with_another_one(house: House) ->
     other = house.client(house.gateway("two"))
     new = fork(house, other, run, "two#1")
     dies = house.worker("dies", order={"kill": 1})  # right behind the row that says what it is about to do
-    dies.process.wait(30)
-    house.worker("last")
+    dies.process.wait(60)
+    house.worker("last", *SWEEPS)
+    house.expire("dies")
     told = until(lambda: answer_all(other) >= 0 and (found := info(other, new))["ended"] and found)
     assert (told["status"], told["output"]) == ("done", f"all of {house.runs[run]}")
     assert done(house, run) == {"one": 1, "two": 2, "left": 2, "right": 2, "last": 2}

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from great import LEASE, GreatHouse
+from great import GreatHouse
 from models_beside import models_beside
 from postgres_house import Postgres
 from test_kills import some
@@ -92,16 +92,14 @@ def test_killed_after_one_row_and_the_next_after_another_the_last_goes_on_to_the
 @pytest.mark.soak
 @pytest.mark.parametrize("row", range(1, ROWS + 1))
 def test_killed_after_any_row_it_goes_on_with_another_worker_to_the_same_end_and_repeats_nothing(
-    house: GreatHouse, row: int, record_property: Callable[[str, object], None]
+    house: GreatHouse, row: int
 ) -> None:
     house.until_killed(house.first(kill=row))
     assert len(house.rows()) == row
     known, before = house.answered(), len(house.marks)
     replies, requests = house.replies(), house.requests
     intended = [row.what for _, row in house.rows() if isinstance(row, Intends)]
-    took = house.until_taken_over()
-    record_property("took", round(took, 2))
-    assert took < 5 * (LEASE + 1)
+    house.until_taken_over()
     check(house, 1)
     assert not known & set(house.marks[before:])
     assert house.requests - requests >= house.replies() - replies

@@ -47,6 +47,7 @@ def test_parked_questions_are_answered_exactly_once_while_workers_are_replaced(h
         each.start()
     for name in ("one", "two", "three"):
         next(each for each in house.processes if each.home.name == name).end()
+        house.bury(name)
         house.worker(f"{name} again", "--room", str(number))
     for each in threads:
         each.join()
@@ -73,7 +74,8 @@ def test_of_many_runs_all_are_done_though_two_of_three_workers_are_killed(house:
     for victim in (0, 1):
         least = number * (victim + 1) // 10
         until(lambda least=least: house.sql("select count(*) from callboard.runs where state = 1")[0][0] >= least, 300)
-        house.processes[victim].process.kill()
+        house.processes[victim].end()
+        house.bury(house.processes[victim].home.name)
     starter.join()
     until(lambda: house.sql("select count(*) from callboard.runs where state = 0") == [(0,)], 600)
     assert house.wrongs([]) == []

@@ -21,8 +21,6 @@ from models_beside import models_beside
 from postgres_house import Postgres
 from test_kills import some
 
-LEASE = 1.0
-
 KILLS = 4
 
 OF_EACH = 3
@@ -54,7 +52,7 @@ def house(one_house: House) -> Iterator[House]:
 
 
 def begin_worker(house: House, name: str) -> Process:
-    return house.worker(name, "--room", "5", "--lease", str(LEASE))
+    return house.worker(name, "--room", "5")
 
 
 @pytest.mark.parametrize("seed", some("mix", list(range(50)), 2))
@@ -74,6 +72,7 @@ def test_killed_at_any_moment_three_workers_bring_a_mix_of_runs_to_their_ends(ho
         busy = sorted(house.owner(run) for run in runs)  # one with more runs is hit more often
         victim = chance.choice([name for name in busy if name] or sorted(workers))
         workers[victim].end()
+        house.bury(victim)
         workers[victim] = begin_worker(house, victim)
     all_over(http, runs)
     assert {over(http, run)["status"] for run in runs} == {"done"}

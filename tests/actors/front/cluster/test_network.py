@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from cluster_house import House, all_over, over, until
+from cluster_house import SWEEPS, House, all_over, over, until
 from network import Ways, network
 from postgres_house import running
 
@@ -26,8 +26,8 @@ def test_a_worker_whose_link_is_lost_is_replaced_and_finds_that_out_when_it_is_b
             runs = [house.start(http, "steps") for _ in range(4)]
             until(lambda: house.world.exists())
             link.cut(ways)
-            house.worker("two")
-            until(lambda: all(house.owner(run) == "two" for run in runs))
+            house.worker("two", *SWEEPS)
+            until(lambda: house.expire("one") or all(house.owner(run) == "two" for run in runs))
             all_over(http, runs)
             link.heal()
             until(lambda: house.sql("select 1 from callboard.counts where name = 'fenced'"))  # it was about to go on

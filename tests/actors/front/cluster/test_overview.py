@@ -6,11 +6,10 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from cluster_house import LEASE, House, all_over, over, until
+from cluster_house import SWEEPS, House, all_over, over, until
 from postgres_house import Postgres
 from starter import CALLBOARD
 
@@ -42,15 +41,15 @@ def test_workers_and_gateways_do_with_roles_that_can_t_change_the_tables(tmp_pat
         http = house.client(house.gateway(dsn=of_gateway))
         runs = [house.start(http, "asks") for _ in range(3)]
         until(lambda: len(http.get("/v1/questions").json()["questions"]) == 3)
-        house.worker("two", dsn=of_worker)
+        house.worker("two", *SWEEPS, dsn=of_worker)
         told = json.loads(cluster(of_gateway, "-o", "json").stdout)
         assert {each["name"]: (each["has"], each["runs"]) for each in told["workers"]} == {
             "one": (["gpu"], 3),
             "two": ([], 0),
         }
         assert told["tables"] == told["known"]
-        time.sleep(LEASE + 0.5)  # it may sweep from now on
-        one.process.kill()
+        one.end()
+        house.expire("one")
         until(lambda: all(house.owner(run) == "two" for run in runs))
         all_over(http, runs)
         assert house.wrongs(["one", "last"]) == []

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import signal
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import trio
-from cluster_house import LEASE, House, Standing, all_over, answer_all, info, over, until
+from cluster_house import SWEEPS, House, Standing, all_over, answer_all, info, over, until
 from fake_models import FakeModels, Reply, Request
 from postgres_house import Postgres
 
@@ -125,16 +124,14 @@ def test_an_agent_that_needs_a_label_is_played_where_that_is_and_asks_as_a_part_
     assert http.get("/v1/questions").json()["questions"] == []
 
 
-def test_a_cancelled_run_ends_its_parts_within_a_second(standing: Standing) -> None:
+def test_a_cancelled_run_ends_its_parts(standing: Standing) -> None:
     house, http = standing
     boss(house)
     run = house.start(http, "boss")
     until(lambda: http.get("/v1/questions").json()["questions"])
     ((part, _),) = parts(house, run)
-    begun = time.monotonic()
     assert http.post(f"/v1/runs/{run}/cancel").status_code == 200
     assert over(http, part)["status"] == "cancelled"
-    assert time.monotonic() - begun < 5
     assert over(http, run)["status"] == "cancelled"
     assert http.get("/v1/questions").json()["questions"] == []
 
@@ -165,10 +162,11 @@ def test_parts_of_a_run_whose_worker_dies_go_on_and_are_found_by_the_next(house:
     run = house.start(http, "fan", needs=["first"])
     until(lambda: house.owner(run) == "one")
     house.sql("update callboard.runs set needs = '{}' where parent is null")  # the others may have it later
-    for name in ("two", "three"):
-        house.worker(name, "--has", "first")
+    house.worker("two", "--has", "first")
+    house.worker("three", *SWEEPS, "--has", "first")
     until(lambda: len(worked_on(house, run)) >= 3)
-    one.process.kill()
+    one.end()
+    house.expire("one")
     all_over(http, [run])
     told = info(http, run)
     assert (told["status"], told["life"]) == ("done", 2), told["error"]
@@ -202,9 +200,9 @@ def test_a_question_of_a_part_outlives_the_worker(house: House, who: str) -> Non
     until(lambda: house.owner(run) == "plain")
     workers["helper"] = house.worker("gpu", "--has", "two")
     (question,) = until(lambda: http.get("/v1/questions").json()["questions"])
-    house.worker("other", "--has", "two,boss")
-    time.sleep(LEASE + 0.5)  # it may sweep from now on
-    workers[who].process.kill()
+    house.worker("other", *SWEEPS, "--has", "two,boss")
+    workers[who].end()
+    house.expire(workers[who].home.name)
     until(lambda: house.sql("select 1 from callboard.counts where name = 'takeovers'"))
     (same,) = until(lambda: http.get("/v1/questions").json()["questions"])
     assert same["id"] == question["id"]
@@ -267,7 +265,8 @@ def test_killed_after_any_row_of_a_run_and_its_parts_no_item_is_lost_or_made_twi
     http = house.client(house.gateway())
     run = house.start(http, "fan")
     until(lambda: one.process.poll() is not None)
-    house.worker("two")
+    house.worker("two", *SWEEPS)
+    house.expire("one")
     all_over(http, [run])
     told = info(http, run)
     assert told["status"] == "done", told["error"]

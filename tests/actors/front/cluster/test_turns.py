@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from cluster_house import House, beside, info, over, until
+from cluster_house import SWEEPS, House, beside, info, over, until
 from fake_models import FakeModels, Reply, Request
 from postgres_house import Postgres
 from starter import CALLBOARD
@@ -136,7 +136,8 @@ async def test_a_turn_goes_on_with_another_worker_and_is_in_the_session_once(
         run = say(http, "go on")
         until(lambda: fake_model.requests)
         one.process.send_signal(how)
-        shared.worker("two", "--has", "notes")
+        shared.worker("two", *SWEEPS, "--has", "notes")
+        shared.expire("one")
         until(lambda: shared.owner(run) == "two" or info(http, run)["ended"])
         if how == signal.SIGSTOP:  # it has the session's lock until it wakes
             one.process.send_signal(signal.SIGCONT)
@@ -159,7 +160,8 @@ async def test_a_worker_killed_before_a_turn_is_in_its_session_leaves_that_to_th
         run = say(http, "go on")
         until(lambda: one.process.poll() is not None)
         assert not info(http, run)["ended"], "it is not over before it is in the session"
-        shared.worker("two", "--has", "notes")
+        shared.worker("two", *SWEEPS, "--has", "notes")
+        shared.expire("one")
         assert over(http, run)["status"] == "done"
         assert said(shared) == ["user: go on", "assistant: 1 so far"]
         assert len(fake_model.requests) == 1

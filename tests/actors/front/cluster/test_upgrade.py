@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster_house import House, all_over, over, until
+from cluster_house import SWEEPS, House, all_over, over, until
 from postgres_house import Postgres
 
 import callboard
@@ -65,8 +65,9 @@ def test_workers_and_gateways_of_the_version_before_are_replaced_by_this_one_and
     runs.append(house.start(http, "asks"))
     until(lambda: http.get("/v1/questions").json()["questions"])
     house.program = before
-    house.worker("back")
+    house.worker("back", *SWEEPS)
     new.end()
+    house.expire("new")
     all_over(old_http, runs)
     assert {over(old_http, run)["status"] for run in runs} == {"done"}
     assert [each for each in house.wrongs() if "was done 0" not in each] == []  # `asks` has fewer effects
@@ -78,13 +79,15 @@ def test_workers_are_replaced_by_those_of_the_next_version_and_back_while_runs_g
     http = house.client(house.gateway())
     runs = [house.start(http, "asks") for _ in range(3)]
     until(lambda: len(http.get("/v1/questions").json()["questions"]) == 3)
-    newer = house.worker("newer", order={"step": NEXT})
+    newer = house.worker("newer", *SWEEPS, order={"step": NEXT})
     assert house.sql("select value from callboard.about where key = 'schema'") == [(str(tables.VERSION + 1),)]
     old.end()
+    house.expire("old")
     until(lambda: all(house.owner(run) == "newer" for run in runs))
     runs.append(house.start(http, "steps"))
-    house.worker("old again")
+    house.worker("old again", *SWEEPS)
     newer.end()
+    house.expire("newer")
     all_over(http, runs)
     assert {over(http, run)["status"] for run in runs} == {"done"}
     assert [each for each in house.wrongs() if "was done 0" not in each] == []  # `asks` has fewer effects
@@ -100,7 +103,7 @@ def test_runs_of_an_earlier_version_go_on(tmp_path: Path, postgres: Postgres, du
     assert done.returncode == 0, done.stderr
     house = House(tmp_path, dsn)
     try:
-        house.worker("one")
+        house.worker("one", *SWEEPS)
         http = house.client(house.gateway())
         found = [each["run"] for each in http.get("/v1/runs").json()["runs"]]
         assert len(found) == 3

@@ -48,7 +48,7 @@ async def keeping(root: callboard.Root, tmp_path: Path) -> AsyncIterator[Hub]:
 async def played(hub: Hub, target: str, prompt: str = "go") -> str:
     """The id of a run that has ended."""
     info = await hub.start(LOCAL, StartRun(target=target, prompt=prompt, yes=True))
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         await hub.wait(LOCAL, info.run)
     return info.run
 

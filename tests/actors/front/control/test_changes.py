@@ -36,7 +36,7 @@ async def played(hub: Hub, model: FakeModels, *calls: tuple[str, dict[str, objec
     """The id of a run that has ended, whose model has made these calls."""
     model.script(*(Reply(calls=[call]) for call in calls), "done")
     info = await hub.start(LOCAL, StartRun(target="clerk", prompt="go", yes=True))
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         await hub.wait(LOCAL, info.run)
     return info.run
 

@@ -86,7 +86,7 @@ def house(tmp_path: Path, fake_model: FakeModels) -> House:
 async def sleeping(hub: Hub, target: str, **wanted: Any) -> str:
     """A run that is dormant; its id."""
     info = await hub.start(LOCAL, own.StartRun(target=target, prompt="dogs", **wanted))
-    await until(lambda: info.run in hub.dormant.runs, 20)
+    await until(lambda: info.run in hub.dormant.runs, 60)
     return info.run
 
 
@@ -99,7 +99,7 @@ def answer_to(question: str) -> str:
 
 
 async def output(hub: Hub, run: str) -> str:
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         outcome = await hub.wait(LOCAL, run)
     assert outcome.status == "done", outcome
     return outcome.output
@@ -116,7 +116,7 @@ async def test_what_stays_of_it_is_what_lists_show_and_no_task(house: House) -> 
         assert questions(hub, run).keys() == {"Left?", "Right?"}
         assert hub.root.kernel.actor.child(run) is None
         assert run not in hub.root.kept
-        await until(lambda: run not in hub.running.live, 20)
+        await until(lambda: run not in hub.running.live, 60)
         assert trio.lowlevel.current_statistics().tasks_living <= tasks
         assert hub.under_way == 0
 
@@ -126,7 +126,7 @@ async def test_each_answer_has_it_go_on_to_the_same_end_without_asking_the_model
         run = await sleeping(hub, "two")
         asked = questions(hub, run)
         assert await hub.answer(LOCAL, asked["Left?"], "left")
-        await until(lambda: questions(hub, run) == {"Right?": asked["Right?"]} and run in hub.dormant.runs, 20)
+        await until(lambda: questions(hub, run) == {"Right?": asked["Right?"]} and run in hub.dormant.runs, 60)
         assert await hub.answer(LOCAL, asked["Right?"], "right")
         assert await output(hub, run) == "left right"
         assert len(house.models.requests) == REQUESTS
@@ -173,7 +173,7 @@ async def test_who_watches_the_questions_hears_of_each_once(house: House) -> Non
                 assert await hub.answer(LOCAL, asked[text], answer_to(text))
             await output(hub, run)
             heard = []
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 while len(heard) < 4:
                     heard.append(await anext(feed))
         told = [each.question["id"] for each in heard if isinstance(each, QuestionAsked)]
@@ -188,7 +188,7 @@ async def test_its_events_are_one_sequence_without_gaps_or_repeats(house: House)
             await hub.answer(LOCAL, id, answer_to(text))
             await hub.dormant.settled(run)
         await output(hub, run)
-        with trio.fail_after(20), hub.subscribe(LOCAL, run, after=0) as events:
+        with trio.fail_after(60), hub.subscribe(LOCAL, run, after=0) as events:
             told = [json.loads(event.data) async for event in events]
     assert [each["seq"] for each in told] == list(range(1, len(told) + 1))
     kinds = [each["type"] if "type" in each else each["kind"] for each in told]
@@ -204,11 +204,11 @@ async def test_the_next_server_finds_it_dormant_and_does_not_play_it_until_an_an
         asked = questions(hub, run)
     for _ in range(4):  # more often than what is stuck is tried
         async with house.hub() as hub:
-            await until(lambda: run in hub.dormant.runs, 20)
+            await until(lambda: run in hub.dormant.runs, 60)
             assert questions(hub, run) == asked
             assert hub.root.kernel.actor.child(run) is None
     async with house.hub() as hub:
-        await until(lambda: run in hub.dormant.runs, 20)
+        await until(lambda: run in hub.dormant.runs, 60)
         for text, id in asked.items():
             assert await hub.answer(LOCAL, id, answer_to(text))
         assert await output(hub, run) == "left right"
@@ -219,7 +219,7 @@ async def test_it_can_be_cancelled(house: House) -> None:
     async with house.hub() as hub:
         run = await sleeping(hub, "two")
         assert hub.cancel(LOCAL, run)
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             assert (await hub.wait(LOCAL, run)).status == "cancelled"
         assert not questions(hub, run)
         assert run not in hub.dormant.runs
@@ -230,7 +230,7 @@ async def test_it_can_be_cancelled(house: House) -> None:
 async def test_a_run_with_a_time_limit_that_counts_is_played(house: House) -> None:
     async with house.hub() as hub:
         info = await hub.start(LOCAL, own.StartRun(target="late", prompt="x"))
-        await until(lambda: questions(hub, info.run), 20)
+        await until(lambda: questions(hub, info.run), 60)
         await trio.sleep(0.3)
         assert info.run not in hub.dormant.runs
         assert await hub.answer(LOCAL, questions(hub, info.run)["Who?"], "me")
@@ -247,7 +247,7 @@ async def test_who_waits_for_its_next_event_keeps_it_played(house: House) -> Non
                 ended.append((await hub.wait(LOCAL, info.run)).output)
 
             nursery.start_soon(wait)
-            await until(lambda: len(questions(hub, info.run)) == 2, 20)
+            await until(lambda: len(questions(hub, info.run)) == 2, 60)
             await trio.sleep(0.3)
             assert info.run not in hub.dormant.runs
             for text, id in questions(hub, info.run).items():
@@ -296,8 +296,8 @@ async def test_a_run_that_a_program_plays_beside_the_hub_stays_the_program_s(hou
             ended.append(await callboard.run("two", "dogs", root=hub.root, id="run-beside", durable=True))
 
         nursery.start_soon(play)
-        await until(lambda: "run-beside" in hub.running.live, 20)
-        await until(lambda: len(questions(hub, "run-beside")) == 2, 20)
+        await until(lambda: "run-beside" in hub.running.live, 60)
+        await until(lambda: len(questions(hub, "run-beside")) == 2, 60)
         await trio.sleep(0.3)
         assert not hub.dormant.has("run-beside")
         for text, id in questions(hub, "run-beside").items():
@@ -309,11 +309,11 @@ async def test_who_follows_it_keeps_it_played(house: House) -> None:
     async with house.hub() as hub:
         info = await hub.start(LOCAL, own.StartRun(target="two", prompt="dogs"))
         with hub.subscribe(LOCAL, info.run) as events:
-            await until(lambda: len(questions(hub, info.run)) == 2, 20)
+            await until(lambda: len(questions(hub, info.run)) == 2, 60)
             await trio.sleep(0.3)
             assert not hub.dormant.has(info.run)
             del events
-        await until(lambda: info.run in hub.dormant.runs, 20)
+        await until(lambda: info.run in hub.dormant.runs, 60)
 
 
 async def test_an_agent_that_asks_while_its_child_waits_for_its_model_is_played(house: House) -> None:
@@ -332,7 +332,7 @@ async def test_an_agent_that_asks_while_its_child_waits_for_its_model_is_played(
     house.models.answer_with(think)
     async with house.hub() as hub:
         info = await hub.start(LOCAL, own.StartRun(target="lead", prompt="go"))
-        await until(lambda: questions(hub, info.run), 20)
+        await until(lambda: questions(hub, info.run), 60)
         await trio.sleep(0.3)
         assert info.run not in hub.dormant.runs
         held.set()

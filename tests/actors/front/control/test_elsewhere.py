@@ -54,7 +54,7 @@ async def test_a_run_begun_elsewhere_is_listed_and_so_is_its_end(stage: Stage, h
     assert await other.answer(LOCAL, question, "Anna")
     await other.wait(LOCAL, run)
     await other.logs.flush()
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         while not hub.list(LOCAL)[0].over:
             await hub.logs.look_again(())
             await trio.sleep(0.01)
@@ -79,7 +79,7 @@ async def test_a_run_elsewhere_is_followed_to_its_end_without_a_gap(stage: Stage
     run, question = await _asking(other)
     seen: list[int] = []
     kinds: list[str] = []
-    with trio.fail_after(30), hub.subscribe(LOCAL, run) as events:
+    with trio.fail_after(60), hub.subscribe(LOCAL, run) as events:
         async for event in events:
             seen.append(event.seq)
             kinds.append(event.kind)
@@ -93,7 +93,7 @@ async def test_a_run_elsewhere_is_followed_to_its_end_without_a_gap(stage: Stage
 async def test_a_run_elsewhere_can_be_followed_from_where_one_was(stage: Stage, hub: Hub, other: Hub) -> None:
     run, question = await _asking(other)
     after = other.get(LOCAL, run).seq
-    with trio.fail_after(30), hub.subscribe(LOCAL, run, after) as events:
+    with trio.fail_after(60), hub.subscribe(LOCAL, run, after) as events:
         assert await other.answer(LOCAL, question, "Anna")
         seqs = [event.seq async for event in events]
     assert seqs[0] == after + 1

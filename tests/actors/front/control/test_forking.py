@@ -51,7 +51,7 @@ async def played(hub: Hub, config: Path, world: Path) -> str:
 
 async def over(hub: Hub, run: str) -> str:
     """How a run ended."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         await hub.wait(LOCAL, run)
     return hub.get(LOCAL, run).output
 

@@ -92,7 +92,7 @@ async def test_an_answer_of_the_client_that_is_none_ends_the_wait_for_it(line: L
         nursery.start_soon(ask)
         await until(lambda: line.sent)
         await line.peer.receive(json.dumps({"id": line.sent[0]["id"], "error": "no"}).encode())
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             await until(lambda: refused)
     assert "answer is none" in refused[0]
     assert len(line.sent) == 1
@@ -202,7 +202,7 @@ async def test_who_watches_questions_gets_through_however_many_are_open(root: ca
     async with hub_of(root, tmp_path, questions=3) as hub:
         refs = [root.kernel.spawn(asks, link=False) for _ in range(8)]
         await until(lambda: len(hub.questions(LOCAL)) == 8)
-        with hub.watch_questions(LOCAL) as feed, trio.fail_after(10):
+        with hub.watch_questions(LOCAL) as feed, trio.fail_after(60):
             for _ in range(8):
                 assert isinstance(await anext(feed), QuestionAsked)
         for ref in refs:
@@ -240,12 +240,12 @@ async def test_actors_that_come_and_go_pile_up_for_no_slow_watcher(root: callboa
             child.interrupt()
             await until(lambda child=child: child.end is not None)
         assert len(changes._touched) < 10
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             change = await anext(changes)
         assert [actor.name for actor in change.changed] == [run.id, "steady"]
         assert change.gone == []
         steady.interrupt()
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while (await anext(changes)).gone != [f"/{run.id}/steady"]:
                 pass
     run.end()
@@ -263,7 +263,7 @@ async def test_what_is_written_to_a_paused_agent_is_read_when_it_goes_on(stage: 
     assert len(stage.models.requests) == 1
     await hub.actors.send(LOCAL, path, "and in French, please")
     assert hub.actors.resume(LOCAL, path)
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         assert (await hub.wait(LOCAL, info.run)).output == "as you like"
     assert stage.models.requests[-1].json["messages"][-1]["content"] == "and in French, please"
 
@@ -276,7 +276,7 @@ async def test_a_paused_run_can_be_cancelled_and_nobody_stays_paused(
     assert hub.actors.pause(LOCAL, f"/{info.run}")
     assert hub.actors.pause(LOCAL, f"/{info.run}/asks")
     assert hub.cancel(LOCAL, info.run)
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         assert (await hub.wait(LOCAL, info.run)).status == "cancelled"
     await until(lambda: root.kernel.pauses is None)
 
@@ -308,7 +308,7 @@ async def test_a_tool_call_that_is_cancelled_is_told_to_its_agent_which_goes_on(
     await until(lambda: hub.questions(LOCAL, info.run))
     (question,) = hub.questions(LOCAL, info.run)
     assert hub.actors.cancel_actor(LOCAL, question.actor)
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         assert (await hub.wait(LOCAL, info.run)).output == "never mind"
     assert not await hub.answer(LOCAL, question.id, "too late")
     told = stage.models.requests[-1].json["messages"][-1]

@@ -31,7 +31,7 @@ def _line(seq: int, size: int = 0) -> bytes:
 
 async def _over(hub: Hub, run: MadeRun) -> None:
     run.end()
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while run.id not in hub.logs.past:
             await hub.logs.flush()
 

@@ -53,11 +53,9 @@ async def test_the_end_of_the_hub_keeps_what_was_said(
         await hub.start(LOCAL, StartRun(target="clerk", prompt="go", session="work"))
         while len(fake_model.requests) < 2:
             await trio.sleep(0.005)
-    for _ in range(400):
-        stored = await root.sessions.get(None, "work", agent="clerk")
-        if stored.session.messages:
-            break
-        await trio.sleep(0.01)
+    with trio.fail_after(60):
+        while not (stored := await root.sessions.get(None, "work", agent="clerk")).session.messages:
+            await trio.sleep(0.01)
     assert [message["role"] for message in stored.session.messages] == ["user", "tool"]
 
 

@@ -99,7 +99,7 @@ async def _ask(house: House, body: dict[str, object]) -> None:
 
 
 async def _status(house: House, run: str, wanted: str) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while (await house.get(f"/v1/runs/{run}"))["status"] != wanted:
             await trio.sleep(0.01)
 

@@ -60,13 +60,13 @@ async def test_every_example_works(house: House) -> None:
 
 
 async def _question(house: House) -> str:
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while not (found := (await house.get("/v1/questions"))["questions"]):
             await trio.sleep(0.01)
     return str(found[0]["id"])
 
 
 async def _over(house: House, run: str) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while (await house.get(f"/v1/runs/{run}"))["status"] in ("running", "waiting"):
             await trio.sleep(0.01)

@@ -65,7 +65,7 @@ async def test_the_store_is_looked_at_once_a_second_however_often_one_asks(stage
 
 async def ready(house: House, status: int) -> str:
     """What `/healthz/ready` says, once it has that status; without a key, as load balancers ask."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while (
             response := await house.client.get("/healthz/ready", headers={"authorization": ""})
         ).status_code != status:

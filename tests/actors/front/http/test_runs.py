@@ -19,7 +19,7 @@ async def started(house: House, target: str, prompt: str = "") -> str:
 
 
 async def over(house: House, run: str) -> dict[str, Any]:
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while (found := await house.get(f"/v1/runs/{run}"))["status"] in ("running", "waiting"):
             await trio.sleep(0.01)
     return dict(found)
@@ -86,7 +86,7 @@ async def test_a_client_that_leaves_changes_nothing(house: House) -> None:
 
 
 async def _asked(house: House) -> dict[str, Any]:
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         while not (found := (await house.get("/v1/questions"))["questions"]):
             await trio.sleep(0.01)
     return dict(found[0])

@@ -422,8 +422,6 @@ async def test_a_client_that_never_reads_does_not_hold_up_the_end(stage: Stage, 
         await stream.send_all(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)
         with trio.fail_after(SOON):
             assert await stream.receive_some(10) == b"HTTP/1.1 2"
-            began = trio.current_time()
-    assert trio.current_time() - began < SOON
     await stream.aclose()
 
 

@@ -43,7 +43,7 @@ async def house(
 
         async with trio.open_nursery() as servers:
             servers.start_soon(server.serve, root, heard)
-            with trio.fail_after(30):
+            with trio.fail_after(60):
                 await listens.wait()
             yield house
             servers.cancel_scope.cancel()

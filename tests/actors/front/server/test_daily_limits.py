@@ -137,7 +137,7 @@ async def test_a_websocket_is_told_the_same(callers: Callers) -> None:
         async with open_websocket_url(f"ws://127.0.0.1:{house.port}/ws", extra_headers=headers) as socket:
             start = {"jsonrpc": "2.0", "id": 1, "method": "_run/start", "params": {"target": "clerk", "prompt": "x"}}
             await socket.send_message(json.dumps(start))
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 while "error" not in (answer := json.loads(await socket.get_message())):
                     assert "result" not in answer
         assert answer["error"]["code"] == RUN_FAILED

@@ -101,7 +101,7 @@ class Server:
         """Ask until the day is spent, through all lives of the server."""
         await trio.sleep(started)
         headers = {"authorization": f"Bearer {self.key}"}
-        async with httpx.AsyncClient(trust_env=False, verify=False, headers=headers, timeout=20) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=False, headers=headers, timeout=60) as client:
             while not self.spent.is_set():
                 try:
                     reply = await client.post(f"http://127.0.0.1:{self.port}/v1/chat/completions", json=BODY)

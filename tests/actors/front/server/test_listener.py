@@ -22,7 +22,7 @@ from callboard.actors.front.access.limits import ConnectionLimiter
 from callboard.actors.front.server import listener
 from callboard.protocol.settings.api import ApiSettings
 
-SOON = 20.0
+SOON = 60.0
 
 
 def asked(house: House, path: str = "/healthz/live") -> bytes:

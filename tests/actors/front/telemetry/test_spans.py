@@ -279,7 +279,7 @@ async def test_a_run_that_is_cancelled_closes_all_its_spans(stage: Stage, traced
     with traced.of(stage.root):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stage.run, "x")
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 await stage.models.arrived(1)
             assert traced.spans == []
             nursery.cancel_scope.cancel()
@@ -337,7 +337,7 @@ async def test_runs_under_way_when_nobody_listens_any_more_are_closed(stage: Sta
     async with trio.open_nursery() as nursery:
         with traced.of(stage.root):
             nursery.start_soon(stage.run, "x", "kid")
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 await stage.models.arrived(1)
         assert traced.tree() == ["invoke_agent kid", "  chat model"]
         held.set()

@@ -23,7 +23,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 def client(transport: TrioTransport) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=transport, timeout=5.0)
+    return httpx.AsyncClient(transport=transport, timeout=60.0)
 
 
 @pytest.fixture(scope="module")

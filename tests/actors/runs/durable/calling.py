@@ -41,7 +41,7 @@ def _do(line: str) -> str:
     with DONE.open("a") as done:
         done.write(f"{line}\n")
     if len(DONE.read_text().splitlines()) <= ORDER.get("kills", 1):
-        time.sleep(0.3)  # a call that reads waits for no row: by then they are on the disk
+        time.sleep(1.0)  # a call that reads waits for no row: by then they are on the disk
         os.kill(os.getpid(), signal.SIGKILL)
     return "worked"
 

@@ -195,14 +195,14 @@ async def test_the_time_of_a_script_does_not_run_while_a_person_is_asked_about_i
     lives = Lives(tmp_path, fake_model, monkeypatch)
     home = lives.config / "agents" / "g"
     home.mkdir(parents=True)
-    (home / "graph.yaml").write_text(SCRIPT % "timeout: 1,")
+    (home / "graph.yaml").write_text(SCRIPT % "timeout: 4,")
     (home / "one.sh").write_text(f"[ -e {tmp_path}/second ] || sleep 60\n" + """echo '{"said": "in time"}'\n""")
     await lives.begin("g", until=lambda event: event.kind == "tool.call.started", answers={})
     (tmp_path / "second").touch()
 
     class Slow(Clerk):
         async def answer(self, question: Question) -> None:
-            await trio.sleep(1.5)
+            await trio.sleep(4.5)
             self._root.kernel.questions.answer(question.id, "again", by="clerk")
 
         def asked(self, question: Question) -> None:

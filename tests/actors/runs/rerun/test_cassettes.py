@@ -340,7 +340,7 @@ async def test_a_cassette_is_whole_or_what_it_was_before(studio: Studio, fake_mo
     assert len(studio.lines(ReplyLine)) == 1
     before = studio.text
     fake_model.script(Reply(text="never", hold=trio.Event()))
-    with trio.move_on_after(5) as scope:
+    with trio.move_on_after(60) as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(studio.record)
             await fake_model.arrived(2)

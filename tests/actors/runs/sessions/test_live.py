@@ -157,7 +157,7 @@ async def test_a_run_that_is_cancelled_leaves_what_was_said(stage: Stage) -> Non
     held = trio.Event()
     stage.plain("global_tools: [fs_ls]", name="clerk")
     stage.models.script(Reply(text="looking", calls=[("fs_ls", {"path": "."})]), Reply(text="par", piece=3, hold=held))
-    with trio.move_on_after(30) as scope:
+    with trio.move_on_after(60) as scope:
         await say(
             stage.root,
             None,

@@ -242,7 +242,7 @@ async def test_hooks_hear_that_a_person_is_needed(house: Repository) -> None:
         with root.questions.attach(person):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(house.run, write("made"), "over", root=root))
-                with trio.fail_after(30):
+                with trio.fail_after(60):
                     while not note.exists() or not note.read_text():
                         await trio.sleep(0.01)
                 root.questions.answer(person.asked_for[0].id, "yes", by="person")

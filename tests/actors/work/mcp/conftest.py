@@ -95,7 +95,7 @@ async def _hold(me: Actor) -> None:
 @pytest.fixture
 async def play() -> AsyncIterator[Play]:
     """See `Play`. Nothing may be left at its end: no task, no process."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with Root() as root:
             yield Play(root)
             assert not root.processes.live

@@ -74,7 +74,7 @@ async def asked(server: Server, kind: str, heard: Callable[[Delta], None] = lamb
     model = ModelSettings(name="m", idle_timeout=IDLE)
     client = ClientSettings(type=kind, name="fake", api_base=base, api_key="k", models=(model,))
     request = ChatRequest(model="fake:m", messages=(UserTurn("hello"),), max_tokens=100)
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with reaching(Settings(clients=(client,)), seed=1) as models:
             return (await models.chat(Silent(), request, on_delta=heard)).text
 

@@ -44,7 +44,7 @@ async def test_it_is_written_a_moment_later_and_not_at_the_end_alone(tmp_path: P
         kept = Book(root, BookFile(path), now=lambda: 0.0)
         for requests in (1, 2):
             kept.add("local", "", "a:b", TOKENS, 0.5)
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 while sum(spent.requests for spent in read(path).values()) < requests:
                     await trio.sleep(0.01)
 
@@ -129,7 +129,7 @@ async def test_what_can_not_be_written_is_kept_and_said_once(
     async with Root() as root:
         kept = Book(root, BookFile(path), now=lambda: 0.0)
         kept.add("local", "", "a:b", TOKENS, 0.5)
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while "can't be written" not in caplog.text:
                 await trio.sleep(0.01)
             kept.add("local", "", "a:b", TOKENS, 0.5)

@@ -43,7 +43,7 @@ async def test_runs_under_way_are_shown_and_can_be_watched(
             done.append(await chat.play(f".attach {info.run}", person))
 
         nursery.start_soon(watch)
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             while not person.runs:
                 await trio.sleep(0.01)
         assert person.runs[0].run == info.run

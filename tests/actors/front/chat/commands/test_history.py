@@ -26,7 +26,7 @@ async def said(chat: Chat) -> list[str]:
 
 
 async def until(done: Callable[[], bool]) -> None:
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         while not done():
             await trio.sleep(0.01)
 

@@ -33,7 +33,7 @@ async def interrupted(state: Path, config: Path, model: FakeModels) -> None:
         model.answer_with(lambda _: Reply(hold=trio.Event()))
 
         async def end() -> None:
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 while len(model.requests) < 2:
                     await trio.sleep(0.01)
             root.begin_stop()

@@ -22,7 +22,7 @@ class Reader:
 
     def __init__(self, root: Root) -> None:
         self.root = root
-        self.bounds = Bounds(seconds=30)
+        self.bounds = Bounds(seconds=60)
 
     async def __call__(self, data: bytes, path: str = "a", media: str = "", charset: str = "") -> Contents:
         """What is in it; `CantRead` is raised as it is."""

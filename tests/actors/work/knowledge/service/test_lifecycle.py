@@ -216,7 +216,7 @@ async def test_another_builder_is_waited_for(knowing: Stage) -> None:
         await told.wait()
         os.close(lock)
 
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(let_go)
             outcome = await knowing.run("flour", on_event=on_event)
@@ -246,7 +246,7 @@ async def test_a_run_cancelled_while_it_builds_leaves_no_lock_and_the_old_base(k
         if event.kind == "knowledge.building":
             building.set()
 
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
 
             async def cancelled() -> None:

