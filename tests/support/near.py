@@ -119,10 +119,9 @@ def distances(modules: Iterable[str]) -> dict[str, int]:
 
 @cache
 def module_name(file: Path) -> str:
-    """Return the dotted name that imports use: `actors.io.http`, `tests.cli.test_ask`, `fake_models`."""
+    """Return the dotted name that imports use: `actors.io.http`, and below tests/ `fake_models`, `cli.test_ask`."""
     parts = file.relative_to(ROOT).with_suffix("").parts
-    if parts[0] == "tests" and len(parts) == 2:
-        parts = parts[1:]  # helpers are imported by their bare name
+    parts = parts[1:] if parts[0] == "tests" else parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
