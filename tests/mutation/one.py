@@ -25,8 +25,8 @@ from mutations import Mutation, mutated
 WALL = 5
 """Limit of wall-clock time, as a multiple of the limit of processor time."""
 
-LONGEST_TEST = 60
-"""Seconds until a test counts as hanging: twice the slowest test of the suite."""
+LONGEST_TEST = 120
+"""Seconds until a test counts as hanging: four times the slowest test of the suite."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Job:
 
 @dataclass
 class Result:
-    """Outcome of a mutation: `killed` or `survived`."""
+    """Outcome of a mutation: `killed`, `survived`, or `timeout` if a test hangs."""
 
     outcome: str
     test: str = ""
@@ -100,6 +100,7 @@ class _Watch:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.failed = ""
+        self.hung = False
         self.limited = False
         self.began = time.monotonic()
 
@@ -111,12 +112,15 @@ class _Watch:
         ]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
-            self.failed = self.failed or report.nodeid
+        self._note(report)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
-            self.failed = self.failed or report.nodeid
+        self._note(report)
+
+    def _note(self, report: pytest.CollectReport | pytest.TestReport) -> None:
+        if report.failed and not self.failed:
+            self.failed = report.nodeid
+            self.hung = "Timeout (>" in report.longreprtext
 
     def pytest_runtest_logfinish(self) -> None:
         used = sum(os.times()[:4])
@@ -146,7 +150,7 @@ def run(job: Job) -> Result:
         return Result("killed", f"import: {type(error).__name__}")
     imported = name in sys.modules or not name
     if watch.failed:
-        return Result("killed", watch.failed, imported=imported)
+        return Result("timeout" if watch.hung else "killed", watch.failed, imported=imported)
     if watch.limited:
         return Result("survived", limited=True, imported=imported)
     if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:

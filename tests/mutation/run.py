@@ -5,7 +5,7 @@
 runs the mutations of `selection.json` one after the other and prints the outcome of each:
 
     killed     a test failed; its name is printed
-    timeout    the tests did not end; counts as killed
+    timeout    a test or the whole run did not end; counts as killed
     survived   no test failed within `--limit` seconds of processor time
     gone       the code no longer exists, neither at its path nor in another module
 
@@ -86,7 +86,7 @@ class Check:
         files = test_files(self.root, self.package, _folder(self.packages, here.path), here)
         job = Job(str(self.root), self.package, files, self.limit, "", asdict(here))
         result = self._start(job)
-        while result.outcome == "killed" and self._fails_without(result.test) and len(job.without) < MOST_RED_TESTS:
+        while result.outcome in KILLED and self._fails_without(result.test) and len(job.without) < MOST_RED_TESTS:
             job = replace(job, without=[*job.without, result.test])
             result = self._start(job)
         row |= {"outcome": result.outcome, "seconds": round(time.monotonic() - began)}
@@ -102,7 +102,7 @@ class Check:
 
     def _fails_without(self, test: str) -> bool:
         if "::" not in test:
-            return False  # an import or a collection error, which cannot happen without the mutation
+            return False  # no single test: an import error, a collection error, or the time of the whole run
         if test not in self.red:
             job = Job(str(self.root), self.package, [test], self.limit, "")
             self.red[test] = self._start(job).outcome != "survived"
