@@ -156,12 +156,14 @@ def main(arguments: list[str] | None = None) -> int:
     root = options.root.resolve()
     if options.save:
         selected = select(root, options.packages, options.count, options.seed)
-        rows = ",\n".join(json.dumps({"id": each.id, **asdict(each)}) for each in selected)
-        options.save.write_text(f"[\n{rows}\n]\n")
+        lines = ",\n".join(json.dumps({"id": each.id, **asdict(each)}) for each in selected)
+        options.save.write_text(f"[\n{lines}\n]\n")
         print(f"{len(selected)} mutations in {options.save}")
         return 0
 
-    selection = {row.pop("id"): Mutation(**row) for row in json.loads(options.selection.read_text())}
+    rows = json.loads(options.selection.read_text())
+    selected = [Mutation(**{name: value for name, value in row.items() if name != "id"}) for row in rows]
+    selection = {mutation.id: mutation for mutation in selected}
     done = _read(options.results)
     todo = {
         id: mutation
