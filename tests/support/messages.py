@@ -24,7 +24,7 @@ _IDENTIFIER = re.compile(r"(?<!!)\b[A-Za-z_]\w*")
 _STRING = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
-def says(key: str, **facts: Any) -> str:
+def says(key: str, /, **facts: Any) -> str:
     """Return a regular expression for the message with id `key`.
 
     Raises:
@@ -46,7 +46,7 @@ def says(key: str, **facts: Any) -> str:
     return pattern
 
 
-def has_message(text: str, key: str, **facts: Any) -> bool:
+def has_message(text: str, key: str, /, **facts: Any) -> bool:
     """Return True if `text` contains the message with id `key` and these facts."""
     return re.search(says(key, **facts), text) is not None
 
