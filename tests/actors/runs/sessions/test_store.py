@@ -310,7 +310,7 @@ def test_processes_that_open_the_same_alias_at_once_get_one_session(shelf: Shelf
 
 def test_who_looks_for_a_session_that_is_not_there_is_told_which_are(shelf: Shelf) -> None:
     shelf.store.create(alias="bridges")
-    with pytest.raises(NotFound, match=says("runs.finding._no_such_file.4", near="bridges")):
+    with pytest.raises(NotFound, match="did you mean 'bridges'"):
         shelf.store.find("bridge")
     with pytest.raises(NotFound):
         shelf.store.find("0b6f2d4c-8e11-4c0c-9d7e-7d2b5e0e9a35")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from bundle_house import BUNDLE, TAKEN, House, files_below, put
+from support.messages import says
 
 from callboard.actors.work.bundles import carry_out as module
 from callboard.actors.work.bundles.carry_out import JOURNAL, STAGE, NewFile, carry_out, finish
@@ -144,7 +146,7 @@ def test_a_journal_that_names_places_elsewhere_is_not_followed(tmp_path: Path) -
     (tmp_path / "outside").write_text("x")
     for text in ('{"removes": ["../outside"]}', '{"puts": [{"path": "/etc/x", "staged": "0"}]}', "{"):
         (tmp_path / STAGE / JOURNAL).write_text(text)
-        with pytest.raises(InvalidFile, match="no journal of ours"):
+        with pytest.raises(InvalidFile, match=says("work.bundles.carry_out.finish.2")):
             finish(tmp_path)
 
 
@@ -153,6 +155,6 @@ async def test_the_next_install_finishes_what_a_kill_has_left(house: House, tmp_
     put(house.base, {f"{STAGE}/0": "from before\n", f"{STAGE}/{JOURNAL}": ""})
     put(house.base, {f"{STAGE}/{JOURNAL}": '{"puts": [{"path": "roles/before.md", "staged": "0"}], "removes": []}'})
     await house.install("plain")
-    assert house.told[0] == "an install that was interrupted has been finished"
+    assert re.fullmatch(says("work.bundles.manage._begin"), house.told[0])
     assert house.files["roles/before.md"] == "from before\n"
     assert TAKEN.items() <= house.files.items()

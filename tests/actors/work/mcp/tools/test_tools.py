@@ -15,6 +15,7 @@ from family_stage import context_of
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_house import House, scripted
+from support.messages import has_message, says
 
 from callboard.actors.engine.conversation.calls import Calls
 from callboard.actors.work.mcp.links.link import Caller
@@ -156,7 +157,9 @@ async def test_a_listed_tool_that_its_server_has_no_more_refuses_and_the_convers
     now = await own.renewed(me)
     assert now is not None
     assert names(now) == ["s__t0"]
-    assert "unknown tool 's__t1' of MCP server 's'" in (await played(me, now, "s__t1"))["tool_call_error"]
+    assert has_message(
+        (await played(me, now, "s__t1"))["tool_call_error"], "work.mcp.tools.offer._listed", listed="s__t1", server="s"
+    )
 
 
 async def test_behind_three_tools_a_changed_list_changes_nothing(me: Actor) -> None:
@@ -327,7 +330,7 @@ async def test_a_tool_that_its_entry_leaves_out_is_refused_even_if_it_was_offere
     view = view_of(Known(s=some(1)), tools=ToolList(deny=("t0",)))
     found = Offered(tools=(direct_tool(view, Tool(name="t0")),))
     told = await played(me, found, "s__t0")
-    assert "'t0' is not among the tools of MCP server 's' that may be used here" in told["tool_call_error"]
+    assert has_message(told["tool_call_error"], "work.mcp.tools.view.View.call", tool="t0", name="s")
 
 
 # --- modes ---------------------------------------------------------------------------------------------------
@@ -435,7 +438,7 @@ async def test_a_call_leases_its_server_once_and_its_time_begins_when_the_server
             view = View(talk=Talk(scope=scope, context=context_of({})), server=house.config.servers["s"])
             for _ in range(3):
                 await view.call(root.actor, "pid", {}, "s__pid")
-            with pytest.raises(ToolFailed, match=r"did not end within 0\.4 s"):
+            with pytest.raises(ToolFailed, match=says("work.mcp.tools.view.View.call.2", seconds="0.4")):
                 await view.call(root.actor, "slow", {"seconds": 60}, "s__slow")
         counted = house.servers.statistics()
     assert (counted.acquire_miss, counted.acquire_active_hit, counted.acquire_idle_hit) == (1, 3, 0)
