@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from support.messages import says
 
 from callboard.cli.render.answer import Answer, AnswerResult, Look, look_of
 from callboard.cli.render.markdown.rows import CLEAR_BELOW, DONE, SHOW
@@ -219,7 +220,7 @@ def test_wrap_is_read_as_loki_has_it(out: Terminal, said: object, wrap: int | No
 
 @pytest.mark.parametrize("said", ["0", "-5", "wide", "8.5", "²"])
 def test_a_wrap_that_is_none_says_what_is_expected(out: Terminal, said: str) -> None:
-    with pytest.raises(ConfigError, match="expected: no, auto, or the most columns"):
+    with pytest.raises(ConfigError, match=says("cli.render.answer._wrap")):
         look_of({"wrap": said}, Path("/nowhere"), out, {})
 
 

@@ -222,7 +222,7 @@ async def test_another_device_signs_in(place: Place, nursery: trio.Nursery) -> N
     code, out, err = await place.run("auth", "login", "lab", "--device")
     assert (code, out) == (0, "signed in to client 'lab' for chat\n")
     assert f"{place.server.url}/activate?user_code=WDJB-MJHT" in err
-    assert "The code is WDJB-MJHT; it is good for 10m." in err
+    assert has_message(err, "cli.auth_clients._SigningIn.elsewhere.2", user_code="WDJB-MJHT", lifetime="10m")
 
 
 async def test_more_scopes_are_asked_for(place: Place, nursery: trio.Nursery) -> None:

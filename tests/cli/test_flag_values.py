@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.messages import has_message, says
 
 from callboard.cli import flag_values
 from callboard.protocol.errors import UsageError
@@ -28,11 +29,11 @@ def test_set_reads_json_of_every_type() -> None:
 def test_a_bare_word_for_set_is_an_error_that_shows_the_quoting() -> None:
     with pytest.raises(UsageError) as caught:
         flag_values.state(["topic=bicycles"])
-    assert """--set 'topic="bicycles"'""" in str(caught.value)
+    assert has_message(str(caught.value), "cli.flag_values._json", key="topic", text="bicycles")
 
 
 def test_nan_is_no_json() -> None:
-    with pytest.raises(UsageError, match="NaN is no JSON value"):
+    with pytest.raises(UsageError, match=says("cli.flag_values._no_constant", name="…NaN")):
         flag_values.state(["x=NaN"])
 
 
@@ -56,9 +57,9 @@ def test_an_answers_file_may_map_node_ids_to_one_or_several_answers(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("just text", "expected a list of answers, or a mapping"),
-        ("- {a: 1}", "an answer is text"),
-        ("a: [", "not valid YAML"),
+        ("just text", says("cli.flag_values._answers_file.5")),
+        ("- {a: 1}", says("cli.flag_values._answer")),
+        ("a: [", says("cli.flag_values._answers_file.3")),
     ],
 )
 def test_an_answers_file_of_the_wrong_shape_says_so(tmp_path: Path, text: str, message: str) -> None:
@@ -74,5 +75,5 @@ def test_an_answers_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_both_ways_of_answering_at_once_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="can't be combined"):
+    with pytest.raises(UsageError, match=says("cli.flag_values.answers")):
         flag_values.answers(["a"], str(tmp_path / "x"))

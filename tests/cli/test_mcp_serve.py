@@ -204,7 +204,7 @@ def test_one_that_does_not_answer_is_told(callboard: Callboard, home: Path) -> N
         threading.Thread(target=lambda: [listener.accept()[0].close() for _ in range(3)], daemon=True).start()
         code, out, _err = callboard("mcp", "status")
         assert code == 0
-        assert "  did not answer: " in out
+        assert has_message(out, "work.mcp.pool.status._ask.2")
         code, _out, err = callboard("mcp", "reload")
         assert code == 1
         assert f"process {os.getpid()}: did not answer: " in err

@@ -148,7 +148,7 @@ def test_stop_refuses_what_is_not_there(callboard: Callboard, house: House) -> N
         "callboard: there is no run 'run-zz' (callboard ps -a lists those there are)\n",
     )
     assert callboard("stop", "/run-zz/a")[0] == 2
-    assert "there is no actor '/run-zz/a'" in callboard("stop", "run-zz/a")[2]
+    assert has_message(callboard("stop", "run-zz/a")[2], "front.control.actors.Actors._actor", path="/run-zz/a")
 
 
 def test_who_names_what_runs_is_told_its_runs(callboard: Callboard, house: House) -> None:

@@ -224,5 +224,5 @@ def test_what_is_no_text_is_refused_with_the_words_of_attached_files(data: bytes
 
 def test_more_than_the_limit_is_refused_before_it_fills_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdin, "LIMIT", 100_000)
-    with piped(b"x" * 500_000) as fd, pytest.raises(UsageError, match="too much for a prompt"):
+    with piped(b"x" * 500_000) as fd, pytest.raises(UsageError, match=says("cli.stdin._read_to_end.2")):
         prompt_text("-", fd=fd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.messages import says
 
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.settings import Settings
@@ -26,5 +27,5 @@ def test_a_prelude_names_a_role_a_session_or_both(text: str | None, prelude: Pre
 
 @pytest.mark.parametrize("text", ["daily", "role:", ":coder", ":"])
 def test_anything_else_is_an_error_that_says_what_there_is(text: str) -> None:
-    with pytest.raises(ConfigError, match="`cmd_prelude` is session:NAME, SESSION:ROLE or role:NAME, not "):
+    with pytest.raises(ConfigError, match=says("protocol.settings.prelude.prelude_of", key="cmd_prelude")):
         prelude_of(Settings(other={"cmd_prelude": text}), "cmd_prelude")

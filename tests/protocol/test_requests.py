@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.messages import says
 
 from callboard.protocol.agent import Agent
 from callboard.protocol.chat import AssistantTurn, FilePart, ImagePart, TextPart, ToolCall, ToolTurn, UserTurn
@@ -132,14 +133,14 @@ def test_every_field_is_generated_so_that_a_new_one_is_tested_too() -> None:
     ("given", "words"),
     [
         ({"compat": "lokki"}, "compat must be one of standard, loki, devall, not 'lokki'"),
-        ({"id": "run_1"}, "the id of a run is 'run-' and up to 40 lower-case letters or digits, not 'run_1'"),
+        ({"id": "run_1"}, says("protocol.requests.RunRequest.__post_init__.2", id="run_1")),
         ({"prompt": "h\udcffi"}, "the prompt is not Unicode text: its character 2 is a byte that is not UTF-8"),
         ({"variables": {"where": "\udcff"}}, "the value of variable 'where' is not Unicode text: its character 1 is a"),
-        ({"state": {"x": "\udcff"}}, "`state` holds a text that is not Unicode"),
-        ({"state": {"x": object()}}, "`state` must hold JSON values only"),
+        ({"state": {"x": "\udcff"}}, says("protocol.requests._plain_state.4")),
+        ({"state": {"x": object()}}, says("protocol.requests._plain_state")),
         ({"answers": ["yes", "n\udcff"]}, "answer 2 is not Unicode text: its character 2 is a byte that is not UTF-8"),
         ({"answers": {"ask": "\ud800"}}, "the answer for 'ask' is not Unicode text"),
-        ({"answers": [{"a": 1}]}, "answer 1 must be text, a number, true or false, or a list of texts, not dict"),
+        ({"answers": [{"a": 1}]}, says("protocol.requests._worded", what="answer 1", __name__="dict")),
         ({"answers": {"q": [b"x"]}}, "the answer for 'q' must be text, .* not bytes"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.messages import says
 
 from callboard.protocol.errors import UsageError
 from callboard.protocol.problems import Problem
@@ -201,7 +202,10 @@ def test_arguments_are_put_in_once() -> None:
 def test_arguments_that_do_not_fit_are_refused(given: tuple[str, ...], words: str) -> None:
     with pytest.raises(UsageError, match=words.replace("{", r"\{")):
         read("__ARG1__ __ARG2__")[0].with_arguments(given)
-    with pytest.raises(UsageError, match=r"role 'r' takes no arguments, not 1: write it as r$"):
+    with pytest.raises(
+        UsageError,
+        match=says("protocol.role.Role.with_arguments", called="r", takes="takes no arguments", given=1, usage="r"),
+    ):
         read("none")[0].with_arguments(("a",))
 
 
@@ -228,7 +232,7 @@ def test_no_text_breaks_the_reader(text: str) -> None:
 
 def test_a_text_that_is_too_long_makes_no_role() -> None:
     assert role_of_prompt("x" * MOST_CHARACTERS).system
-    with pytest.raises(UsageError, match=r"a prompt of 1000001 characters for a role is too long \(expected at most"):
+    with pytest.raises(UsageError, match=says("protocol.role.role_of_prompt", text=1000001)):
         role_of_prompt("x" * (MOST_CHARACTERS + 1))
 
 
@@ -246,7 +250,7 @@ def test_a_text_that_is_too_long_makes_no_role() -> None:
 )
 def test_arguments_never_make_another_kind_of_prompt(text: str, given: tuple[str, ...]) -> None:
     role = read(text)[0]
-    with pytest.raises(UsageError, match="the arguments of role 'r' change what kind of prompt"):
+    with pytest.raises(UsageError, match=says("protocol.role.Role.with_arguments.3", called="r")):
         role.with_arguments(given)
     assert role.with_arguments(("it",) * len(given)).kind == role.kind
 

@@ -30,6 +30,7 @@ from callboard.supervisors.spawn import wait_for_death
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 
 from lifeline import Lifeline
+from support.messages import says
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ async def test_what_waits_for_a_process_that_did_not_end_in_time_gets_one_plain_
         leave(child)  # as of a process that hangs in the kernel, there is no end to tell of
 
     monkeypatch.setattr(Child, "leave", hangs)
-    with pytest.raises(ProcessError, match="did not end in time; SIGKILL was sent"):
+    with pytest.raises(ProcessError, match=says("supervisors.process._late")):
         await run_process(me, ["yes"], stop=no_time, output_limit=10, on_overflow="kill")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.messages import says
 
 from callboard.actors.io.named_files import NamedFiles, is_name
 from callboard.protocol.errors import Conflict, NotFound, UsageError
@@ -27,10 +28,10 @@ def test_the_users_files_come_before_ours(files: NamedFiles[str], tmp_path: Path
     assert files.write(files.place_for("first", tmp_path), "mine", replace=False)
     assert files.text_of(files.locate("first", tmp_path).file) == "mine\n"
     assert [(place.name, place.built_in) for place in files.places(tmp_path)] == [("first", False)]
-    with pytest.raises(Conflict, match="there is a note 'first' already"):
+    with pytest.raises(Conflict, match=says("io.named_files.NamedFiles.write", kind="note", name="first")):
         files.write(files.place_for("first", tmp_path), "x", replace=False)
     files.delete("first", tmp_path)
-    with pytest.raises(UsageError, match="the note 'first' comes with Callboard"):
+    with pytest.raises(UsageError, match=says("io.named_files.NamedFiles.delete", kind="note", name="first")):
         files.delete("first", tmp_path)
 
 

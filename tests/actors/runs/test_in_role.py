@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from stage import Stage
+from support.messages import says
 
 import callboard
 from callboard import Agent
@@ -47,10 +48,10 @@ async def test_examples_stand_at_the_beginning_of_a_conversation_only(stage: Sta
 
 async def test_an_agent_with_a_file_takes_none(stage: Stage) -> None:
     stage.plain("", name="clerk")
-    with pytest.raises(UsageError, match="a role is for a conversation without an agent, and 'clerk' answers"):
+    with pytest.raises(UsageError, match=says("runs.in_role._agent", name="clerk")):
         await callboard.run("clerk", "hi", role="code", root=stage.root)
     with pytest.raises(NotFound, match="Unknown role `nope`"):
         await callboard.run("", "hi", role="nope", root=stage.root)
-    with pytest.raises(UsageError, match="either a role"):
+    with pytest.raises(UsageError, match=says("protocol.requests.RunRequest.__post_init__.5")):
         await callboard.run("", "hi", role="code", role_prompt="x", root=stage.root)
     assert stage.models.requests == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from support.messages import says
 
 from callboard import Root
 from callboard.actors.runs.root import result_of
@@ -95,7 +96,7 @@ async def test_what_an_actor_beside_all_runs_returns_is_the_result_and_its_crash
 
     async with Root() as root:
         assert await result_of(root, works, name="sum") == 5
-        with pytest.raises(NotFound, match="there is none"):
+        with pytest.raises(NotFound, match=says("work.tools.checking.unknown")):
             await result_of(root, crashes, name="sum")
 
 
@@ -129,7 +130,7 @@ async def test_an_actor_that_the_stopping_root_ends_has_no_result(home: Path) ->
         return 1
 
     async def wait(root: Root) -> None:
-        with pytest.raises(ShuttingDown, match="stopping, and sum"):
+        with pytest.raises(ShuttingDown, match=says("runs.root.result_of", name="sum")):
             await result_of(root, works, name="sum")
 
     async with trio.open_nursery() as nursery, Root() as root:

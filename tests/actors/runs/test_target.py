@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.messages import says
 
 import callboard
 from callboard.actors.io.directories import config_dir
@@ -39,11 +40,11 @@ def test_validate_lists_everything_and_raises_for_nothing_but_a_target_that_is_n
 
 
 def test_a_directory_holds_one_agent(tmp_path: Path) -> None:
-    with pytest.raises(InvalidFile, match=r"has neither a config\.yaml nor a graph\.yaml at"):
+    with pytest.raises(InvalidFile, match=says("runs.finding._in_directory.2")):
         find(tmp_path)
     (tmp_path / "graph.yaml").write_text(GRAPH)
     (tmp_path / "config.yaml").write_text(AGENT)
-    with pytest.raises(InvalidFile, match=r"has both config\.yaml and graph\.yaml.*Remove one of the two files"):
+    with pytest.raises(InvalidFile, match=says("runs.finding._in_directory")):
         find(tmp_path)
 
 
@@ -58,7 +59,7 @@ def test_a_file_of_any_name_is_told_by_what_it_says(tmp_path: Path, text: str, d
 
 def test_files_that_are_no_text_or_no_mapping_are_named(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InvalidFile, match=r"binary\.yaml is not UTF-8 text"):
+    with pytest.raises(InvalidFile, match=says("runs.finding._text", shown="…binary.yaml")):
         find(tmp_path / "binary.yaml")
     (tmp_path / "list.yaml").write_text("- a\n- b\n")
     with pytest.raises(InvalidFile, match=r"list\.yaml"):
@@ -70,11 +71,11 @@ def test_names_are_looked_up_in_the_configuration_directory_and_paths_are_not(tm
     home.mkdir(parents=True)
     (home / "graph.yaml").write_text(GRAPH)
     assert find("greeter", config_dir=tmp_path).directory == home
-    with pytest.raises(UsageError, match=r"'greeters' is neither .* \(there are: greeter\)|did you mean 'greeter'"):
+    with pytest.raises(UsageError, match=says("runs.finding._no_such_file.4", near="greeter")):
         find("greeters", config_dir=tmp_path)
     with pytest.raises(UsageError):
         find("./greeter", config_dir=tmp_path)
-    with pytest.raises(UsageError, match="the target is empty"):
+    with pytest.raises(UsageError, match=says("runs.finding.find")):
         find("", config_dir=tmp_path / "none")
 
 
@@ -108,7 +109,7 @@ def test_a_path_is_never_the_name_of_an_agent(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path / "coder")
     for target in (".", "../coder", "graph.yaml"):
         assert find(target, config_dir=tmp_path / "config").directory.samefile(tmp_path / "coder")
-    with pytest.raises(InvalidFile, match="has neither"):
+    with pytest.raises(InvalidFile, match=says("runs.finding._in_directory.2")):
         find("..", config_dir=tmp_path / "config")
 
 
@@ -128,7 +129,7 @@ def test_only_the_errors_of_a_graph_are_told_in_the_words_of_graphs(tmp_path: Pa
 def test_without_validation_a_broken_graph_is_loaded_all_the_same(tmp_path: Path) -> None:
     text = GRAPH.replace("e: {type: end}", "e: {type: script, script: gone.sh, next: nowhere}")
     (tmp_path / "graph.yaml").write_text(text)
-    with pytest.raises(InvalidFile, match=r"Graph validation failed with 3 error\(s\):"):
+    with pytest.raises(InvalidFile, match=says("engine.graph.validate.failure_text", errors=3)):
         callboard.load(tmp_path)
     (tmp_path / "graph.yaml").write_text("settings: {validate_before_run: false}\n" + text)
     assert callboard.load(tmp_path).name == "g"
@@ -151,7 +152,7 @@ def test_settings_may_be_missing_and_must_be_readable(tmp_path: Path) -> None:
     _, problems = load_settings(tmp_path)
     assert problems == []
     (tmp_path / "config.yaml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match=r"config\.yaml can't be read"):
+    with pytest.raises(ConfigError, match=says("io.settings.load_settings.3", file="…config.yaml")):
         load_settings(tmp_path)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 from stage import Stage
+from support.messages import has_message, says
 
 import callboard
 from callboard.actors.runs import files
@@ -98,7 +99,7 @@ async def test_all_that_is_wrong_with_a_workflow_is_told_before_it_runs(stage: S
 
 async def test_a_dialect_from_outside_wins_over_the_file(stage: Stage, tmp_path: Path) -> None:
     file = put(tmp_path, GREETING)
-    with pytest.raises(InvalidFile, match="start"):
+    with pytest.raises(InvalidFile, match=says("protocol.workflow.parts.ends.with_ends.4")):
         await stage.run("task", file, compat="devall")
     with pytest.raises(UsageError, match="compat must be one of standard, loki, devall"):
         await stage.run("task", file, compat="langgraph")
@@ -149,10 +150,10 @@ async def test_attachments_reach_the_nodes_and_the_workspace(stage: Stage, tmp_p
     assert outcome.output == "hello\n"
     (question,) = stage.of("question.asked")
     assert question.question["text"].endswith("see\n[file: note.txt, 5 bytes]\n[image: image/png, 4 bytes]")
-    with pytest.raises(UsageError, match=r"there is no file .*gone\.txt to attach"):
+    with pytest.raises(UsageError, match=says("runs.files.attached", each="…gone.txt")):
         await stage.run("see", file, attach=[tmp_path / "gone.txt"])
     stage.agent("start: e\nnodes:\n  e: {type: end, output: x}\n")
-    with pytest.raises(UsageError, match="'g' is no workflow"):
+    with pytest.raises(UsageError, match=says("runs.begin.check_fits.4", name="g")):
         await stage.run("see", attach=given)
 
 
@@ -169,7 +170,7 @@ async def test_an_attachment_that_cant_be_read_or_grows_fails_the_run_and_says_w
     monkeypatch.setattr(files, "LARGEST", 3)
     outcome = await stage.run("task", file, attach=["/proc/self/status"])  # which says that it is empty
     assert outcome.error is not None
-    assert "/proc/self/status is larger than" in outcome.error.message
+    assert has_message(outcome.error.message, "runs.files._too_large", path="/proc/self/status")
 
 
 async def test_a_run_that_is_saved_is_there_as_files(stage: Stage, tmp_path: Path) -> None:
@@ -195,7 +196,7 @@ async def test_a_run_that_is_saved_is_there_as_files(stage: Stage, tmp_path: Pat
     log = [json.loads(line) for line in (home / "log.jsonl").read_text().splitlines()]
     assert [event["seq"] for event in log] == list(range(1, len(stage.events) + 1))
     assert (home / "workspace" / "n").read_text() == "x"
-    with pytest.raises(UsageError, match="can't be saved"):
+    with pytest.raises(UsageError, match=says("runs.files.Saved.__init__")):
         await stage.run("task", file, save=file)
 
 
@@ -250,6 +251,6 @@ def test_a_file_that_names_an_address_is_given_no_key_and_that_is_told(
     file = put(tmp_path, STRANGE.replace("BASE", "http://elsewhere.example/v1"))
     problems = callboard.validate(file)
     assert [(problem.code, problem.line) for problem in problems] == [("withheld_key", 4), ("withheld_key", 8)]
-    assert "OPENAI_API_KEY goes to the provider's own address only" in problems[0].message
+    assert has_message(problems[0].message, "protocol.workflow.parts.nodes._check_key", key="OPENAI_API_KEY")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere.example/v1")
     assert callboard.validate(file) == []

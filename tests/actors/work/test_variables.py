@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from fake_models import FakeModels, Reply
 from stage import Stage
+from support.messages import says
 
 from callboard.actors.work.variables import missing_variables, named_file_of, overridden, resolve_variables, session_of
 from callboard.protocol.agent import Agent
@@ -121,7 +122,7 @@ async def test_a_run_without_the_secret_does_not_begin_and_says_where_it_is_name
     (home / "tools.sh").write_text(TELL)
     with pytest.raises(
         ConfigError,
-        match=r"config\.yaml:5:14\) names the secret \{\{MY_USERNAME\}\}, which is neither in the vault nor set",
+        match=says("work.variables._Found.about.2", where="…config.yaml:5:14)", secret="MY_USERNAME"),
     ):
         await stage.run("go", target="clerk")
     assert not fake_model.requests

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from support.messages import says
 
 from callboard.actors.front.control.runs.summary import rfc3339
 from callboard.cli.chat.presence import Presence, opening_again
@@ -65,16 +66,18 @@ def test_a_chat_is_meant_by_the_beginning_of_its_id() -> None:
         Presence("http://there", "3").meant(chats)
     with pytest.raises(NotFound, match=rf"there is no chat '9'; open at http://there are\n{listed}$"):
         Presence("http://there", "9").meant(chats)
-    with pytest.raises(NotFound, match="none is open at http://there"):
+    with pytest.raises(NotFound, match=says("cli.chat.presence.Presence.meant.2", place="http://there")):
         Presence("http://there", "9").meant([])
 
 
 def test_without_an_id_the_only_chat_is_meant() -> None:
     chats = [ChatInfo(chat=f"chat-{number}", model="m", started=rfc3339(datetime.now(UTC))) for number in range(2)]
     assert Presence("http://there", "").meant(chats[:1]) == "chat-0"
-    with pytest.raises(UsageError, match=r"several chats are open at http://there; --attach takes the id of one\nCHAT"):
+    with pytest.raises(
+        UsageError, match=says("cli.chat.presence.Presence.meant.4", place="http://there", known="CHAT…")
+    ):
         Presence("http://there", "").meant(chats)
-    with pytest.raises(NotFound, match="there is no chat to attach to: none is open"):
+    with pytest.raises(NotFound, match=says("cli.chat.presence.Presence.meant")):
         Presence("http://there", "").meant([])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 from small_server import Refuse, SmallServer
+from support.messages import says
 from trio_websocket import WebSocketConnection
 from waiting import until
 
@@ -66,17 +67,17 @@ async def test_a_refusal_is_the_error_that_it_was_at_the_server(
 
 async def test_an_answer_of_another_shape_is_told(small: SmallServer, client: Client) -> None:
     small.answers["_run/get"] = lambda _: {"run": 7}
-    with pytest.raises(ServerLost, match="says what this callboard can't read"):
+    with pytest.raises(ServerLost, match=says("cli.control.client.Client._read")):
         await client.ask("_run/get", own.OneRun, run="x")
 
 
 @pytest.mark.parametrize(
     ("status", "error", "text"),
     [
-        (401, Unauthorized, "the token is not right"),
+        (401, Unauthorized, says("cli.control.connection._rejected.2")),
         (403, Denied, "refuses this client: not now"),
         (503, Saturated, "takes no more clients now: not now"),
-        (404, NoServer, "HTTP status 404"),
+        (404, NoServer, says("cli.control.connection._rejected.6", status=404)),
     ],
 )
 async def test_a_handshake_that_is_refused_says_why(
@@ -89,7 +90,7 @@ async def test_a_handshake_that_is_refused_says_why(
 
 async def test_another_version_of_the_protocol_is_refused_by_us(small: SmallServer, client: Client) -> None:
     small.answers["_server/info"] = lambda _: {"protocol": 2}
-    with pytest.raises(Unsupported, match=r"speaks version 2 .* this callboard version 1"):
+    with pytest.raises(Unsupported, match=says("cli.control.connection.open_connection.3", protocol=2, VERSION=1)):
         await client.connected()
 
 
@@ -99,7 +100,7 @@ async def test_nobody_at_the_address_is_no_server(small: SmallServer) -> None:
     port = listener[0].socket.getsockname()[1]
     await listener[0].aclose()
     async with open_client(type(server)(url="u", host="127.0.0.1", port=port, path="/ws")) as client:
-        with pytest.raises(NoServer, match="no server answers at u: "):
+        with pytest.raises(NoServer, match=says("cli.control.connection._hold.2", url="u")):
             await client.connected()
 
 
@@ -113,7 +114,7 @@ async def test_something_else_at_the_address_is_no_server(small: SmallServer, nu
     )
     port = listeners[0].socket.getsockname()[1]
     async with open_client(type(small.server)(url="u", host="127.0.0.1", port=port, path="/ws")) as client:
-        with pytest.raises(NoServer, match="no server of callboard"):
+        with pytest.raises(NoServer, match=says("cli.control.connection._hold")):
             await client.connected()
 
 
@@ -155,7 +156,7 @@ async def test_patience_with_a_server_that_stays_away_has_an_end(
     small.refuse = 503
     await cut(small, client)
     begun = trio.current_time()
-    with pytest.raises(ServerLost, match="given up after 30 s"):
+    with pytest.raises(ServerLost, match=says("cli.control.client.Client._again.2", PATIENCE=30)):
         await client.connected()
     assert trio.current_time() - begun <= PATIENCE + 12
 
@@ -166,7 +167,7 @@ async def test_a_server_whose_process_has_ended_is_not_waited_for(small: SmallSe
         await client.connected()
         small.refuse = 503
         await cut(small, client)
-        with pytest.raises(ServerLost, match="has ended"):
+        with pytest.raises(ServerLost, match=says("cli.control.client.Client._again")):
             await client.connected()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.messages import says
 
 from callboard.actors.front.server.token_file import ServerFile, write_server
 from callboard.cli.control.client import meant
@@ -32,7 +33,7 @@ def test_a_run_goes_by_the_beginning_of_its_id() -> None:
     assert meant("ab1", ids) == "run-ab12"
     assert meant("run-cd", ids) == "run-cd"
     assert meant("x", ids) is None
-    with pytest.raises(UsageError, match="several runs: run-ab12, run-ab34"):
+    with pytest.raises(UsageError, match=says("cli.control.client.meant", kind="run", shown="run-ab12, run-ab34")):
         meant("ab", ids)
 
 
@@ -47,10 +48,10 @@ def serve(state: dict[str, str], port: int, started: float, pid: int | None = No
 
 
 def test_without_a_server_it_says_how_to_get_one(state: dict[str, str]) -> None:
-    with pytest.raises(NoServer, match="callboard serve"):
+    with pytest.raises(NoServer, match=says("cli.control.servers.find_server")):
         find_server(Where(), state)
     serve(state, 1, 5, pid=2**22 + 1)
-    with pytest.raises(NoServer, match="callboard serve"):
+    with pytest.raises(NoServer, match=says("cli.control.servers.find_server")):
         find_server(Where(), state)
 
 
@@ -92,7 +93,7 @@ def test_a_url_names_a_websocket(
 
 @pytest.mark.parametrize("url", ["", "ftp://a", "http://", "http://a:b", "http://a:99999", "http://[::1"])
 def test_what_is_no_url_is_refused(state: dict[str, str], url: str) -> None:
-    with pytest.raises(UsageError, match="not the address of a server"):
+    with pytest.raises(UsageError, match=says("cli.control.servers._at")):
         find_server(Where(url=url), state)
 
 

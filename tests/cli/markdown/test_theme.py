@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pygments.styles import get_all_styles
 from pygments.token import Comment, Keyword, Name, Number, String, Token
+from support.messages import has_message, says
 
 from callboard.cli.render.markdown import inline
 from callboard.cli.render.markdown.colours import foreground
@@ -77,7 +78,7 @@ def test_a_theme_with_two_sides_takes_the_light_one(tmp_path: Path) -> None:
 def test_a_name_that_is_none_says_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"`theme: drakula`.*did you mean dracula") as error:
         chosen({"theme": "drakula"}, tmp_path, TERM)
-    assert ".tmTheme file in the configuration directory" in str(error.value)
+    assert has_message(str(error.value), "cli.render.markdown.theme._known.2")
 
 
 def test_files_of_the_directory_are_the_themes_dark_and_light(tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_a_file_that_is_no_theme_is_an_error_with_its_name(tmp_path: Path, text:
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     (tmp_path / "dark.tmTheme").mkdir()
-    with pytest.raises(ConfigError, match="can't be read: Is a directory"):
+    with pytest.raises(ConfigError, match=says("cli.render.markdown.tm_theme._parsed.3", strerror="Is a directory")):
         chosen({}, tmp_path, TERM)
 
 

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.messages import says
 
 from callboard.protocol.kernel.errors import RunClaimed
 from callboard.supervisors.cluster import queue, tables, telling, workers
@@ -378,7 +379,7 @@ def test_tables_that_need_a_newer_callboard_are_refused_and_newer_ones_that_do_n
     db.execute("update callboard.about set value = %s where key = 'schema'", (str(tables.VERSION + 1),))
     assert tables.migrate(db) == 0
     db.execute("update callboard.about set value = %s where key = 'oldest'", (str(tables.VERSION + 1),))
-    with pytest.raises(tables.WrongTables, match="needs a newer callboard"):
+    with pytest.raises(tables.WrongTables, match=says("supervisors.cluster.tables.check")):
         tables.migrate(db)
 
 

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 from fake_models import Reply
 from stage import Stage
+from support.messages import has_message, says
 
 import callboard
 
@@ -221,7 +222,7 @@ async def test_a_childs_own_invalid_file_is_not_tolerated(stage: Stage, compat: 
     outcome = await stage.run(compat=compat)
     assert outcome.error is not None
     assert outcome.error.code == "invalid_file"
-    assert "Start node 'ghost' not found in graph 'kid'" in outcome.error.message
+    assert has_message(outcome.error.message, "protocol.graph.read._check_top.9", start="ghost", name="kid")
 
 
 async def test_each_file_keeps_its_own_dialect_unless_one_is_forced(stage: Stage) -> None:
@@ -315,14 +316,17 @@ async def test_the_environment_says_how_much_a_model_thinks(stage: Stage, monkey
     await stage.run("go", target="kid")
     assert stage.models.requests[0].json["reasoning_effort"] == "low"
     monkeypatch.setenv("KID_REASONING_EFFORT", "much")
-    with pytest.raises(callboard.CallboardError, match=r"KID_REASONING_EFFORT in the environment must be one of none"):
+    with pytest.raises(
+        callboard.CallboardError,
+        match=says("work.variables._thinking", variable="KID_REASONING_EFFORT", levels="none…"),
+    ):
         await stage.run("go", target="kid")
 
 
 async def test_an_override_that_is_no_number_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.agent("start: e\nnodes:\n  e: {type: end}")
     monkeypatch.setenv("G_TOP_P", "high")
-    with pytest.raises(callboard.CallboardError, match="G_TOP_P in the environment must be a number, not 'high'"):
+    with pytest.raises(callboard.CallboardError, match=says("work.variables._number", what="G_TOP_P", text="high")):
         await stage.run()
 
 
@@ -342,5 +346,5 @@ async def test_variables_come_from_the_caller_the_environment_or_the_file(
     monkeypatch.setenv("G_VARIABLES", '{"a": "env", "b": "env"}')
     assert (await stage.run(variables={"a": "caller"})).output == "caller env file"
     monkeypatch.setenv("G_VARIABLES", '["a"]')
-    with pytest.raises(callboard.CallboardError, match="G_VARIABLES in the environment must be a JSON object"):
+    with pytest.raises(callboard.CallboardError, match=says("work.variables._from_environ", agent="G_VARIABLES")):
         await stage.run()

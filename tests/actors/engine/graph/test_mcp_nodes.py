@@ -10,6 +10,7 @@ import trio
 from fake_models import Reply, Request
 from mcp_stage import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a fixture
 from stage import Stage
+from support.messages import has_message, says
 
 import callboard
 from callboard.protocol.errors import ConfigError, InvalidFile
@@ -107,7 +108,7 @@ async def test_what_a_nodes_mcp_tools_say_of_a_stranger_is_a_warning(stage: Stag
     stage.agent(graph("'mcp:srv'", options="mcp_tools: {svr: [echo]}, "))
     (problem,) = callboard.validate("g", config_dir=stage.config_dir)
     assert (problem.code, problem.severity, problem.node) == ("unknown_server", "warning", "a")
-    assert "`mcp_tools` says something about 'svr'" in problem.message
+    assert has_message(problem.message, "engine.graph.node_checks._check_lists", name="svr")
     assert problem.hint == "did you mean 'srv'?"
 
 
@@ -185,7 +186,7 @@ async def test_servers_that_are_turned_off_are_an_error(stage: Stage) -> None:
     (stage.config_dir / "config.yaml").write_text(json.dumps({**settings, "mcp_server_support": False}))
     stage.agent(graph("'mcp:srv'"))
     async with callboard.Root(config_dir=stage.config_dir) as root:
-        with pytest.raises(ConfigError, match="MCP support is disabled"):
+        with pytest.raises(ConfigError, match=says("work.mcp.tools.chosen.servers_of")):
             await callboard.run("g", "go", root=root)
 
 

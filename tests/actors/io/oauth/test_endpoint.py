@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 from auth_server import SECRET, LocalAuthServer
+from support.messages import says
 
 from callboard.actors.io.oauth.authorization import authorization
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
@@ -96,7 +97,7 @@ async def test_how_servers_say_how_long(
         ({"access_token": "a b"}, ConfigError, "has no access token"),
         ({"access_token": "x\r\nevil: 1"}, ConfigError, "has no access token"),
         ({"access_token": "ü"}, ConfigError, "has no access token"),
-        ({"token_type": "mac"}, ConfigError, "of type 'mac', not Bearer"),
+        ({"token_type": "mac"}, ConfigError, says("io.oauth.endpoint.TokenEndpoint._token", kind="mac")),
         ({"error": "invalid_client"}, OAuthRefused, "invalid_client"),
         ({"error": {"message": "as Google has it"}}, OAuthRefused, "as Google has it"),
     ],
@@ -124,9 +125,9 @@ async def test_a_form_as_answer_is_read_as_well(server: LocalAuthServer, endpoin
 @pytest.mark.parametrize(
     ("status", "body", "kind", "words"),
     [
-        (200, b"<html>sign in to the wifi</html>", ConfigError, "something else than JSON; check its URL"),
-        (200, [1], ConfigError, "something else than JSON"),
-        (404, b"<html>", ConfigError, "HTTP 404, and no reason that we know; check its URL"),
+        (200, b"<html>sign in to the wifi</html>", ConfigError, says("io.oauth.endpoint._good.2")),
+        (200, [1], ConfigError, says("io.oauth.endpoint._good.2")),
+        (404, b"<html>", ConfigError, says("io.oauth.endpoint._good", status=404)),
         (302, b"", ConfigError, "HTTP 302"),
         (503, b"<html>", UpstreamError, "HTTP 503"),
         (429, b"", UpstreamError, "HTTP 429"),
@@ -159,7 +160,7 @@ async def test_a_server_that_is_not_there(endpoint: TokenEndpoint, server: Local
 @pytest.mark.parametrize("host", ["xn--", "xn--\u20ac", "a..b", "x" * 300])
 async def test_a_host_that_is_none(server: LocalAuthServer, host: str) -> None:
     odd = TokenEndpoint(server.client(token_url=f"https://{host}/token"), AuthHttp({}))
-    with pytest.raises((ConfigError, UpstreamError), match="the exchange of the code"):
+    with pytest.raises((ConfigError, UpstreamError), match=says("io.oauth.endpoint.TokenEndpoint.exchange")):
         await signed_in(server, odd)
 
 
@@ -168,7 +169,7 @@ async def test_an_answer_without_end(server: LocalAuthServer, endpoint: TokenEnd
         return 200, b"x" * 10_000_000
 
     server.pages["/token"] = page
-    with pytest.raises(UpstreamError, match="longer than"):
+    with pytest.raises(UpstreamError, match=says("io.http.brief.brief")):
         await signed_in(server, endpoint)
 
 
@@ -212,7 +213,7 @@ async def test_a_server_that_says_slow_down_is_asked_less_often(
 @pytest.mark.parametrize(
     ("says", "kind", "words"),
     [
-        ("expired_token", NobodyToAsk, "before it expired"),
+        ("expired_token", NobodyToAsk, says("io.oauth.endpoint.TokenEndpoint.device_token.3")),
         ("access_denied", OAuthRefused, "access_denied"),
         ("invalid_client", OAuthRefused, "invalid_client"),
     ],
@@ -237,7 +238,7 @@ async def test_a_code_that_is_not_entered(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(later)
-        with pytest.raises(NobodyToAsk, match="the code was not entered within 600 s"):
+        with pytest.raises(NobodyToAsk, match=says("io.oauth.endpoint.TokenEndpoint.device_token", lifetime=600)):
             await endpoint.device_token(grant)
 
 
@@ -249,12 +250,12 @@ async def test_a_device_answer_with_a_gap(server: LocalAuthServer, endpoint: Tok
         return 200, {name: value for name, value in whole.items() if name != field}
 
     server.pages["/device"] = page
-    with pytest.raises(ConfigError, match="has no device code"):
+    with pytest.raises(ConfigError, match=says("io.oauth.endpoint.TokenEndpoint.device.3")):
         await endpoint.device()
 
 
 async def test_a_server_without_devices(server: LocalAuthServer) -> None:
-    with pytest.raises(ConfigError, match="device_url"):
+    with pytest.raises(ConfigError, match=says("io.oauth.endpoint.TokenEndpoint.device")):
         await TokenEndpoint(server.client(device_url=""), AuthHttp({})).device()
 
 

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import trio
 import trio.testing
+from support.messages import says
 
 from callboard.actors.runs.batch.batch import Ended, Perform, run_batch
 from callboard.actors.runs.batch.decider import ALIKE, GivenUp
@@ -297,14 +298,14 @@ async def test_a_task_that_is_another_by_now_is_not_taken_for_done(batches: Batc
     with Journal(batches.path) as journal:
         other = Task(id="3", prompt="something else")
         await journal.keep({"id": "3", "digest": other.digest("x")}, failed=False)
-    with pytest.raises(UsageError, match=r"task '3', but the task \(line 5\)"):
+    with pytest.raises(UsageError, match=says("runs.batch.journal.Journal.left", id=3, line=5)):
         await batches.run()
 
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     with (
         Journal(tmp_path / "r.jsonl"),
-        pytest.raises(UsageError, match="another batch"),
+        pytest.raises(UsageError, match=says("runs.batch.journal.Journal.__enter__.2")),
         Journal(tmp_path / "r.jsonl"),
     ):
         pass
@@ -312,6 +313,9 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.jsonl").write_text('{"note": "mine"}\n')
-    with pytest.raises(UsageError, match="line 1"), Journal(tmp_path / "notes.jsonl"):
+    with (
+        pytest.raises(UsageError, match=says("runs.batch.journal.Journal._remember", number=1)),
+        Journal(tmp_path / "notes.jsonl"),
+    ):
         pass
     assert (tmp_path / "notes.jsonl").read_text() == '{"note": "mine"}\n'

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.messages import says
 
 from callboard.actors.runs.batch.tasks import Task, read_tasks
 from callboard.protocol.errors import InvalidFile, UsageError
@@ -106,7 +107,7 @@ async def test_a_task_may_be_as_long_as_a_book(tmp_path: Path) -> None:
 )
 async def test_half_a_character_is_refused_before_it_is_somebodys_name(row: str, tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(row + "\n")
-    with pytest.raises(InvalidFile, match="holds half a character"):
+    with pytest.raises(InvalidFile, match=says("runs.batch.tasks._Reader._task.7")):
         await read_tasks(tmp_path / "t.jsonl")
 
 

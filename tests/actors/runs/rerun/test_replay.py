@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
 
 from in_process import Person, Town, again, again_in_any_order
+from support.messages import has_message, says
 
 PROCESSES = ("/first.sh", "/item.sh", "/loop.sh", "/turn.sh", "execute_command/execute_command")
 
@@ -124,18 +125,25 @@ async def test_where_todays_file_comes_to_something_else_that_is_listed_by_row(t
     rows = [type(row).__name__ for _, row in town.read()]
     assert len(told) == 3
     assert rows[told[0][0] - 1] == "Told"
-    assert "writes {'tooled': 'tooled'}, and is {'tooled2': 'tooled'} now" in told[0][1]
+    assert has_message(
+        told[0][1],
+        "runs.rerun.replaying.book._first_difference",
+        name_2="…writes {'tooled': 'tooled'}",
+        name_3="{'tooled2': 'tooled'}",
+    )
     assert rows[told[1][0] - 1] == "Asked"
-    assert "it asked 'Your name?', and asks 'What is your name?' now" in told[1][1]
+    assert has_message(
+        told[1][1], "runs.rerun.replaying.rows.ReplayedScopes.asked.2", text="Your name?", text_2="What is your name?"
+    )
 
 
 async def test_a_run_that_is_not_kept_or_not_whole_is_refused(town: Town) -> None:
-    with pytest.raises(NotFound, match="no durable run 'run-9'"):
+    with pytest.raises(NotFound, match=says("runs.rerun.fork.kept_rows", run="run-9")):
         await trio.to_thread.run_sync(partial(replay, "run-9", config_dir=town.config))
     agent = callboard.Agent(name="a", instructions="A", can_ask_user=False)
     async with callboard.Root(config_dir=town.config):
         await callboard.run(agent, "hi", durable=True, id="run-3", tools=[shown])
-    with pytest.raises(CallboardError, match=r"run-3 can't be replayed: .* functions of a Python program: shown"):
+    with pytest.raises(CallboardError, match=says("runs.rerun.replay._check", run="run-3", named="shown")):
         await trio.to_thread.run_sync(partial(replay, "run-3", config_dir=town.config))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.messages import says
 
 from callboard.actors.io.env_file import read_dotenv
 from callboard.actors.runs.setup.found import Offer, of_provider
@@ -149,5 +150,5 @@ def test_lines_end_as_they_did(tmp_path: Path) -> None:
 
 def test_a_disk_that_refuses_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotKept, match="can't be written"):
+    with pytest.raises(NotKept, match=says("runs.setup.written.write_config")):
         write_config(tmp_path / "file" / "config.yaml", "a")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_models import Reply
 from stage import Stage
+from support.messages import has_message, says
 
 import callboard
 from callboard.actors.work.tools.tool import Tool
@@ -182,7 +184,7 @@ async def test_where_nobody_is_a_question_falls_back_to_the_models_judgment(stag
     stage.models.script(Reply(calls=[("user__confirm", {"question": "Sure?"})]), "done")
     outcome = await stage.run("go", target="clerk")
     assert outcome.status == "done"
-    assert json.loads(stage.models.requests[1].results[0])["fallback"] == "Make your best judgment and proceed"
+    assert re.fullmatch(says("work.agent.user"), json.loads(stage.models.requests[1].results[0])["fallback"])
 
 
 async def test_a_tool_that_writes_is_refused_where_nobody_is_there_to_allow_it(
@@ -193,7 +195,7 @@ async def test_a_tool_that_writes_is_refused_where_nobody_is_there_to_allow_it(
     write = Reply(calls=[("fs_write", {"path": "a.txt", "contents": "x"})])
     stage.models.script(write, "pity", write, "done")
     await stage.run("go", target="clerk")
-    assert "nobody is there" in stage.models.requests[1].results[0]
+    assert has_message(stage.models.requests[1].results[0], "work.tools.permissions.Permissions._ask")
     assert not (tmp_path / "a.txt").exists()
     await stage.run("go", target="clerk", allow=["fs_write"])
     assert (tmp_path / "a.txt").read_text() == "x"
@@ -219,9 +221,9 @@ async def test_names_in_permissions_that_no_tool_has_are_warned_about(stage: Sta
     await stage.run("hi", target="clerk", allow=["fs_raed", "fs_read"])
     warned = [data.message for data in stage.of("run.warning") if data.code == "unknown_tool"]
     assert len(warned) == 2
-    assert "`permissions` names 'fs_wirte', and there is no such tool" in warned[0]
+    assert has_message(warned[0], "runs.file_checks.check_listed.5", name="fs_wirte")
     assert "did you mean 'fs_write'?" in warned[0]
-    assert "--allow names 'fs_raed'" in warned[1]
+    assert has_message(warned[1], "runs.file_checks.check_user.2", what="…--allow", name="fs_raed")
 
 
 async def test_an_alias_in_permissions_stands_for_its_tools(stage: Stage, tmp_path: Path) -> None:
@@ -229,7 +231,7 @@ async def test_an_alias_in_permissions_stands_for_its_tools(stage: Stage, tmp_pa
     stage.models.script(Reply(calls=[("fs_cat", {"path": "x"}), ("fs_ls", {})]), "done")
     await stage.run("hi", target="clerk")
     cat, ls = stage.models.requests[1].results
-    assert "the permissions deny this call" in cat
+    assert has_message(cat, "work.tools.permissions.Permissions.admit")
     assert "deny" not in ls
 
 
@@ -242,7 +244,7 @@ async def test_the_environment_may_choose_an_agents_tools(stage: Stage, monkeypa
     await stage.run("hi", target="my-clerk")
     assert stage.models.requests[1].offered == ["fs_ls", "get_current_time"]
     monkeypatch.setenv("MY_CLERK_GLOBAL_TOOLS", '["fs_ls"')
-    with pytest.raises(ConfigError, match="MY_CLERK_GLOBAL_TOOLS in the environment must be names such as a,b or a"):
+    with pytest.raises(ConfigError, match=says("work.variables._texts", what="MY_CLERK_GLOBAL_TOOLS")):
         await stage.run("hi", target="my-clerk")
 
 
@@ -252,5 +254,5 @@ async def test_without_function_calling_no_agent_runs(stage: Stage, key: str) ->
     settings = json.loads((stage.config_dir / "config.yaml").read_text())
     (stage.config_dir / "config.yaml").write_text(json.dumps({**settings, key: False}))
     async with callboard.Root(config_dir=stage.config_dir) as root:
-        with pytest.raises(ConfigError, match="Please enable function calling support before using the agent"):
+        with pytest.raises(ConfigError, match=says("runs.begin._check_input.2")):
             await callboard.run("clerk", "hi", root=root)

@@ -13,6 +13,7 @@ from fake_models import Reply, Request
 from family_stage import Person
 from mcp_stage import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a fixture
 from stage import Stage
+from support.messages import has_message, says
 
 import callboard
 from callboard.protocol.agent import Agent
@@ -232,7 +233,7 @@ async def test_what_mcp_tools_says_of_a_stranger_is_a_warning(stage: Stage) -> N
     mcp_json(stage.config_dir, srv=scripted())
     stage.plain("mcp_servers: [srv]\nmcp_tools: {svr: [echo]}", "clerk")
     (problem,) = callboard.validate("clerk", config_dir=stage.config_dir)
-    assert "`mcp_tools` says something about 'svr'" in str(problem)
+    assert has_message(str(problem), "runs.file_checks._unknown_servers.3", name="svr")
     assert "did you mean 'srv'" in str(problem)
 
 
@@ -263,7 +264,7 @@ async def test_servers_that_are_turned_off_are_an_error(stage: Stage) -> None:
     settings = json.loads((stage.config_dir / "config.yaml").read_text())
     (stage.config_dir / "config.yaml").write_text(json.dumps({**settings, "mcp_server_support": False}))
     async with callboard.Root(config_dir=stage.config_dir) as root:
-        with pytest.raises(ConfigError, match="This agent uses MCP servers, but MCP support is disabled"):
+        with pytest.raises(ConfigError, match=says("work.mcp.tools.chosen.servers_of")):
             await callboard.run(agent("srv"), "go", root=root)
 
 
@@ -405,7 +406,7 @@ async def test_a_tool_that_says_it_destroys_asks_first_however_it_is_called(stag
     mcp_json(stage.config_dir, srv=scripted())
     call = ("srv__die", {"status": 1}) if mode == "direct" else ("mcp_invoke_srv", {"tool": "die", "arguments": {}})
     (result,) = await play(stage, agent("srv", mcp_tools=mode), call)
-    assert "'srv__die' was not run: it needs a person's permission" in result["tool_call_error"]
+    assert has_message(result["tool_call_error"], "work.tools.permissions.Permissions._ask", name="srv__die")
     person = Answering(stage, "no")
     with stage.root.questions.attach(person):
         await play(stage, agent("srv", mcp_tools=mode), call)
@@ -437,7 +438,7 @@ async def test_patterns_speak_of_tools_by_their_direct_name(stage: Stage, rules:
     mcp_json(stage.config_dir, srv=scripted())
     call = ("mcp_invoke_srv", {"tool": "echo", "arguments": {"text": "hi"}})
     (result,) = await play(stage, agent("srv", mcp_tools="meta", permissions=rules), call)
-    assert ("the permissions deny this call" in str(result)) == refused
+    assert (has_message(str(result), "work.tools.permissions.Permissions.admit")) == refused
 
 
 # --- sampling ------------------------------------------------------------------------------------------------

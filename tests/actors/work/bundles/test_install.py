@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from bundle_house import AGENT, BUNDLE, TAKEN, TOOL, House, Repository, files_below, put
+from support.messages import has_message, says
 
 from callboard.actors.engine.graph.findings import agents_in
 from callboard.actors.runs.target import LoopAgent, load_agent
@@ -142,7 +143,7 @@ async def test_a_bundle_may_stand_in_a_directory_below(house: House, tmp_path: P
     await house.install(made.url)
     assert "roles/kind.md" in house.files
     made.commit({"other/assets/roles/x.md": "x"})
-    with pytest.raises(InvalidFile, match=r"several bundles .*--path"):
+    with pytest.raises(InvalidFile, match=says("work.bundles.layout.lay_out.2")):
         await house.install(made.url)
     await house.install(made.url, path="other/assets")
     assert "roles/x.md" in house.files
@@ -167,7 +168,7 @@ async def test_what_belongs_to_the_authors_machine_stays_there(house: House, rep
     await house.install(repository.url)
     assert house.files.keys() == {*TAKEN, "mcp.json"}
     assert "agents/clerk/.env: belongs to its author's machine" in house.told[0]
-    assert "functions/bin/git: would come first on the PATH" in house.told[0]
+    assert has_message(house.told[0], "work.bundles.layout._of", path="…functions/bin/git")
 
 
 async def test_what_can_not_be_used_is_named_and_left_out(house: House, repository: Repository) -> None:
@@ -194,9 +195,9 @@ async def test_a_tool_file_in_the_place_of_one_that_asks_is_told_for_each_agent_
     house.answers = [False]
     await house.install(repository.url)
     assert "agent clerk (new): Sorts letters.\n      runs programs of its own" in house.told[0]
-    assert "runs tool files without asking: execute_command" in house.told[0]
+    assert has_message(house.told[0], "work.bundles.abilities._tools_line.2", unasked="execute_command…")
     assert "execute_command, which asks first" not in house.told[0]
-    assert "takes the place of the built-in tool execute_command" in house.told[0]
+    assert has_message(house.told[0], "work.bundles.abilities._hides", kind="tool", name="execute_command")
     assert "runs bash after asking: send_mail(how)" in house.told[0]
 
 
@@ -212,7 +213,7 @@ async def test_what_is_to_be_run_is_shown_whole_and_no_text_forges_a_line(house:
     assert "MCP server long: what it runs is too long to be read" in told
     assert "plays: say 59" in told
     repository.commit({"mcp.json": json.dumps({"mcpServers": {"a\n  agent b: as it is": {"command": "d"}}})})
-    with pytest.raises(InvalidFile, match="has a server of the name"):
+    with pytest.raises(InvalidFile, match=says("work.bundles.offer._servers.3")):
         await house.install(repository.url)
 
 
@@ -257,7 +258,9 @@ async def test_what_a_server_has_set_in_its_environment_is_shown_whole(house: Ho
     repository.commit({"mcp.json": json.dumps({"mcpServers": {"docs": {"command": "git", "env": env}}})})
     house.answers = [False]
     await house.install(repository.url)
-    assert "      has set in its environment: GIT_SSH_COMMAND=sh -c evil KEY=${ONE_KEY}" in house.told[0]
+    assert has_message(
+        house.told[0], "work.bundles.abilities.abilities_of_server.7", given="GIT_SSH_COMMAND=sh -c evil KEY=${ONE_KEY}"
+    )
 
 
 async def test_no_name_of_a_file_forges_a_line(house: House, repository: Repository) -> None:
@@ -293,14 +296,14 @@ async def test_links_submodules_and_odd_names_are_refused_each_with_a_line(
         "'agents/clerk/notes.md' and 'agents/clerk/Notes.md' are the same name",
     ):
         assert line in text
-    assert "nothing was installed" in text
+    assert has_message(text, "work.bundles.layout.refuse.3")
     assert house.files == {}
     await house.install(repository.url, "macros")  # what is sound of it can be chosen
 
 
 async def test_a_file_in_the_place_of_a_directory_is_refused(house: House, repository: Repository) -> None:
     repository.commit({"functions/agents/clerk/tools.py/x": "x"})
-    with pytest.raises(InvalidFile, match=r"'agents/clerk/tools\.py' is a file and a directory"):
+    with pytest.raises(InvalidFile, match=says("work.bundles.layout._collisions", path="…'agents/clerk/tools.py…")):
         await house.install(repository.url)
     assert house.files == {}
 
@@ -327,10 +330,10 @@ async def test_links_and_pipes_in_a_directory_are_refused(house: House, tmp_path
 
 async def test_a_repository_without_anything_for_us_says_what_is_looked_for(house: House, tmp_path: Path) -> None:
     made = Repository(tmp_path / "other")
-    with pytest.raises(InvalidFile, match="empty repository"):
+    with pytest.raises(InvalidFile, match=says("work.bundles.git._Git._refused.5")):
         await house.install(made.url)
     made.commit({"src/main.py": "x", ".github/workflows/ci.yaml": "x"})
-    with pytest.raises(InvalidFile, match="nothing to install"):
+    with pytest.raises(InvalidFile, match=says("work.bundles.layout.lay_out")):
         await house.install(made.url)
     made.commit({"tools/build.sh": "echo x"})
     with pytest.raises(InvalidFile, match="nothing of it can be used:\n  tool build: "):
@@ -346,11 +349,11 @@ async def test_a_repository_that_is_too_large_or_too_slow_is_not_fetched(
     (repository.path / "roles/large.md").write_bytes(os.urandom(3_000_000))
     repository.commit({})
     monkeypatch.setattr(git, "_BOUNDED", 'ulimit -f 1000; exec git "$@"')
-    with pytest.raises(InvalidFile, match="larger than 256 MiB"):
+    with pytest.raises(InvalidFile, match=says("work.bundles.git._Git._refused.9", MIB=256)):
         await house.install(repository.url)
     monkeypatch.setattr(git, "_BOUNDED", 'sleep 60; exec git "$@"')
     monkeypatch.setattr(git, "SECONDS", 0.3)
-    with pytest.raises(UpstreamError, match=r"not fetched within 0\.3 s"):
+    with pytest.raises(UpstreamError, match=says("work.bundles.git._Git.run", SECONDS="0.3")):
         await house.install(repository.url)
     assert house.files == {}
 
@@ -364,7 +367,7 @@ async def test_a_directory_for_temporary_files_that_takes_nothing_is_named(
 
 
 async def test_a_repository_that_is_not_there_is_an_error_of_the_other_side(house: House, tmp_path: Path) -> None:
-    with pytest.raises(UpstreamError, match="can't be fetched"):
+    with pytest.raises(UpstreamError, match=says("work.bundles.git._Git._refused.12")):
         await house.install((tmp_path / "nowhere").as_uri())
 
 
@@ -445,7 +448,9 @@ async def test_an_agent_gets_no_second_file_of_a_kind(house: House, repository: 
     put(house.base, {"agents/clerk/graph.yaml": "mine\n"})
     await house.install(repository.url, force=True)
     assert "agents/clerk/config.yaml" not in house.files
-    assert "agents/clerk/graph.yaml is there, and it brings config.yaml" in house.told[0]
+    assert has_message(
+        house.told[0], "work.bundles.settle._two_of_a_kind", path="…agents/clerk/graph.yaml", brought="config.yaml"
+    )
 
 
 async def test_an_agent_that_becomes_a_graph_does_so_unless_the_user_has_changed_its_file(
@@ -504,7 +509,7 @@ async def test_a_directory_that_is_a_link_of_the_users_is_written_through(house:
 
 async def test_a_directory_in_the_place_of_a_file_is_an_error(house: House, repository: Repository) -> None:
     (house.base / "roles/kind.md").mkdir(parents=True)
-    with pytest.raises(Conflict, match="is a directory"):
+    with pytest.raises(Conflict, match=says("work.bundles.state._hash_at")):
         await house.install(repository.url)
 
 
@@ -516,7 +521,7 @@ async def test_what_changes_while_a_person_thinks_is_noticed(house: House, repos
         return True
 
     house.__class__ = type("Slow", (House,), {"person": property(lambda _: type(asked)(tell=asked.tell, ask=ask))})
-    with pytest.raises(Conflict, match="changed meanwhile"):
+    with pytest.raises(Conflict, match=says("work.bundles.settle.carried_out")):
         await house.install(repository.url)
     assert house.files == {"roles/kind.md": "just written\n"}
 
@@ -544,7 +549,7 @@ async def test_an_update_brings_what_has_changed_and_keeps_what_the_user_has(
     assert "now also: runs programs of its own without asking: tools.py (stamp, burn)" in told
     assert "~ agents/clerk/tools.py (lines: +3 -0)" in told
     assert "removes roles/kind.md" in told
-    assert "keeps roles/terse.md, which you have changed" in told
+    assert has_message(told, "work.bundles.preview.shown_offer", path="roles/terse.md")
     assert "macro greet: as it is" in told
     assert read_record(house.base).bundles["team"].commit == commit
     assert (await house.update("team")).lines == ("team is up to date",)
@@ -577,7 +582,7 @@ async def test_nothing_is_left_of_a_bundle_that_is_removed_but_what_was_changed(
     assert house.files.keys() == {"roles/mine.md", "macros/greet.yaml", "mcp.json"}
     assert entries_of(house.files["mcp.json"], "f") == {}
     assert {path.name for path in house.base.iterdir()} == {"roles", "macros", "mcp.json", "installed.json"}
-    with pytest.raises(NotFound, match="none is installed"):
+    with pytest.raises(NotFound, match=says("work.bundles.manage._known")):
         await house.remove("team")
 
 
@@ -623,13 +628,13 @@ async def test_a_record_that_is_broken_or_names_places_elsewhere_is_refused(
             await house.install(repository.url)
     bundle = {"url": "x", "files": {"../outside": "00"}}
     put(house.base, {"installed.json": json.dumps({"bundles": {"x": bundle}})})
-    with pytest.raises(InvalidFile, match="no path within"):
+    with pytest.raises(InvalidFile, match=says("work.bundles.record.read_record.4")):
         await house.remove("x")
 
 
 async def test_two_installs_at_a_time_do_not_mix(house: House, repository: Repository) -> None:
     async def ask(_text: str) -> bool:
-        with pytest.raises(Conflict, match="under way"):
+        with pytest.raises(Conflict, match=says("work.bundles.carry_out.alone.2")):
             await House.remove(house, "team")
         return True
 
@@ -661,7 +666,7 @@ async def test_agents_of_aichat_are_taken_with_the_tools_that_they_list(house: H
     listed = house.base / "agents/coder/tools.txt"
     listed.unlink()
     listed.symlink_to("/proc/self/mem")  # a file that can't be read, by root either
-    with pytest.raises(InvalidFile, match=r"tools\.txt can't be read"):
+    with pytest.raises(InvalidFile, match=says("work.agent.aichat.with_listed", file="…tools.txt")):
         load_agent("coder", config_dir=house.base)
 
 

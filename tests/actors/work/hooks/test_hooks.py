@@ -12,6 +12,7 @@ import trio
 from fake_models import Reply
 from person import Person
 from repository import Repository
+from support.messages import has_message
 
 import callboard
 from callboard.actors.work.hooks.answers import of_command, of_json, together
@@ -86,7 +87,7 @@ async def test_json_changes_the_arguments(house: Repository) -> None:
     answer["hookSpecificOutput"]["updatedInput"] = {"contents": 3}  # type: ignore[dict-item]
     house.settings(hooks=hooks("PreToolUse", f"echo '{json.dumps(answer)}'"))
     await house.run(write("made"), "over", yes=True)
-    assert "don't fit" in house.told
+    assert has_message(house.told, "work.hooks.calls.before.2")
 
 
 async def test_a_hook_allows_what_would_be_asked_and_never_what_is_denied(house: Repository) -> None:
@@ -94,7 +95,7 @@ async def test_a_hook_allows_what_would_be_asked_and_never_what_is_denied(house:
     house.settings(hooks=hooks("PreToolUse", allow), permissions={"execute_command": {"deny": "rm*"}})
     await house.run(write("made"), run("rm made"), "over")
     assert (house.root / "made").exists()
-    assert "permissions deny" in house.told
+    assert has_message(house.told, "work.tools.permissions.Permissions.admit")
 
 
 async def test_a_hook_has_a_person_asked_where_nobody_would_be(house: Repository) -> None:
@@ -102,7 +103,7 @@ async def test_a_hook_has_a_person_asked_where_nobody_would_be(house: Repository
     house.settings(hooks=hooks("PreToolUse", ask))
     house.write("file", "contents")
     await house.run(Reply(calls=[("fs_cat", {"path": "file"})]), "over")
-    assert "nobody is there" in house.told
+    assert has_message(house.told, "work.tools.permissions.Permissions._ask")
 
 
 async def test_a_refusal_wins_over_an_allowance_whatever_the_order(house: Repository) -> None:
@@ -150,9 +151,9 @@ async def test_hooks_of_one_event_are_asked_at_the_same_time(house: Repository) 
 async def test_an_if_is_compared_with_the_call(house: Repository) -> None:
     house.settings(hooks=hooks("PreToolUse", "exit 2", "Bash", **{"if": "Bash(git *)"}))
     await house.run(run("git status"), "over", yes=True)
-    assert "was not run" in house.told
+    assert has_message(house.told, "work.hooks.calls.before")
     await house.run(run("echo x; sudo git status"), "over", yes=True)
-    assert "was not run" in house.told
+    assert has_message(house.told, "work.hooks.calls.before")
     await house.run(run("echo fine 'git x'"), "over", yes=True)
     assert "fine" in house.told
 
@@ -335,10 +336,12 @@ def test_a_file_of_somebody_elses_is_read_as_far_as_it_is_known() -> None:
     ]
     assert table["Stop"] == ()
     assert len(problems) == 7
-    assert any("`async` of a hook has no effect" in each for each in problems)
-    assert any("settings.json:7:" in each and "type `prompt`" in each for each in problems)
-    assert any("`PermissionRequest` are never run here" in each for each in problems)
-    assert any("`matcher` is no regular expression" in each for each in problems)
+    assert any(has_message(each, "protocol.hooks._hook.5", key="async") for each in problems)
+    assert any(
+        "settings.json:7:" in each and has_message(each, "protocol.hooks._hook", kind="prompt") for each in problems
+    )
+    assert any(has_message(each, "protocol.hooks._table.2", name="PermissionRequest") for each in problems)
+    assert any(has_message(each, "protocol.hooks._group.2") for each in problems)
 
 
 def test_one_key_turns_all_of_a_file_off() -> None:

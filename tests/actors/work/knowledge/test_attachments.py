@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 from small_library import Hashing
+from support.messages import has_message, says
 
 from callboard.actors.io.last_reply import keep_reply
 from callboard.actors.work.knowledge import attachments as room
@@ -99,7 +101,9 @@ async def test_directories_and_globs_bring_all_they_name_and_each_once(desk: Des
 
 async def test_a_name_can_not_end_its_own_quotes(desk: Desk) -> None:
     desk.file('a".md', "apples")
-    assert await desk('a".md') == '<document source="a&quot;.md">\napples\n</document>'
+    assert re.fullmatch(
+        says("work.knowledge.attachments.attached", source="a&quot;.md", strip="apples"), await desk('a".md')
+    )
 
 
 async def test_a_page_is_attached_by_its_address(desk: Desk, nursery: trio.Nursery) -> None:
@@ -117,20 +121,23 @@ async def test_a_page_is_attached_by_its_address(desk: Desk, nursery: trio.Nurse
     assert text.startswith(f'<document source="{url}">')
     assert "are blue" in text
     desk.settings = SourceSettings()
-    with wrong("private"):
+    with wrong(says("io.http.guarded.check.2")):
         await desk(url)
 
 
 async def test_what_a_command_prints_is_attached(desk: Desk) -> None:
     desk.file("a.md", "apples")
-    assert await desk("`cat *.md | tr a A`") == '<document source="`cat *.md | tr a A`">\nApples\n</document>'
+    assert re.fullmatch(
+        says("work.knowledge.attachments.attached", source="`cat *.md | tr a A`", strip="Apples"),
+        await desk("`cat *.md | tr a A`"),
+    )
 
 
 @pytest.mark.parametrize(
     ("command", "said"),
     [
         ("echo hush >&2; exit 3", r"ended with status 3: hush\n.*\|\| true"),
-        ("kill -9 $$", "died of signal 9"),
+        ("kill -9 $$", says("work.knowledge.sources.found.SourceContext.printed.4", signal="9…")),
         ("printf '\\0\\1\\2\\3\\4'", "`printf"),
     ],
 )
@@ -141,10 +148,10 @@ async def test_a_command_that_fails_attaches_nothing(desk: Desk, command: str, s
 
 async def test_a_command_has_its_time_and_its_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "COMMAND_SECONDS", 0.1)
-    with wrong("did not end within 0.1 s"):
+    with wrong(says("supervisors.process.run_process", timeout="0.1")):
         await desk("`sleep 60`")
     monkeypatch.setattr(room, "COMMAND_SECONDS", 60)
-    with wrong("prints more than"):
+    with wrong(says("work.knowledge.sources.found.SourceContext.printed")):
         await desk("`yes`")
 
 
@@ -155,7 +162,7 @@ async def test_no_file_can_name_a_command(desk: Desk) -> None:
 
 
 async def test_the_last_reply_is_attached_and_only_its_owner_can_read_it(desk: Desk) -> None:
-    with wrong("no last reply yet"):
+    with wrong(says("work.knowledge.attachments._Reading._last_reply.2")):
         await desk("%%")
     keep_reply("first", desk.environ)
     keep_reply("I said so.", desk.environ)
@@ -178,7 +185,7 @@ async def test_what_gives_nothing_is_wrong_and_what_gives_something_warns_of_the
     assert "apples" in await desk("docs")
     assert "docs/b.md (" in desk.warned["files_unreadable"]
     (desk.here / "empty").mkdir()
-    with wrong("empty: there is no file in it"):
+    with wrong("empty: " + says("work.knowledge.sources.walk.Walk.named.3")):
         await desk("empty")
 
 
@@ -190,12 +197,12 @@ async def test_too_much_is_looked_up_and_told(desk: Desk) -> None:
     text = await desk("docs", query="which plums are blue")
     assert "[Source: docs/plums.md]\nPlums are blue." in text
     assert len(text) < room.WHOLE
-    assert "more than the 100,000" in desk.warned["files_indexed"]
+    assert has_message(desk.warned["files_indexed"], "work.knowledge.attachments._passages.2", WHOLE="100,000")
 
 
 async def test_too_much_without_a_prompt_or_a_model_is_told(desk: Desk) -> None:
     desk.file("a.txt", "apples and plums. " * 10_000)
-    with wrong("no PROMPT to look them up by"):
+    with wrong(says("work.knowledge.attachments._passages")):
         desk.embedder = lambda: Hashing()
         await desk("a.txt")
 
@@ -210,7 +217,7 @@ async def test_too_much_without_a_prompt_or_a_model_is_told(desk: Desk) -> None:
 async def test_far_too_much_names_the_way_to_a_base(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "MOST", 1000)
     desk.file("a.txt", "x " * 1000)
-    with wrong("callboard kb new"):
+    with wrong(says("work.knowledge.attachments._Reading._keep")):
         await desk("a.txt")
 
 
@@ -218,9 +225,9 @@ async def test_far_too_much_names_the_way_to_a_base(desk: Desk, monkeypatch: pyt
     ("text", "said"),
     [
         ("https://x/**", r"Invalid website 'https://x/\*\*'"),
-        ("nothing.md", "there is no such file"),
+        ("nothing.md", says("work.knowledge.attachments.check")),
         ("", "empty"),
-        ("gopher://x", "no document loader 'gopher'"),
+        ("gopher://x", says("work.knowledge.sources.specs.parse.4", scheme="gopher")),
     ],
 )
 def test_what_means_nothing_is_told_before_anything_runs(tmp_path: Path, text: str, said: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 import trio
 from fake_models import FakeModels, Reply
 from small_library import hashed
+from support.messages import has_message, says
 
 from callboard.actors.work.knowledge import loki_file
 from callboard.actors.work.knowledge.base.base import Base, changes
@@ -279,21 +280,29 @@ async def test_a_broken_vector_is_made_again_and_told(how: str, desk: Desk) -> N
     [request] = desk.server.requests
     assert request.json["input"] == ["They sleep\nall day."]
     assert (await desk.find("sleep all day")).chunks[0].source == "docs/cats.md"
-    assert "1 of its pieces have no vector that makes sense" in "".join(desk.told)
+    assert has_message("".join(desk.told), "work.knowledge.upstream.imported.3", lost=1)
 
 
 async def test_a_model_that_changed_its_vectors_is_noticed(desk: Desk) -> None:
     loki = two(desk)
     del loki.vectors["0-1"]
     desk.server.script(Reply(raw=b'{"data": [{"index": 0, "embedding": [1, 2]}]}'))
-    with pytest.raises(KnowledgeError, match="another length than those that Loki has kept"):
+    with pytest.raises(KnowledgeError, match=says("work.knowledge.upstream._Taken.embed")):
         await desk.take(loki)
 
 
 async def test_a_model_that_cannot_be_reached_is_told_before_anything_is_done(desk: Desk) -> None:
     loki = two(desk)
     loki.head["embedding_model"] = "cohere:embed-v3"
-    with pytest.raises(KnowledgeError, match=r"built by Loki with 'cohere:embed-v3'.*COHERE_API_KEY.*--rebuild-kb"):
+    with pytest.raises(
+        KnowledgeError,
+        match=says(
+            "work.knowledge.upstream.imported.2",
+            embedding_model="cohere:embed-v3",
+            error="…COHERE_API_KEY…",
+            ANEW="--rebuild-kb",
+        ),
+    ):
         await desk.take(loki)
     assert not desk.recipe.directory.exists()
 
@@ -301,17 +310,23 @@ async def test_a_model_that_cannot_be_reached_is_told_before_anything_is_done(de
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "there should be a mapping"),
-        ("- a\n", "there should be a mapping in line 1"),
-        ("name: a\nnodes: {}\n", "no knowledge file of Loki's"),
-        ("embedding_model: m\nchunk_size: many\nchunk_overlap: 1\n", "as a knowledge file of Loki's"),
+        ("", says("work.knowledge.loki_file._Cursor._enter", _next="a mapping…")),
+        ("- a\n", says("work.knowledge.loki_file._Cursor._enter", _next="a mapping in line 1…")),
+        ("name: a\nnodes: {}\n", says("work.knowledge.loki_file.read_whole")),
+        ("embedding_model: m\nchunk_size: many\nchunk_overlap: 1\n", says("work.knowledge.loki_file._made")),
         ("embedding_model: &a m\nchunk_size: 1\nchunk_overlap: 1\nother: *a\n", "an alias in line 4"),
         ("embedding_model: m\nchunk_size: 1\nchunk_overlap: 1\nfiles: &a {}\nvectors: *a\n", "mapping in line 5"),
-        ("embedding_model: m\nchunk_size: 1\nchunk_overlap: 1\nfiles: [1]\n", "there should be a mapping in line 4"),
-        ("embedding_model: m\nchunk_size: 1\nchunk_overlap: 1\nfiles: {x: {}}\n", "'x' is no number of a file"),
+        (
+            "embedding_model: m\nchunk_size: 1\nchunk_overlap: 1\nfiles: [1]\n",
+            says("work.knowledge.loki_file._Cursor._enter", _next="a mapping in line 4…"),
+        ),
+        (
+            "embedding_model: m\nchunk_size: 1\nchunk_overlap: 1\nfiles: {x: {}}\n",
+            says("work.knowledge.loki_file._number", key="…'x…"),
+        ),
         ("embedding_model: m\nfiles:\n  0: {hash: '\n", "can't be read: .* in line 4"),
         ("embedding_model: \x01\n", "can't be read"),
-        ("a: " + "[" * 5000 + "]" * 5000, "can't be read|no knowledge file"),
+        ("a: " + "[" * 5000 + "]" * 5000, says("work.knowledge.loki_file.read_whole")),
     ],
 )
 async def test_a_file_of_another_shape_is_refused_with_its_place(text: str, words: str, desk: Desk) -> None:
@@ -391,7 +406,7 @@ async def test_a_file_without_end_is_given_up(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(loki_file, "MOST", 100_000)
     path = tmp_path / "k.yaml"
     path.write_text(Loki({"/a": ["x " * 100_000]}).yaml)
-    with pytest.raises(KnowledgeError, match="it is larger than"):
+    with pytest.raises(KnowledgeError, match=says("work.knowledge.loki_file._Bounded.read")):
         await trio.to_thread.run_sync(read_whole, path)
 
 

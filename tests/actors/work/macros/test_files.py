@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.messages import says
 
 from callboard.actors.io.named_files import MOST_BYTES
 from callboard.actors.work.macros.files import FILES, find
@@ -36,6 +37,10 @@ def test_hostile_files_are_refused_in_words(tmp_path: Path) -> None:
     (home / "huge.yaml").touch()
     os.truncate(home / "huge.yaml", MOST_BYTES + 1)
     (home / "laughs.yaml").write_text("a: &a [x, x]\nb: &b [*a, *a]\nsteps: [*b]\n")
-    for name, words in {"binary": "not UTF-8", "huge": "too many", "laughs": "error"}.items():
+    for name, words in {
+        "binary": says("io.named_files.NamedFiles.text_of.3"),
+        "huge": says("io.named_files.NamedFiles.text_of.2"),
+        "laughs": "error",
+    }.items():
         with pytest.raises(InvalidFile, match=words):
             find(name, tmp_path)

@@ -7,6 +7,7 @@ import json
 import pytest
 from fake_models import FakeModels, Reply
 from gateways import Silent, reaching
+from support.messages import says
 
 from callboard.actors.work.models.azure import AzureCodec, azure
 from callboard.actors.work.models.catalog import Catalog
@@ -55,19 +56,24 @@ def test_the_newer_urls_name_no_deployment_and_want_no_version(version: str, que
     ],
 )
 def test_the_url_of_one_operation_is_refused_with_the_right_one(base: str) -> None:
-    with pytest.raises(ConfigError, match=r"write 'https://r\.openai\.azure\.com', name the deployment"):
+    with pytest.raises(ConfigError, match=says("work.models.azure.azure", fixed="https://r.openai.azure.com")):
         Catalog(settings(base), {}).target("azure:gpt-4o")
 
 
 def test_a_version_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"`api_version` of client 'azure' is 'latest': expected a date such as"):
+    with pytest.raises(ConfigError, match=says("work.models.azure.azure.2", name="azure", version="latest")):
         Catalog(settings("http://r", api_version="latest"), {}).target("azure:gpt-4o")
 
 
 def test_a_client_without_a_base_url_or_a_key_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"client 'azure' in config\.yaml has no `api_base`"):
+    with pytest.raises(
+        ConfigError, match=says("work.models.catalog.Catalog._api_base.2", name="azure", file="config.yaml")
+    ):
         Catalog(settings(""), {}).target("azure:gpt-4o")
-    with pytest.raises(CredentialsError, match="set AZURE_API_KEY or AZURE_OPENAI_API_KEY, or `api_key` of client"):
+    with pytest.raises(
+        CredentialsError,
+        match=says("work.models.catalog.Catalog._door.2", tried="AZURE_API_KEY or AZURE_OPENAI_API_KEY"),
+    ):
         Catalog(Settings(clients=(client("http://r"),)), {"OPENAI_API_KEY": "x"}).target("azure:gpt-4o")
 
 
@@ -84,7 +90,7 @@ def test_a_file_may_describe_another_resource_which_gets_no_key_of_ours() -> Non
     assert described is not None
     assert described == client("http://other", api_version="2025-01-01-preview")
     catalog = Catalog(Settings(), environ)
-    with pytest.raises(CredentialsError, match="has to name `api_key`"):
+    with pytest.raises(CredentialsError, match=says("work.models.catalog.Catalog._door")):
         catalog.target(f"{catalog.adopt(described)}:m")
     by_type = client_of("azure-openai", "http://other", "k", Settings(), environ)
     assert by_type is not None

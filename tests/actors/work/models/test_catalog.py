@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.messages import says
 
 from callboard.actors.work.models import engines, weights
 from callboard.actors.work.models.catalog import Catalog
@@ -111,7 +112,9 @@ def test_a_model_of_the_list_brings_its_real_name_price_and_limit() -> None:
 
 
 def test_a_missing_key_is_named_with_the_places_it_may_be_in() -> None:
-    with pytest.raises(CredentialsError, match=r"set CLAUDE_API_KEY or ANTHROPIC_API_KEY, or `api_key` of client"):
+    with pytest.raises(
+        CredentialsError, match=says("work.models.catalog.Catalog._door.2", tried="CLAUDE_API_KEY or ANTHROPIC_API_KEY")
+    ):
         catalog().target("claude:x")
 
 
@@ -122,9 +125,9 @@ def test_a_missing_key_is_named_with_the_places_it_may_be_in() -> None:
         ("big", r"models are named `client:model`; did you mean 'lab:big'\?"),
         ("nope", "models are named `client:model`; clients are: lab, openai"),
         ("opena:x", r"did you mean 'openai:\.\.\.'"),
-        ("lab:tiny", "client 'lab' has: lab:big"),
-        ("lab:embed", "is not a chat model but of type 'embedding'"),
-        ("openai:", "does not say which model"),
+        ("lab:tiny", says("work.models.providers.unknown.2", name="lab", known="lab:big…")),
+        ("lab:embed", says("work.models.catalog.Catalog._entry", type="embedding")),
+        ("openai:", says("work.models.providers.unknown.3")),
     ],
 )
 def test_an_unknown_model_is_refused_with_what_there_is(model: str, words: str) -> None:
@@ -136,15 +139,22 @@ def test_an_unknown_model_is_refused_with_what_there_is(model: str, words: str) 
 
 def test_a_client_without_a_base_url_is_refused() -> None:
     client = ClientSettings(type="openai-compatible", name="lab")
-    with pytest.raises(ConfigError, match=r"client 'lab' in config\.yaml has no `api_base`"):
+    with pytest.raises(
+        ConfigError, match=says("work.models.catalog.Catalog._api_base.2", name="lab", file="config.yaml")
+    ):
         catalog({}, client).target("lab:m")
 
 
 def test_a_base_that_is_no_url_is_named_by_the_place_where_it_stands() -> None:
-    with pytest.raises(ConfigError, match=r"^OPENAI_BASE_URL is 'localhost:80', not a URL that begins with http://"):
+    with pytest.raises(
+        ConfigError, match=says("work.models.catalog.Catalog._api_base.3", named="OPENAI_BASE_URL", base="localhost:80")
+    ):
         catalog({**KEYS, "OPENAI_BASE_URL": "localhost:80"}).target("openai:m")
     client = ClientSettings(type="openai", name="openai", api_base="lab:80")
-    with pytest.raises(ConfigError, match=r"^`api_base` of client 'openai' is 'lab:80'"):
+    with pytest.raises(
+        ConfigError,
+        match=says("work.models.catalog.Catalog._api_base.3", named="`api_base` of client 'openai'", base="lab:80"),
+    ):
         catalog({**KEYS, "OPENAI_BASE_URL": "http://other/v1"}, client).target("openai:m")
 
 
@@ -153,14 +163,14 @@ def test_a_base_that_is_no_url_is_named_by_the_place_where_it_stands() -> None:
 
 def test_missing_weights_are_an_error_that_tells_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "find_spec", lambda name: object())
-    with pytest.raises(ConfigError, match="run: callboard models pull smollm2") as caught:
+    with pytest.raises(ConfigError, match=says("work.models.weights.pulled.3", name="smollm2")) as caught:
         catalog({"XDG_CACHE_HOME": str(tmp_path)}).target("local:smollm2")
     assert caught.value.exit_code == 3
 
 
 def test_a_missing_engine_is_an_error_that_tells_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"run: pip install 'callboard\[local\]'"):
+    with pytest.raises(ConfigError, match=says("work.models.engines.require_engine")):
         catalog().target("local:smollm2")
 
 
@@ -168,9 +178,9 @@ def test_a_local_model_is_a_known_name_or_a_file(tmp_path: Path) -> None:
     file = tmp_path / "tiny.gguf"
     file.write_bytes(b"GGUF")
     assert weights.located(str(file), {}) == file
-    with pytest.raises(ConfigError, match="there is no file"):
+    with pytest.raises(ConfigError, match=says("work.models.weights.located")):
         weights.located(str(tmp_path / "gone.gguf"), {})
-    with pytest.raises(ConfigError, match="unknown local model 'llama'; known are smollm2"):
+    with pytest.raises(ConfigError, match=says("work.models.weights.located.2", name="llama", names="smollm2")):
         weights.located("llama", {})
 
 

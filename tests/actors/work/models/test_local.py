@@ -16,6 +16,7 @@ import msgspec
 import pytest
 import trio
 from gateways import Silent
+from support.messages import says
 
 from callboard.actors.work.models import engines, weights
 from callboard.actors.work.models.engines import LocalEngines
@@ -102,7 +103,7 @@ def test_a_choice_is_turned_back_into_a_call_or_an_answer() -> None:
 
 def test_a_choice_that_was_cut_off_says_so_and_nonsense_is_an_error() -> None:
     assert answered('{"tool": "add", "ar', ASKED, "length").stop == "length"
-    with pytest.raises(ModelError, match="chose no tool"):
+    with pytest.raises(ModelError, match=says("work.models.local._chosen")):
         answered("three", ASKED)
 
 
@@ -246,7 +247,7 @@ async def test_without_the_engine_installed_the_command_is_told(
 ) -> None:
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
     async with Root() as root:
-        with pytest.raises(ConfigError, match=r"pip install 'callboard\[local\]'"):
+        with pytest.raises(ConfigError, match=says("work.models.engines.require_engine")):
             async with LocalEngines(root, {}).lease("x"):
                 pass
 

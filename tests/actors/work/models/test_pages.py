@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_models import FakeModels, Reply
 from gateways import Silent, reaching
+from support.messages import has_message
 
 from callboard.actors.work.models.pages import LOOKED_AT, NoPage
 from callboard.protocol.chat import ChatReply, ChatRequest, Delta, UserTurn
@@ -39,10 +40,12 @@ async def test_a_login_page_with_status_200_is_told_as_a_page_and_not_asked_for_
     text = str(caught.value)
     assert not isinstance(caught.value, UpstreamError)
     assert len(fake_model.requests) == 1
-    assert "answered with a web page (text/html; charset=utf-8, title 'Sign in & surf')" in text
+    assert has_message(
+        text, "work.models.pages.NoPage.finish", _head="text/html; charset=utf-8, title 'Sign in & surf'"
+    )
     assert f"http://127.0.0.1:{fake_model.port}/" in text
     assert "(HTTP 200)" in text
-    assert "check `api_base`" in text
+    assert has_message(text, "work.models.pages.NoPage.finish")
     assert "secret" not in text
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fake_models import FakeModels
 from gateways import Silent, reaching
+from support.messages import says
 
 from callboard.actors.work.models.catalog import Catalog
 from callboard.actors.work.models.patching import merged
@@ -284,7 +285,9 @@ def test_a_local_model_has_no_url_to_patch(tmp_path: Path) -> None:
     text = "clients:\n  - type: local\n    patch: {chat_completions: {'.*': {url: 'http://x/y'}}}\n"
     settings, problems = read_settings(text, "config.yaml", {})
     assert problems == []
-    with pytest.raises(ConfigError, match=r"of client 'local' in config.yaml: a local model has no `url`"):
+    with pytest.raises(
+        ConfigError, match=says("work.models.patching.patched.3", at="…of client 'local' in config.yaml")
+    ):
         Catalog(settings, {}).target(f"local:{weights}")
 
 

@@ -12,6 +12,7 @@ import trio
 from auth_server import CLIENT, LocalAuthServer, auth_server
 from fake_models import FakeModels, Reply, Request
 from gateways import Recorder, reaching
+from support.messages import says
 
 import callboard
 from callboard.actors.io.oauth.authorization import authorization
@@ -170,7 +171,9 @@ async def test_an_account_that_may_not_do_this_is_no_matter_of_tokens(
     client = client_of(server, fake_model)
     await signed_in(client, server, environ)
     async with reaching(Settings(clients=(client,)), environ) as gateway:
-        with pytest.raises(CredentialsError, match=r"\(HTTP 403\); the account that is signed in may not"):
+        with pytest.raises(
+            CredentialsError, match=says("work.models.signed_in.SignedIn.once_more", said="…(HTTP 403)")
+        ):
             await gateway.chat(me := Recorder(), HELLO)
     assert me.of(events.LlmRetry) == []
     assert server.refreshes == 0
@@ -224,8 +227,12 @@ def test_google_is_known_and_everything_may_be_elsewhere() -> None:
     ("kind", "oauth", "words"),
     [
         ("gemini", None, "no `oauth.client_id`"),
-        ("claude", None, "no `oauth.client_id` and `oauth.token_url`"),
-        ("claude", OAuthSettings(client_id="me"), "no `oauth.token_url`"),
+        ("claude", None, says("work.models.signed_in.auth_server_of", named="`oauth.client_id` and `oauth.token_url`")),
+        (
+            "claude",
+            OAuthSettings(client_id="me"),
+            says("work.models.signed_in.auth_server_of", named="`oauth.token_url`"),
+        ),
         ("openai-compatible", OAuthSettings(token_url="https://x.example"), "no `oauth.client_id`"),
     ],
 )

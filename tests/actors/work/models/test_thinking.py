@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 from fake_models import FakeModels, Reply
+from support.messages import says
 
 import callboard
 from callboard.actors.work.models.anthropic import AnthropicCodec
@@ -181,7 +182,7 @@ def test_bedrock() -> None:
     assert nova == {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "high"}}
     open_model = sent(codec, "openai.gpt-oss-120b-1:0", thinking_budget=100)
     assert open_model["additionalModelRequestFields"] == {"reasoning_effort": "low"}
-    with pytest.raises(ModelError, match=r"how 'meta.llama3' is asked to think on Bedrock"):
+    with pytest.raises(ModelError, match=says("work.models.aws.bedrock._more_fields", model="meta.llama3")):
         sent(codec, "meta.llama3", reasoning_effort="low")
     for quiet in (haiku, "meta.llama3", "amazon.nova-2-lite-v1:0"):
         body = sent(codec, quiet, temperature=0.2)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
+from support.messages import says
 
 from callboard.actors.io.named_files import MOST_BYTES, is_name
 from callboard.actors.work.roles.files import FILES, find, locate, save
@@ -52,8 +54,8 @@ def test_a_role_of_the_user_hides_the_built_in_one_until_it_is_deleted(tmp_path:
     assert [place.name for place in FILES.places(tmp_path)] == BUILT_IN
     assert find("code", tmp_path).system == "Mine."
     assert FILES.delete("code", tmp_path) == tmp_path / "roles" / "code.md"
-    assert find("code", tmp_path).kind == "few-shot prompt"
-    with pytest.raises(UsageError, match="the role 'code' comes with Callboard and can't be deleted"):
+    assert re.fullmatch(says("protocol.role.Role.kind"), find("code", tmp_path).kind)
+    with pytest.raises(UsageError, match=says("io.named_files.NamedFiles.delete", kind="role", name="code")):
         FILES.delete("code", tmp_path)
 
 
@@ -87,7 +89,7 @@ def test_hostile_files_are_refused_in_words(tmp_path: Path) -> None:
         "binary": "not UTF-8 text",
         "latin": "not UTF-8 text",
         "list": r"1 error in .*list\.md:\n  .*list\.md:2:1: error",
-        "huge": "bytes are too many",
+        "huge": says("io.named_files.NamedFiles.text_of.2"),
         "pipe": "it is not a file",
         "folder": "it is not a file",
     }.items():
@@ -102,7 +104,7 @@ def test_a_role_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     assert file.read_text() == "Answer in one word.\n"
     with pytest.raises(InvalidFile, match="`top_p` is the text 'x'"):
         save("mine", "---\ntop_p: x\n---\n", tmp_path)
-    with pytest.raises(Conflict, match="there is a role 'mine' already"):
+    with pytest.raises(Conflict, match=says("io.named_files.NamedFiles.write", kind="role", name="mine")):
         save("mine", "Other.", tmp_path, replace=False)
     assert file.read_text() == "Answer in one word.\n"
     assert save("mine", "Other.\n", tmp_path)[1] is False
@@ -119,5 +121,5 @@ def test_a_name_that_no_role_can_have_is_refused(tmp_path: Path, name: str) -> N
 
 def test_a_disk_that_refuses_is_told(tmp_path: Path) -> None:
     (tmp_path / "roles").write_text("no directory")
-    with pytest.raises(NotKept, match=r"mine\.md can't be written"):
+    with pytest.raises(NotKept, match=says("io.named_files.NamedFiles.write.2", file="…mine.md")):
         save("mine", "x", tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 from day_house import ALICE, MOST, NOON, Clock, asked, kept, limited, reading, rows, spend
+from support.messages import says
 
 from callboard.actors.work.spending import days as module
 from callboard.actors.work.spending.accounts import Account, Amount, Hold
@@ -177,7 +178,7 @@ async def test_the_day_of_the_server_holds_for_all_and_that_of_a_subject_within_
         await spend(days, Amount(60), "local")
         with pytest.raises(DayReached, match=r"the day of this server .*`api\.limits\.daily\.max_tokens`"):
             await asked(days, "local")
-        with pytest.raises(DayReached, match="the day of this server"):
+        with pytest.raises(DayReached, match=says("work.spending.days.DayAccount.__init__.2")):
             await asked(days, "bob")
 
 
@@ -201,7 +202,7 @@ async def test_new_limits_hold_from_then_on_also_for_runs_under_way(tmp_path: Pa
             await reserve(run, MOST, lambda: None)
         days.configure(limited(DailyLimits(max_tokens=150), alice=DailyLimits(max_tokens=5_000)))
         (await reserve(run, MOST, lambda: None)).settle(Amount(150))
-        with pytest.raises(DayReached, match="of this server"):
+        with pytest.raises(DayReached, match=says("work.spending.days.DayAccount.__init__.2")):
             await reserve(run, MOST, lambda: None)
         days.configure(ApiSettings())
         (await reserve(run, MOST, lambda: None)).settle(Amount(150))

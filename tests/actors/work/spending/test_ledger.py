@@ -241,7 +241,7 @@ async def test_a_writer_whose_time_is_up_puts_back_what_it_has_not_written(tmp_p
         async with without_time_left(days, root):
             hold.settle(Amount(60, 0.5))
             assert not await days.ledger._write()
-            with pytest.raises(LedgerBroken, match="the server is about to end"):
+            with pytest.raises(LedgerBroken, match=says("work.spending.ledger.Batch.__init__")):
                 await asked(days)
     assert rows(tmp_path, "held") == []
     assert rows(tmp_path, "ledger") == [("2024-10-04", "alice", 60, 0.5)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+from support.messages import says
 
 from callboard.actors.work.tools.permissions import Permissions
 from callboard.actors.work.tools.tool import Arguments, Effect, Origin, Tool, ToolSpec
@@ -158,7 +159,7 @@ class Person:
 
 
 async def test_nobody_there_is_a_no_that_says_how_to_give_leave(me: Actor) -> None:
-    with pytest.raises(ToolFailed, match=r"nobody is there.*--allow fs_write or --yes"):
+    with pytest.raises(ToolFailed, match=says("work.tools.permissions.Permissions._ask", name_2="fs_write")):
         await Permissions().admit(me, WRITE, {"path": "a"})
 
 
@@ -186,7 +187,10 @@ async def test_a_person_is_told_where_links_take_a_path(root: Root, me: Actor, t
     ]
 
 
-@pytest.mark.parametrize(("answer", "told"), [("no", "the user refused"), ("not that file", "refused: not that file")])
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [("no", says("work.tools.permissions.Permissions.admit.2")), ("not that file", "refused: not that file")],
+)
 async def test_a_no_is_told_to_the_model_with_the_reason(root: Root, me: Actor, answer: str, told: str) -> None:
     with root.questions.attach(Person(root, answer)), pytest.raises(ToolFailed, match=told):
         await Permissions().admit(me, WRITE, {"path": "a"})
@@ -229,7 +233,7 @@ async def test_always_changes_no_deny_and_answers_nothing_but_permissions(root: 
             assert [question.id for question in root.questions.open] == ["guard"]
             root.questions.answer("guard", "no")
         await permissions.admit(me, COMMAND, {"command": "ls -la"})
-        with pytest.raises(ToolFailed, match="permissions deny"):
+        with pytest.raises(ToolFailed, match=says("work.tools.permissions.Permissions.admit")):
             await permissions.admit(me, COMMAND, {"command": "rm victim"})
 
 
@@ -237,7 +241,7 @@ async def test_always_of_one_agent_does_not_answer_what_another_agents_file_deni
     permissions = Permissions()
     with root.questions.attach(Person(root, "always")):
         await permissions.admit(me, WRITE, {"path": "a"})
-    with pytest.raises(ToolFailed, match="permissions deny"):
+    with pytest.raises(ToolFailed, match=says("work.tools.permissions.Permissions.admit")):
         await permissions.admit(me, WRITE, {"path": "a"}, {"fs_write": "deny"})
 
 
@@ -245,10 +249,10 @@ async def test_what_is_to_be_run_is_shown_whole_or_not_run(root: Root, me: Actor
     person = Person(root, "no")
     command = "echo " + "a" * 5_000 + "\ntouch EVIL\n" + "b" * 5_000
     with root.questions.attach(person):
-        with pytest.raises(ToolFailed, match="refused"):
+        with pytest.raises(ToolFailed, match=says("work.tools.permissions.Permissions.admit.2")):
             await Permissions().admit(me, COMMAND, {"command": command})
         assert "\n    | touch EVIL\n" in person.asked_for[0].text
-        with pytest.raises(ToolFailed, match="nobody reads 20000 characters of command"):
+        with pytest.raises(ToolFailed, match=says("work.tools.permissions._shown", text=20000, name_2="command")):
             await Permissions().admit(me, COMMAND, {"command": "x" * 20_000})
     assert len(person.asked_for) == 1
 
@@ -384,5 +388,5 @@ async def test_always_below_is_always_in_the_whole_run_but_where_it_is_denied(ro
     with root.questions.attach(Person(root, "always")):
         await run.below({"fs_rm": "deny"}).admit(me, WRITE, {"path": "a"})
     await run.admit(me, WRITE, {"path": "b"})
-    with pytest.raises(ToolFailed, match="permissions deny"):
+    with pytest.raises(ToolFailed, match=says("work.tools.permissions.Permissions.admit")):
         await run.below({"fs_write": "deny"}).admit(me, WRITE, {"path": "a"})

@@ -134,7 +134,7 @@ async def test_a_file_that_is_no_memory_is_told_and_left_alone(tmp_path: Path, w
         path.mkdir()
     before = path.read_bytes() if path.is_file() else b""
     book = Notebook(path, most=10, name="notes")
-    with pytest.raises(ConfigError, match=r"the memory 'notes' \(.*\) can't be used"):
+    with pytest.raises(ConfigError, match=says("engine.workflow.memory.notebook.Notebook._safely.2", _name="notes")):
         await book.add(Note(text="a"))
     assert (path.read_bytes() if path.is_file() else b"") == before
     book.close()

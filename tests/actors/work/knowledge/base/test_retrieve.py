@@ -15,6 +15,7 @@ import pytest
 import trio
 import trio.testing
 from small_library import Library, hashed
+from support.messages import says
 
 from callboard.actors.work.knowledge.base.base import Base
 from callboard.actors.work.knowledge.base.generation import Fusion
@@ -124,7 +125,10 @@ async def test_strange_queries_find_what_they_find(base: Base, query: str) -> No
 
 
 async def test_a_vector_of_another_model_is_refused(base: Base) -> None:
-    with pytest.raises(KnowledgeError, match=r"vectors of 64 numbers \(model 'hash'\), and the query's has 3"):
+    with pytest.raises(
+        KnowledgeError,
+        match=says("work.knowledge.base.generation.Generation._direction", dimension=64, model="hash", size=3),
+    ):
         await base.retrieve("x", np.ones(3, dtype=np.float32))
 
 

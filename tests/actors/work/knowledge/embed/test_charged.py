@@ -10,6 +10,7 @@ import pytest
 import trio
 from ears import Ears
 from fake_models import FakeModels, Reply, Request
+from support.messages import says
 from waiting import until
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
@@ -193,9 +194,9 @@ async def test_what_a_reranker_reads_again_with_every_text_is_reserved(
 
 async def test_money_wants_a_price(fake_model: FakeModels, charged: Any, ears: Ears) -> None:
     embedders = charged(limited(max_cost=1.0), price=None)
-    with pytest.raises(Unpriced, match=r"lab:e.*config\.yaml"):
+    with pytest.raises(Unpriced, match=says("protocol.errors.Unpriced.of", model="lab:e", file="config.yaml")):
         await embedders.of("lab:e").embed(ears, TEXTS)
-    with pytest.raises(Unpriced, match=r"lab:r.*config\.yaml"):
+    with pytest.raises(Unpriced, match=says("protocol.errors.Unpriced.of", model="lab:r", file="config.yaml")):
         await embedders.reranker("lab:r").rerank(ears, "q", TEXTS)
     assert fake_model.requests == []
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.messages import says
 
 from callboard.actors.work.knowledge.embed.embedders import MINILM, Embedders
 from callboard.actors.work.models import weights
@@ -27,13 +28,13 @@ def pulled() -> None:
 
 async def test_without_weights_the_command_is_named(tmp_path: Any) -> None:
     async with aclosing(Embedders(Settings(), {"XDG_CACHE_HOME": str(tmp_path)})) as embedders:
-        with pytest.raises(ConfigError, match="callboard models pull minilm"):
+        with pytest.raises(ConfigError, match=says("work.models.weights.pulled.3", name="minilm")):
             embedders.of(MINILM)
 
 
 async def test_without_an_owner_no_engine_is_started(pulled: None) -> None:
     async with aclosing(Embedders(Settings(), os.environ)) as embedders:
-        with pytest.raises(ConfigError, match="no local engine can be started"):
+        with pytest.raises(ConfigError, match=says("work.knowledge.embed.embedders.Embedders._of_the_engine")):
             embedders.of(MINILM)
 
 

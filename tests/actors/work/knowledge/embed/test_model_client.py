@@ -11,6 +11,7 @@ import trio
 import trio.testing
 from ears import Ears, Impatient
 from fake_models import FakeModels, Reply, Request
+from support.messages import says
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.knowledge.embed.model_client import WITHIN, ModelClient, Post
@@ -104,7 +105,7 @@ async def test_who_may_not_wait_is_told_at_once(
         with pytest.raises(UpstreamError, match=r"lab:e: slow down \(HTTP 429\); the next may go out in 20.0 s"):
             await embedders.of("lab:e").embed(me, ["a"])
         provider.script(Reply(status=429, error="slow down", headers={"retry-after": "20"}))
-        with pytest.raises(UpstreamError, match="the next may go out in 20"):
+        with pytest.raises(UpstreamError, match=says("work.models.call.busy.2", seconds="20…")):
             await embedders.reranker("lab:r").rerank(me, "q", ["a"])
     assert me.events == []
 

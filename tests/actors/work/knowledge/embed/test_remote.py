@@ -15,6 +15,7 @@ import trio.testing
 from fake_models import FakeModels, Reply, Request
 from hypothesis import given
 from hypothesis import strategies as st
+from support.messages import says
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.knowledge.embed.remote import CHARACTERS, batches
@@ -283,10 +284,22 @@ async def test_cancelling_closes_the_connections(provider: FakeModels, made: Any
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b'{"data": [{"index": 0, "embedding": [1, 2]}]}', "gave 1 vectors for 3 texts"),
-        (b'{"data": [{"embedding": [1]}, {"embedding": [1, 2]}, {"embedding": [1]}]}', "of different lengths"),
-        (b'{"data": [{"embedding": []}, {"embedding": []}, {"embedding": []}]}', "gave no vectors"),
-        (b'{"data": [{"embedding": [1e300]}, {"embedding": [1]}, {"embedding": [1]}]}', "no numbers"),
+        (
+            b'{"data": [{"index": 0, "embedding": [1, 2]}]}',
+            says("work.knowledge.embed.remote.Remote._read", rows=1, texts=3),
+        ),
+        (
+            b'{"data": [{"embedding": [1]}, {"embedding": [1, 2]}, {"embedding": [1]}]}',
+            says("work.knowledge.embed.embedder.normalised"),
+        ),
+        (
+            b'{"data": [{"embedding": []}, {"embedding": []}, {"embedding": []}]}',
+            says("work.knowledge.embed.embedder.normalised.2"),
+        ),
+        (
+            b'{"data": [{"embedding": [1e300]}, {"embedding": [1]}, {"embedding": [1]}]}',
+            says("work.knowledge.embed.embedder.normalised.3"),
+        ),
         (b'{"data": "none"}', "not in the provider's format"),
         (b"<html>", "not in the provider's format"),
     ],
@@ -304,7 +317,7 @@ async def test_a_model_that_changed_its_dimension_is_noticed(provider: FakeModel
     embedder = made()
     await embedder.embed(ears, ["a"])
     provider.script(Reply(raw=b'{"data": [{"embedding": [1, 2, 3]}]}'))
-    with pytest.raises(ModelError, match=r"vectors of 3 numbers, and of 2 before: .* rebuild"):
+    with pytest.raises(ModelError, match=says("work.knowledge.embed.remote.Remote._ask", dimension=3, dimension_2=2)):
         await embedder.embed(ears, ["a"])
 
 
@@ -410,17 +423,41 @@ async def test_a_provider_that_refuses_any_length_is_given_up(provider: FakeMode
 @pytest.mark.parametrize(
     ("model", "error", "words"),
     [
-        ("openai:text-embedding-3-small", CredentialsError, "set OPENAI_API_KEY"),
-        ("cohere:embed-v4.0", CredentialsError, "set COHERE_API_KEY or CO_API_KEY"),
-        ("gemini:text-embedding-004", CredentialsError, "set GEMINI_API_KEY or GOOGLE_API_KEY"),
-        ("claude:sonnet", Unsupported, "have no model of type 'embedding'"),
-        ("bedrock:e", ConfigError, "client 'bedrock' has no `region`"),
-        ("vertexai:e", CredentialsError, "names /no/such.json, which is no file"),
-        ("azure:e", CredentialsError, "set AZURE_API_KEY or AZURE_OPENAI_API_KEY"),
+        (
+            "openai:text-embedding-3-small",
+            CredentialsError,
+            says("work.models.catalog.Catalog._door.2", tried="OPENAI_API_KEY"),
+        ),
+        (
+            "cohere:embed-v4.0",
+            CredentialsError,
+            says("work.models.catalog.Catalog._door.2", tried="COHERE_API_KEY or CO_API_KEY"),
+        ),
+        (
+            "gemini:text-embedding-004",
+            CredentialsError,
+            says("work.models.catalog.Catalog._door.2", tried="GEMINI_API_KEY or GOOGLE_API_KEY"),
+        ),
+        ("claude:sonnet", Unsupported, says("work.models.catalog.Catalog.access", task="embedding")),
+        ("bedrock:e", ConfigError, says("work.models.catalog.Catalog._api_base", name="bedrock")),
+        ("vertexai:e", CredentialsError, says("work.models.vertex.place.source_of.2", found="/no/such.json")),
+        (
+            "azure:e",
+            CredentialsError,
+            says("work.models.catalog.Catalog._door.2", tried="AZURE_API_KEY or AZURE_OPENAI_API_KEY"),
+        ),
         ("opena:m", ConfigError, "unknown embedding model 'opena:m'.*did you mean 'openai:...'"),
-        ("openai", ConfigError, "write 'openai:<model>'"),
-        ("listed:other", ConfigError, "client 'listed' has: listed:e"),
-        ("local:huge", ConfigError, "known are local:static, local:minilm"),
+        ("openai", ConfigError, says("work.models.providers.unknown.3", name_2="openai")),
+        (
+            "listed:other",
+            ConfigError,
+            says("work.models.catalog.Catalog.access.2", client_name="listed", known="listed:e"),
+        ),
+        (
+            "local:huge",
+            ConfigError,
+            says("work.knowledge.embed.embedders.Embedders._made", DEFAULT="local:static", MINILM="local:minilm"),
+        ),
     ],
 )
 async def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(model: str, error: Any, words: str) -> None:

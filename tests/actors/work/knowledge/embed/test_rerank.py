@@ -12,6 +12,7 @@ import pytest
 import trio
 from ears import Impatient
 from fake_models import FakeModels, Reply, Request
+from support.messages import says
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.knowledge.embed.remote import CHARACTERS
@@ -125,7 +126,7 @@ async def test_scores_that_are_not_one_for_each_text_are_an_error(
     found: Any, fake_model: FakeModels, made: Make, ears: Any
 ) -> None:
     fake_model.script(Reply(raw=json.dumps({"results": found}).encode()))
-    with pytest.raises(ModelError, match="scores for 3 texts, or not one for each of them"):
+    with pytest.raises(ModelError, match=says("work.knowledge.embed.rerank.RemoteReranker._in_order", texts=3)):
         await made().rerank(ears, "q", TEXTS)
 
 
@@ -134,7 +135,7 @@ async def test_an_answer_that_makes_no_sense_is_an_error(
     body: bytes, fake_model: FakeModels, made: Make, ears: Any
 ) -> None:
     fake_model.script(Reply(raw=body))
-    with pytest.raises(ModelError, match="not in the provider's format"):
+    with pytest.raises(ModelError, match=says("work.models.codec.read")):
         await made().rerank(ears, "q", TEXTS)
 
 
@@ -182,13 +183,25 @@ async def test_minilm_compares_vectors(ears: Any) -> None:
 @pytest.mark.parametrize(
     ("model", "error", "words"),
     [
-        ("cohere:rerank-v3.5", CredentialsError, "set COHERE_API_KEY or CO_API_KEY"),
-        ("openai:gpt", Unsupported, "clients of type 'openai' have no model of type 'reranker'"),
-        ("gemini:x", Unsupported, "clients of type 'gemini' have no model of type 'reranker'"),
+        (
+            "cohere:rerank-v3.5",
+            CredentialsError,
+            says("work.models.catalog.Catalog._door.2", tried="COHERE_API_KEY or CO_API_KEY"),
+        ),
+        ("openai:gpt", Unsupported, says("work.models.catalog.Catalog.access", type="openai", task="reranker")),
+        ("gemini:x", Unsupported, says("work.models.catalog.Catalog.access", type="gemini", task="reranker")),
         ("opena:m", ConfigError, "unknown reranker model 'opena:m'.*did you mean 'openai:...'"),
-        ("listed:other", ConfigError, "client 'listed' has: listed:r"),
-        ("local:static", ConfigError, "unknown local reranker model 'local:static'; known is local:minilm"),
-        ("local:minilm", ConfigError, "models pull minilm|callboard\\[local\\]"),
+        (
+            "listed:other",
+            ConfigError,
+            says("work.models.catalog.Catalog.access.2", client_name="listed", known="listed:r"),
+        ),
+        (
+            "local:static",
+            ConfigError,
+            says("work.knowledge.embed.embedders.Embedders.reranker", id="local:static", MINILM="local:minilm"),
+        ),
+        ("local:minilm", ConfigError, says("work.models.weights.pulled.3", name="minilm")),
     ],
 )
 async def test_a_model_that_cannot_be_had_is_refused_with_what_to_do(

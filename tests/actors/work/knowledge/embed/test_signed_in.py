@@ -9,6 +9,7 @@ import pytest
 import trio
 from auth_server import CLIENT, LocalAuthServer, auth_server
 from fake_models import FakeModels, Reply, Request
+from support.messages import says
 
 from callboard.actors.io.oauth.authorization import authorization
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
@@ -43,7 +44,7 @@ async def test_they_are_asked_with_the_token_and_a_refused_one_is_renewed(
     environ = {"XDG_STATE_HOME": str(tmp_path / "state"), "GEMINI_API_KEY": "sk-test-of-the-environment"}
     async with Root() as root:
         embedders = Embedders(Settings(clients=(client,)), environ, owner=root)
-        with pytest.raises(SignInNeeded, match="callboard auth login g"):
+        with pytest.raises(SignInNeeded, match=says("work.models.signed_in.remedy_of", client="g")):
             embedders.of("g:gemini-embedding-001")
         auth = auth_server_of(client, "config.yaml")
         request = authorization(auth, auth.redirect_uri)

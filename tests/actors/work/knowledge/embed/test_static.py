@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import trio
 import trio.testing
+from support.messages import says
 from tiny_weights import put_weights
 
 from callboard.actors.work.knowledge.embed import local
@@ -78,7 +79,9 @@ async def test_the_event_loop_goes_on_meanwhile(
 
 async def test_without_weights_the_command_is_named(tmp_path: Path) -> None:
     async with aclosing(Embedders(Settings(), {"XDG_CACHE_HOME": str(tmp_path)})) as embedders:
-        with pytest.raises(ConfigError, match="'local:static' are not here yet; run: callboard models pull wordllama"):
+        with pytest.raises(
+            ConfigError, match=says("work.models.weights.pulled.3", id="local:static", name="wordllama")
+        ):
             embedders.of("local:static")
 
 
@@ -93,14 +96,14 @@ async def test_weights_that_went_or_broke_meanwhile_are_told(
         path.unlink()
         if data is not None:
             path.write_bytes(data)
-        with pytest.raises(ConfigError, match=r"can't be read: .*; run: callboard models pull wordllama"):
+        with pytest.raises(ConfigError, match=says("work.knowledge.embed.local.Static._ready", PULLED_AS="wordllama")):
             await embedder.embed(ears, ["a"])
 
 
 async def test_without_tokenizers_the_extra_is_named(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "find_spec", lambda name: None)
     async with aclosing(Embedders(Settings(), environ)) as embedders:
-        with pytest.raises(ConfigError, match=r"pip install 'callboard\[embed\]'"):
+        with pytest.raises(ConfigError, match=says("work.knowledge.embed.local.Static.__init__")):
             embedders.of("local:static")
 
 

@@ -6,6 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 import pytest
+from support.messages import says
 
 from callboard.actors.work.knowledge.reading import read
 from callboard.actors.work.knowledge.reading.bounds import Bounds, CantRead
@@ -48,8 +49,8 @@ async def test_all_pages_are_read_whatever_the_file_is_called(reader: Reader) ->
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (made(""), "no text in its 1 page, only pictures perhaps; name a loader"),
-        (made("secret", password="x"), "it is encrypted"),
+        (made(""), says("work.knowledge.reading.read.told.4", pages="1 page")),
+        (made("secret", password="x"), says("work.knowledge.reading.workers.pdf_text.main")),
         (made("cut off")[:200], "this PDF can't be read"),
         (b"%PDF-1.7 and nothing more", "this PDF can't be read"),
     ],
@@ -61,17 +62,17 @@ async def test_what_can_t_be_read_is_told(reader: Reader, data: bytes, why: str)
 
 async def test_more_text_than_is_wanted_is_refused(reader: Reader) -> None:
     reader.bounds = Bounds(text=50)
-    with pytest.raises(CantRead, match="more text in it"):
+    with pytest.raises(CantRead, match=says("work.knowledge.reading.bounds")):
         await reader(made("x" * 200), "a.pdf")
 
 
 def test_without_pypdf_it_is_said_what_to_install() -> None:
     ended = Completed(status=3, signal=None, stdout=b"", stderr_tail="", truncated=False)
-    with pytest.raises(CantRead, match=r"pip install 'callboard\[docs\]'"):
+    with pytest.raises(CantRead, match=says("work.knowledge.reading.read.told")):
         read.told(ended)
 
 
 def test_a_reader_that_dies_costs_one_file() -> None:
     ended = Completed(status=None, signal=9, stdout=b"", stderr_tail="", truncated=False)
-    with pytest.raises(CantRead, match="broke its reader"):
+    with pytest.raises(CantRead, match=says("work.knowledge.reading.read.told.3")):
         read.told(ended)

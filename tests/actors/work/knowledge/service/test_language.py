@@ -8,6 +8,7 @@ from typing import get_args
 import msgspec
 import pytest
 from stage import Stage
+from support.messages import says
 
 from callboard.actors.work.knowledge.base.layout import Layout
 from callboard.actors.work.knowledge.base.words import LANGUAGES, NO_LANGUAGE
@@ -80,7 +81,9 @@ async def test_another_language_is_told_and_takes_a_rebuild(knowing: Stage) -> N
     async def build(me: object) -> None:
         await knowing.root.knowledge.build(me, recipe)
 
-    with pytest.raises(Exception, match="built with language 'en', and is to be built with 'de'") as raised:
+    with pytest.raises(
+        Exception, match=says("work.knowledge.base.build.BuildStart._check", what="language", was="en", wanted="de")
+    ) as raised:
         await knowing.root.kernel.spawn(build, name="build", link=False).result()
     assert isinstance(raised.value.__cause__ or raised.value, KnowledgeError)
     await knowing.run("Katze", rebuild_knowledge=True)

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.messages import says
 
 import callboard
 from callboard.actors.work.knowledge.recipe import Recipe, encoded, read_recipe, recipes_of
@@ -121,8 +122,8 @@ def test_a_base_far_from_its_documents_keeps_where_they_are(tmp_path: Path) -> N
 
 
 def test_what_is_no_recipe_is_told(tmp_path: Path) -> None:
-    with pytest.raises(KnowledgeMissing, match=r"is no knowledge base: there is no recipe.json in it"):
+    with pytest.raises(KnowledgeMissing, match=says("work.knowledge.recipe.read_recipe", name="recipe.json")):
         read_recipe(tmp_path)
     (tmp_path / "recipe.json").write_text("{}")
-    with pytest.raises(KnowledgeError, match=r"recipe.json can't be read"):
+    with pytest.raises(KnowledgeError, match=says("work.knowledge.recipe.read_recipe.2", path="…recipe.json")):
         read_recipe(tmp_path)

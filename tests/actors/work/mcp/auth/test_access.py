@@ -13,6 +13,7 @@ from fake_mcp_http import Stream, Talk, fake_mcp
 from fake_models import Request
 from mcp_house import House
 from mcp_protected import Town, protected_town
+from support.messages import says
 
 from callboard.actors.work.mcp.auth.access import TRIES
 from callboard.actors.work.mcp.auth.sign_in import sign_in, sign_out
@@ -203,7 +204,7 @@ async def test_no_redirect_takes_the_token_elsewhere(town: Town, tmp_path: Path,
     town.inner = moved
     town.server.answer = moved
     async with house(tmp_path, town.entry()) as one:
-        with pytest.raises(McpError, match="which is not followed"):
+        with pytest.raises(McpError, match=says("work.mcp.links.texts.refusal.4")):
             await one.call(one.scope(), "docs", "read")
     assert thief.requests == []
 
@@ -237,7 +238,9 @@ async def test_who_brings_a_server_along_gets_none_of_the_user_s_tokens(town: To
 async def test_a_header_given_by_hand_wins(town: Town, tmp_path: Path) -> None:
     await signed_in(town, tmp_path)
     async with house(tmp_path, town.entry(headers={"Authorization": "Bearer mine"})) as one:
-        with pytest.raises(McpUnauthorized, match="check the header Authorization") as caught:
+        with pytest.raises(
+            McpUnauthorized, match=says("work.mcp.links.texts._credentials", given="Authorization")
+        ) as caught:
             await one.call(one.scope(), "docs", "read")
     assert set(town.tokens) == {"mine"}
     assert not isinstance(caught.value, McpSignInNeeded)
@@ -246,7 +249,7 @@ async def test_a_header_given_by_hand_wins(town: Town, tmp_path: Path) -> None:
 async def test_oauth_that_is_turned_off_is_off(town: Town, tmp_path: Path) -> None:
     await signed_in(town, tmp_path)
     async with house(tmp_path, town.entry(oauth=False)) as one:
-        with pytest.raises(McpUnauthorized, match=r"give it credentials in mcp.json"):
+        with pytest.raises(McpUnauthorized, match=says("work.mcp.links.texts._credentials.2")):
             await one.call(one.scope(), "docs", "read")
     assert set(town.tokens) == {""}
 
@@ -282,7 +285,7 @@ async def test_files_that_others_could_have_written_are_not_used(town: Town, tmp
     store = town.store(tmp_path)
     store.tokens.path.chmod(0o644)
     async with house(tmp_path, town.entry()) as one:
-        with pytest.raises(McpError, match="others may read or write it"):
+        with pytest.raises(McpError, match=says("io.oauth.token_file.TokenFile._bytes.4")):
             await one.call(one.scope(), "docs", "read")
     assert set(town.tokens) <= {""}
 

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 import trio
+from support.messages import says
 from waiting import until
 
 from callboard.actors.work.mcp.links import stdio
@@ -109,7 +110,7 @@ async def test_dead_server_mid_call(play: Any, era: str) -> None:
         known = r"during tools/call 'slow' \(sent \d+\.\d s before, with 5 other calls under way\); .*stderr: goodbye"
         assert all(re.search(known, str(error)) for error, _ in errors)
         assert max(at for _, at in errors) - died < 5  # the goal is 0.1; a timeout would be 60
-        with pytest.raises(McpLost, match="ended with status 3; it wrote"):
+        with pytest.raises(McpLost, match=says("work.mcp.links.stdio.StdioLink._tell_end.3", status="3; it wrote…")):
             await client.call_tool("echo", {"text": "anybody?"})
         with trio.fail_after(60):
             end = await play.owner.ref.wait()
@@ -145,7 +146,7 @@ async def test_a_call_that_a_dead_server_had_not_read_was_not_begun(play: Any) -
 async def test_a_server_that_is_killed_is_told_with_the_signal(play: Any) -> None:
     async with play.connected() as client:
         os.kill(client.pid, signal.SIGKILL)
-        with pytest.raises(McpLost, match="was ended by signal 9"):
+        with pytest.raises(McpLost, match=says("work.mcp.links.stdio.StdioLink._tell_end.2", signal="9…")):
             await client.call_tool("slow", {"seconds": 60})
 
 
@@ -196,12 +197,12 @@ async def test_junk_on_stdout_is_skipped_and_logged_within_bounds(play: Any) -> 
         assert text_of(await client.call_tool("junk", {"bytes": 100_000})) == "junk written"
         assert client.link.junk > 200
     assert [message.level for message in play.logged] == ["warning"] * 20
-    assert play.logged[0].data == "on its stdout, where only messages belong: Welcome! line 0"
+    assert re.fullmatch(says("work.mcp.client.connect._Attempt._on_junk", text="Welcome! line 0"), play.logged[0].data)
 
 
 async def test_a_server_that_writes_nothing_but_junk_is_given_up(play: Any) -> None:
     async with play.connected() as client:
-        with pytest.raises(McpLost, match=r"writes something else than messages to its stdout \('not a message"):
+        with pytest.raises(McpLost, match=says("work.mcp.links.stdio.StdioLink._take_odd", line="'not a message…")):
             await client.call_tool("junk", {"bytes": 2 * MIB})
 
 
@@ -243,7 +244,7 @@ async def test_sends_a_100_mb_line(play: Any, era: str) -> None:
 async def test_the_bound_of_a_message_is_the_servers_own(play: Any) -> None:
     async with play.connected(max_message_bytes=100_000) as client:
         assert len(text_of(await client.call_tool("big", {"bytes": 90_000}))) == 90_000
-        with pytest.raises(McpError, match="at most 100,000 are taken"):
+        with pytest.raises(McpError, match=says("work.mcp.links.stdio.StdioLink._too_long", limit="100,000")):
             await client.call_tool("big", {"bytes": 110_000})
 
 
@@ -281,7 +282,7 @@ async def test_a_server_that_does_not_read_holds_up_only_its_callers(
         for _ in range(2):
             nursery.start_soon(client.call_tool, "echo", {"text": "z" * MIB})
         await trio.testing.wait_all_tasks_blocked(0.01)
-        with pytest.raises(McpError, match="does not read what it is sent"):
+        with pytest.raises(McpError, match=says("work.mcp.links.stdio.StdioLink._send")):
             await client.call_tool("echo", {"text": "z" * 2 * MIB})
         os.kill(client.pid, signal.SIGCONT)
 

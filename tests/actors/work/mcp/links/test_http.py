@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from fake_models import Request as Sent
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_links import Heard, asks, linked, shake_hands, value
+from support.messages import has_message, says
 
 from callboard.actors.work.mcp.links import http
 from callboard.actors.work.mcp.links.http import HttpLink
@@ -43,7 +45,7 @@ async def test_a_session_goes_with_every_request_and_is_deleted_at_the_end(nurse
     first, *rest = server.requests
     assert "mcp-session-id" not in first.headers
     assert "mcp-protocol-version" not in first.headers
-    assert first.headers["accept"] == "application/json, text/event-stream"
+    assert re.fullmatch(says("work.mcp.auth.sign_in.probe"), first.headers["accept"])
     assert first.headers["content-type"] == "application/json"
     assert {request.headers["mcp-session-id"] for request in rest} == {SESSION}
     assert {request.headers["mcp-protocol-version"] for request in rest} == {"2025-11-25"}
@@ -372,7 +374,7 @@ async def test_missing_or_wrong_credentials_say_where_they_belong(
             await link.request(asks("initialize"))
         assert (caught.value.code, caught.value.exit_code) == ("mcp_unauthorized", 3)
         assert hint in str(caught.value)
-        assert ("callboard auth login mcp:fake" in str(caught.value)) == (not headers)
+        assert (has_message(str(caught.value), "work.mcp.auth.access.remedy", name="fake…")) == (not headers)
         assert "secret" not in str(caught.value)
 
 
@@ -391,13 +393,13 @@ async def test_a_forgotten_session_ends_the_link_and_its_owner(nursery: trio.Nur
     server = await fake_mcp(nursery, Legacy(answer))
     async with linked(server) as (link, me):
         await shake_hands(link)
-        with pytest.raises(McpError, match="no longer knows our session") as caught:
+        with pytest.raises(McpError, match=says("work.mcp.links.texts.refusal.2")) as caught:
             await link.request(asks())
         assert caught.value.code == "mcp_lost"
         assert link.lost is not None
         with trio.fail_after(60):
             end = await me.ref.wait()
-        assert "no longer knows our session" in repr(end.error)
+        assert has_message(repr(end.error), "work.mcp.links.texts.refusal.2")
         assert "DELETE" not in server.methods()
 
 
@@ -495,7 +497,7 @@ async def test_a_redirect_to_another_origin_is_never_followed(nursery: trio.Nurs
 async def test_a_circle_of_redirects_ends(nursery: trio.Nursery) -> None:
     server = await fake_mcp(nursery, redirects(307, "/mcp"))
     async with linked(server) as (link, _):
-        with pytest.raises(McpError, match="redirects"):
+        with pytest.raises(McpError, match=says("work.mcp.links.web.Web._sent")):
             await link.request(asks("initialize"))
 
 

@@ -13,6 +13,7 @@ import psutil
 import pytest
 import trio
 from mcp_house import House, runs, scripted, tiny
+from support.messages import says
 from waiting import until
 
 from callboard.actors.work.mcp.links.link import Caller
@@ -283,7 +284,7 @@ async def test_a_name_that_is_not_there_is_told_with_the_nearest_one(house: Hous
     with house.scope() as scope:
         with pytest.raises(UsageError, match=r"'tiem'.*mcp\.json.*did you mean 'time'"):
             await house.call(scope, "tiem")
-        with pytest.raises(UsageError, match="'off' is disabled"):
+        with pytest.raises(UsageError, match=says("protocol.mcp.config.McpConfig.get", name="off")):
             await scope.catalog("off", house.root.actor)
 
 

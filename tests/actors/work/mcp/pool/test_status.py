@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import trio
 from mcp_house import House, runs, scripted, tiny
+from support.messages import says
 from waiting import until
 
 from callboard.actors.work.mcp.pool import status
@@ -230,7 +232,7 @@ async def test_a_process_that_does_not_answer_is_told_as_such(tmp_path: Path, mo
         deaf.listen()
         (answer,) = await ask_all(tmp_path, STATUS)
     assert answer["pid"] == 77
-    assert answer["error"] == "process 77 did not answer within 0.1 s"
+    assert re.fullmatch(says("work.mcp.pool.status._ask", pid=77, ANSWER_WITHIN="0.1"), answer["error"])
 
 
 # --- SIGKILL ----------------------------------------------------------------------------------------------------

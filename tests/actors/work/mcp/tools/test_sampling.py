@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from family_stage import context_of
+from support.messages import says
 
 from callboard.actors.work.context import RunContext
 from callboard.actors.work.mcp.tools.sampling import sample
@@ -109,7 +110,7 @@ async def test_what_can_not_be_asked_is_refused_before_anybody_pays(me: Actor, p
 
 async def test_a_server_whose_entry_says_off_asks_nobody(me: Actor) -> None:
     model = Model(ChatReply())
-    with pytest.raises(McpError, match="sampling is off for server 'srv'"):
+    with pytest.raises(McpError, match=says("work.mcp.tools.sampling.sample", name="srv")):
         await sample(me, talk_with(model), server("off"), {"messages": [text("x")]})
     assert model.asked == []
 
@@ -117,7 +118,7 @@ async def test_a_server_whose_entry_says_off_asks_nobody(me: Actor) -> None:
 async def test_ask_needs_a_persons_yes_as_for_a_tool(me: Actor) -> None:
     model = Model(ChatReply(text="yes"))
     params = {"messages": [text("x")]}
-    with pytest.raises(McpError, match="'srv__sampling' was not run: it needs a person's permission") as caught:
+    with pytest.raises(McpError, match=says("work.tools.permissions.Permissions._ask", name="srv__sampling")) as caught:
         await sample(me, talk_with(model), server("ask"), params)
     assert (caught.value.rpc_code, model.asked) == (-1, [])
     for permissions in (
@@ -131,7 +132,7 @@ async def test_ask_needs_a_persons_yes_as_for_a_tool(me: Actor) -> None:
 
 @pytest.mark.parametrize("error", [UpstreamError("it is down"), BudgetReached("no money left")])
 async def test_a_model_that_can_not_be_had_is_the_servers_error_not_ours(me: Actor, error: Exception) -> None:
-    with pytest.raises(McpError, match="the model could not be asked: "):
+    with pytest.raises(McpError, match=says("work.mcp.tools.sampling.sample.2")):
         await sample(me, talk_with(Model(error)), server(), {"messages": [text("x")]})
 
 

@@ -12,6 +12,7 @@ from auth_server import visit
 from family_stage import Person, context_of
 from mcp_house import House
 from mcp_protected import Town, protected_town
+from support.messages import has_message, says
 
 from callboard.actors.work.mcp.auth.sign_in import sign_in
 from callboard.actors.work.mcp.tools.view import Talk, View
@@ -82,7 +83,7 @@ async def test_the_person_signs_in_and_the_call_is_made(
     first, *others = person.shown
     assert first.people
     assert first.secret
-    assert "MCP server 'docs' wants you to sign in. Open this page" in first.text
+    assert has_message(first.text, "work.mcp.tools.sign_in.signed_in.person.2", name="docs")
     assert [question.problem for question in others] == (
         ["this URL belongs to another attempt to sign in (its `state` differs)"] if pastes else []
     )
@@ -116,7 +117,7 @@ async def test_more_scopes_are_asked_for_by_name_together_with_those_there_are(
         assert await said(one, house, "read") == "read: done"
         assert person.shown == []
         assert await said(one, house, "write") == "write: done"
-        assert "for what was not granted yet: files:write." in person.shown[-1].text
+        assert has_message(person.shown[-1].text, "work.mcp.tools.sign_in.signed_in.person", scopes="files:write.…")
         assert "scope=read+files%3Awrite&" in person.shown[-1].text
         assert await said(one, house, "delete") == "delete: done"
         assert "scope=read+files%3Awrite+files%3Adelete&" in person.shown[-1].text
@@ -147,17 +148,17 @@ async def test_who_says_no_is_not_asked_again(town: Town, house: House, nursery:
     person = AtTheBrowser(town, nursery, house.root, says="/decline")
     with house.root.questions.attach(person):
         for _ in range(3):
-            with pytest.raises(ToolFailed, match="sign in: callboard auth login mcp:docs"):
+            with pytest.raises(ToolFailed, match="sign in: " + says("work.mcp.auth.access.remedy", name="docs")):
                 await said(view(house, town), house, "read")
     assert len(person.shown) == 1
     (warning,) = house.of("run.warning")
     assert warning.code == "mcp_sign_in"
-    assert "the person did not want to" in warning.message
+    assert has_message(warning.message, "io.oauth.person._pasted.2")
 
 
 async def test_without_a_person_nothing_is_asked_or_registered(town: Town, house: House) -> None:
     house.build(town.entry())
-    with pytest.raises(ToolFailed, match="sign in: callboard auth login mcp:docs"):
+    with pytest.raises(ToolFailed, match="sign in: " + says("work.mcp.auth.access.remedy", name="docs")):
         await said(view(house, town), house, "read")
     with pytest.raises(McpSignInNeeded):
         await view(house, town).tools(house.root.actor)
@@ -167,7 +168,10 @@ async def test_without_a_person_nothing_is_asked_or_registered(town: Town, house
 async def test_callers_of_a_server_don_t_sign_it_in(town: Town, house: House, nursery: trio.Nursery) -> None:
     house.build(town.entry(), serving=True)
     person = AtTheBrowser(town, nursery, house.root)
-    with house.root.questions.attach(person), pytest.raises(ToolFailed, match="callboard auth login mcp:docs"):
+    with (
+        house.root.questions.attach(person),
+        pytest.raises(ToolFailed, match=says("work.mcp.auth.access.remedy", name="docs")),
+    ):
         await said(view(house, town), house, "read")
     assert (person.shown, town.registered) == ([], [])
 

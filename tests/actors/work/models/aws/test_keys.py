@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.messages import says
 
 from callboard.actors.work.models.aws.keys import bedrock_at, keys_of, region_of
 from callboard.actors.work.models.aws.signing import Keys
@@ -75,14 +76,19 @@ def test_the_files_may_be_elsewhere(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said(home: dict[str, str], tmp_path: Path) -> None:
-    with pytest.raises(CredentialsError, match=r"client 'my-aws' has no `secret_access_key`"):
+    with pytest.raises(
+        CredentialsError, match=says("work.models.aws.keys.named_keys", name="my-aws", missing="secret_access_key")
+    ):
         keys_of(client(access_key_id="A"), home)
-    with pytest.raises(ConfigError, match=r"no profile 'wrok' in .*credentials or .*config"):
+    with pytest.raises(
+        ConfigError,
+        match=says("work.models.aws.keys._no_profile", name="wrok", environ="…credentials", environ_2="…config"),
+    ):
         keys_of(client(profile="wrok"), home)
     for key in ("caf\u00e9", "a\nb"):
-        with pytest.raises(CredentialsError, match="characters that no key has"):
+        with pytest.raises(CredentialsError, match=says("work.models.aws.signing.Keys.__post_init__")):
             keys_of(client(access_key_id="A", secret_access_key=key), home)
-    with pytest.raises(CredentialsError, match=r"set AWS_ACCESS_KEY_ID .* profile 'default' of "):
+    with pytest.raises(CredentialsError, match=says("work.models.aws.keys.keys_of", name_2="default")):
         keys_of(client(), {"HOME": str(tmp_path / "nowhere")})
 
 

@@ -13,6 +13,7 @@ import pytest
 import trio
 from fake_models import FakeModels, Reply, Request
 from gateways import Silent, reaching
+from support.messages import says
 
 from callboard.actors.work.models.aws.profiles import ProfileRole
 from callboard.actors.work.models.aws.roles import EARLY
@@ -145,14 +146,23 @@ async def test_the_source_may_be_the_environment_or_the_container(files: Files, 
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ("[profile x]\nrole_arn = a\n", "has `role_arn`, and no `source_profile` or `credential_source`"),
-        ("[profile x]\nrole_arn = a\nsource_profile = y\n", "profile 'y' of AWS has no keys, and neither"),
-        ("[profile x]\nrole_arn = a\nsource_profile = d\nmfa_serial = m\n", "a code of an MFA device"),
+        ("[profile x]\nrole_arn = a\n", says("work.models.aws.profiles.ProfileRole._source.4")),
+        (
+            "[profile x]\nrole_arn = a\nsource_profile = y\n",
+            says("work.models.aws.profiles.ProfileRole._of.2", name="y"),
+        ),
+        (
+            "[profile x]\nrole_arn = a\nsource_profile = d\nmfa_serial = m\n",
+            says("work.models.aws.profiles.ProfileRole._source"),
+        ),
         (
             "[profile x]\nrole_arn = a\nsource_profile = y\n[profile y]\nrole_arn = b\nsource_profile = x\n",
-            "lead back to 'x' by `source_profile`: x -> y",
+            says("work.models.aws.profiles.ProfileRole._of", name="x", before="x -> y"),
         ),
-        ("[profile x]\nrole_arn = a\ncredential_source = Environment\n", "the keys of the environment: there are none"),
+        (
+            "[profile x]\nrole_arn = a\ncredential_source = Environment\n",
+            says("work.models.aws.profiles.ProfileRole._source.2"),
+        ),
     ],
 )
 async def test_a_profile_that_is_not_whole_is_told(
@@ -169,12 +179,12 @@ async def test_a_profile_that_is_not_whole_is_told(
         (
             denied("AccessDenied", "not authorized to perform: sts:AssumeRole"),
             CredentialsError,
-            "sts:AssumeRole.*agents",
+            says("work.models.aws.sts.sts", words="…sts:AssumeRole…", asked="…agents"),
         ),
         (denied("ExpiredToken", "The security token included in the request is expired"), CredentialsError, "expired"),
         (denied("Throttling", "Rate exceeded", 400), UpstreamError, "Rate exceeded"),
         (denied("InternalFailure", "oops", 500), UpstreamError, r"oops \(HTTP 500\)"),
-        (Reply(raw=b"<html>proxy</html>"), CredentialsError, "STS gave no keys: <html>proxy"),
+        (Reply(raw=b"<html>proxy</html>"), CredentialsError, says("work.models.aws.sts.sts.2", said="<html>proxy…")),
     ],
 )
 async def test_what_sts_refuses_is_said(
@@ -235,7 +245,7 @@ async def test_a_program_that_is_none_is_told(files: Files) -> None:
             await of("x", files("[profile x]\ncredential_process = no-such-tool\n"), root).renew()
         with pytest.raises(ConfigError, match="can't be read: No closing quotation"):
             await of("x", files("[profile x]\ncredential_process = 'open\n"), root).renew()
-    with pytest.raises(ConfigError, match="can't be started here"):
+    with pytest.raises(ConfigError, match=says("work.models.aws.profiles.ProfileRole._printed.2")):
         await of("x", files("[profile x]\ncredential_process = true\n")).renew()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 from fake_models import FakeModels, Reply, Request
+from support.messages import says
 
 from callboard.actors.work.models.aws.profiles import ProfileRole
 from callboard.actors.work.models.aws.signers import RoleSigner, signer_of
@@ -183,10 +184,10 @@ SIGN_IN = "sign in: aws sso login --profile work"
             GOOD,
             Reply(status=403, raw=b'{"message": "No access"}'),
             CredentialsError,
-            r"No access.*\(HTTP 403\); the role is Agents of account 123456789012",
+            says("work.models.aws.sso.sso_keys.4", words="…No access…", told="Agents", told_2=123456789012),
         ),
         (GOOD, Reply(status=503, raw=b"busy"), UpstreamError, r"busy \(HTTP 503\)"),
-        (GOOD, Reply(raw=b"<html>"), CredentialsError, "SSO gave no keys"),
+        (GOOD, Reply(raw=b"<html>"), CredentialsError, says("work.models.aws.sso.sso_keys.5")),
     ],
     ids=["none", "ended", "not whole", "no time", "refused", "no access", "busy", "something else"],
 )
@@ -228,6 +229,6 @@ async def test_a_sign_in_goes_before_keys_of_the_profile_and_serves_roles(home: 
     signer = signer_of(client, "bedrock", environ, "c", None)
     assert isinstance(signer, RoleSigner)
     fake_model.answer_with(answers(NEWER))
-    with pytest.raises(CredentialsError, match="STS gave no keys"):
+    with pytest.raises(CredentialsError, match=says("work.models.aws.sts.sts.2")):
         await of(environ, "role").renew()
     assert "Credential=ASIA/" in fake_model.requests[-1].headers["authorization"]

@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from support.messages import says
 
 from callboard.actors.work.models.prices import models_yaml
 from callboard.actors.work.models.prices.find import Finder
@@ -114,12 +115,12 @@ def test_the_rest_of_the_table_stays_and_it_says_whose_it_is() -> None:
     ("data", "words"),
     [
         (b"", "it holds nothing; expected is a list of `provider:`"),
-        (b"just words\n", "is no file of models: it holds"),
+        (b"just words\n", says("work.models.prices.models_yaml._models.3")),
         (b"clients:\n  - a\n", "is no file of models: it holds a mapping"),
         (b"- openai\n", r"line 1: \[0\] is"),
         (b"- provider: openai\n", r"line 1: \[0\] has no `provider`, or no list of `models`"),
-        (b"- models: []\n", r"\[0\] has no `provider`"),
-        (b"- provider: x\n  models: {a: b}\n", "no list of `models`"),
+        (b"- models: []\n", says("work.models.prices.models_yaml._models.5", number=0)),
+        (b"- provider: x\n  models: {a: b}\n", says("work.models.prices.models_yaml._models.5")),
         (b"- provider: x\n  models:\n    - gpt\n", r"line 3: \[0\].models\[0\] is"),
         (b"- provider: x\n  models:\n    - type: chat\n", "line 3: .*`name`"),
         (
@@ -127,11 +128,11 @@ def test_the_rest_of_the_table_stays_and_it_says_whose_it_is() -> None:
             r"line 4: .*`\[0\].models\[0\].input_price` is the text",
         ),
         (b"- provider: x\n  models:\n    - name: a\n      input_price: -1\n", "line 4: .*input_price"),
-        (b"- provider: x\n  models:\n    - name: a\n", "has no prices"),
-        (b"- provider: [\n", "line"),
-        (b"\xff\xfe", "is no file of models: 'utf-8'"),
-        (b"#" * (2 * 1024 * 1024 + 1), "more than 2 MB"),
-        (b"<html>404</html>", "it holds"),
+        (b"- provider: x\n  models:\n    - name: a\n", says("work.models.prices.models_yaml.laid_over")),
+        (b"- provider: [\n", says("work.models.prices.models_yaml._check")),
+        (b"\xff\xfe", says("work.models.prices.models_yaml._models.2", error="'utf-8'…")),
+        (b"#" * (2 * 1024 * 1024 + 1), says("work.models.prices.models_yaml._models", LARGEST=2)),
+        (b"<html>404</html>", says("work.models.prices.models_yaml._models.3")),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(data: bytes, words: str) -> None:

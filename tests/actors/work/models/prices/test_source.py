@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, time
 from typing import Any
 
 import pytest
+from support.messages import says
 
 from callboard.actors.work.models.prices.kept import vendored
 from callboard.actors.work.models.prices.rates import Rates, Tier, Tiered
@@ -96,8 +97,11 @@ def _with_model(**changes: Any) -> list[dict[str, Any]]:
         (_with_model(prices={"input_mtok": -1, "output_mtok": 1}), ">= 0"),
         (_with_model(prices={"input_mtok": "cheap"}), r"\$\[0\]\.models\[0\]\.prices"),
         (_with_model(match={"regex": "["}), "is no regular expression"),
-        (_with_model(match={}), "a match has one of"),
-        (_with_model(match={"equals": "a", "contains": "b"}), "not 2 of them"),
+        (_with_model(match={}), says("work.models.prices.table.Match.__post_init__")),
+        (
+            _with_model(match={"equals": "a", "contains": "b"}),
+            says("work.models.prices.table.Match.__post_init__", given=2),
+        ),
         (theirs(api_pattern="("), "is no regular expression"),
         ({"source": "x", "made": "2026-01-01", "providers": [{"id": "a", "api": "b", "models": [1]}]}, "Expected"),
     ],
@@ -111,10 +115,10 @@ def test_what_is_no_table_of_prices_is_refused_and_told_where(content: Any, text
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"\xff\xfe", b"- provider: openai\n  models: []\n", b"[" * 10_000])
 def test_what_is_no_json_is_refused(data: bytes) -> None:
-    with pytest.raises(ConfigError, match="is no file of prices"):
+    with pytest.raises(ConfigError, match=says("work.models.prices.source.read.2")):
         read(data, where="prices.json", today=TODAY)
 
 
 def test_an_endless_file_is_refused() -> None:
-    with pytest.raises(ConfigError, match="more than 16 MB"):
+    with pytest.raises(ConfigError, match=says("work.models.prices.source.read", LARGEST=16)):
         read(b" " * (LARGEST + 1), where="prices.json", today=TODAY)

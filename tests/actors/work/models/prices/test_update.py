@@ -12,6 +12,7 @@ from threading import Thread
 from typing import ClassVar
 
 import pytest
+from support.messages import has_message, says
 
 from callboard.actors.work.models.prices.kept import Kept, updated_file, vendored
 from callboard.actors.work.models.prices.update import update
@@ -86,7 +87,7 @@ async def test_what_is_broken_changes_nothing(tmp_path: Path, status: int, body:
 
 
 async def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UpstreamError, match="can't be fetched"):
+    with pytest.raises(UpstreamError, match=says("work.models.prices.update._fetched.2")):
         await update("http://127.0.0.1:1/x", _environ(tmp_path), today=TODAY)
 
 
@@ -99,7 +100,7 @@ async def test_a_directory_that_can_not_be_made_is_told(tmp_path: Path) -> None:
     file = tmp_path / "their.json"
     file.write_bytes(GOOD)
     (tmp_path / "data").write_text("a file")
-    with pytest.raises(ConfigError, match="can't be written"):
+    with pytest.raises(ConfigError, match=says("work.models.prices.kept.keep")):
         await update(str(file), _environ(tmp_path), today=TODAY)
 
 
@@ -122,5 +123,5 @@ def test_a_kept_file_that_is_broken_is_told_and_ours_counts(tmp_path: Path) -> N
     file.write_text("{")
     kept = Kept(_environ(tmp_path))
     assert kept.table is vendored()
-    assert "callboard models update" in kept.problem
+    assert has_message(kept.problem, "work.models.prices.kept.Kept.__init__.2")
     assert str(file) in kept.problem

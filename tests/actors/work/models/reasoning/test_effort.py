@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
+from support.messages import says
 
 from callboard.actors.work.models.catalog import Catalog
 from callboard.actors.work.models.reasoning import effort
@@ -55,8 +56,8 @@ def test_what_the_settings_want_of_all_is_not_asked_of_one_that_can_not() -> Non
     ("model", "wish", "why"),
     [
         ("openai:gpt-4o-mini", {"reasoning_effort": "low"}, "'openai:gpt-4o-mini' does not think before it answers"),
-        ("claude:claude-3-5-sonnet", {"thinking_budget": 2000}, "does not think"),
-        ("claude:claude-fable-5", {"reasoning_effort": "none"}, "thinks always: .* the least is `minimal` or `low`"),
+        ("claude:claude-3-5-sonnet", {"thinking_budget": 2000}, says("work.models.reasoning.families.refusal.2")),
+        ("claude:claude-fable-5", {"reasoning_effort": "none"}, says("work.models.reasoning.families.refusal")),
         ("gemini:gemini-2.5-pro", {"thinking_budget": 0}, "thinks always"),
         ("gemini:gemini-3-flash", {"reasoning_effort": "none"}, "thinks always"),
     ],

@@ -23,6 +23,7 @@ from small_google import (
     signed_in,
     token,
 )
+from support.messages import says
 
 from callboard.actors.work.models.renewed import PAUSE
 from callboard.actors.work.models.vertex.identity import EARLY, Identity, boot_seconds
@@ -99,12 +100,20 @@ async def test_setting_the_date_changes_nothing_for_a_token(
     ("reply", "error", "words"),
     [
         (refused(400, "invalid_grant", "Invalid JWT Signature."), CredentialsError, f"the key was deleted, or {EMAIL}"),
-        (refused(400, "invalid_grant", "Invalid grant: account not found"), CredentialsError, "make a new key"),
+        (
+            refused(400, "invalid_grant", "Invalid grant: account not found"),
+            CredentialsError,
+            says("work.models.vertex.login.Login._advice.3"),
+        ),
         (answer({"access_token": "ya\n29", "expires_in": 3599}), CredentialsError, "characters that no token has"),
         (answer({"access_token": "ya\u00e929", "expires_in": 3599}), CredentialsError, "characters that no token has"),
         (answer({"access_token": "x", "expires_in": "soon"}), CredentialsError, "soon"),
         (answer({"access_token": "x", "expires_in": 10**30}), CredentialsError, r"key\.json"),
-        (refused(401, "unauthorized_client", "no access"), CredentialsError, "what its account may do"),
+        (
+            refused(401, "unauthorized_client", "no access"),
+            CredentialsError,
+            says("work.models.vertex.login.Login._advice.4"),
+        ),
         (Reply(status=200, raw=b"{}"), CredentialsError, "No access token in response"),
         (Reply(status=200, raw=b"<html>"), CredentialsError, "key.json"),
         (Reply(status=503, raw=b"later"), UpstreamError, r"no token: later \(HTTP 503\)"),
@@ -214,7 +223,7 @@ async def test_a_sign_in_that_was_revoked_has_to_be_made_again(
     fake_model: FakeModels, tmp_path: Path, reply: Reply
 ) -> None:
     fake_model.script(reply)
-    with pytest.raises(CredentialsError, match="run `gcloud auth application-default login`"):
+    with pytest.raises(CredentialsError, match=says("work.models.vertex.login")):
         await of(signed_in(tmp_path, fake_model.url)).renew()
 
 
@@ -238,7 +247,7 @@ async def test_a_workload_of_another_cloud_changes_its_token(fake_model: FakeMod
     assert identity.token.access == "ya29.3"
     assert form(fake_model.requests[0])["subject_token"] == "theirs"
     file.write_text(json.dumps({**info, "credential_source": {"executable": {"command": "touch /tmp/x"}}}))
-    with pytest.raises(ConfigError, match="`executable`"):
+    with pytest.raises(ConfigError, match=says("work.models.vertex.login.read_login.3")):
         await of(file, project="p").renew()
 
 
@@ -290,16 +299,19 @@ def test_every_kind_of_file_that_gcloud_writes_is_read(info: dict[str, Any], tmp
     ("text", "words"),
     [
         ("no json", "can't be read"),
-        ("[]", "holds no credentials"),
-        ("{}", r"holds no credentials \(no `type`\)"),
-        ('{"installed": {"client_id": "x"}}', "is an OAuth client, not the credentials of a user"),
-        ('{"type": "gdch_service_account"}', "has `type: gdch_service_account`, expected one of service_account"),
+        ("[]", says("work.models.vertex.login._what_it_is.3")),
+        ("{}", says("work.models.vertex.login._what_it_is.3")),
+        ('{"installed": {"client_id": "x"}}', says("work.models.vertex.login._what_it_is")),
+        (
+            '{"type": "gdch_service_account"}',
+            says("work.models.vertex.login._what_it_is.2", info="gdch_service_account", _KINDS="service_account…"),
+        ),
         ('{"type": "service_account", "private_key": "no key"}', "holds no credentials of type 'service_account'"),
         (
             '{"type": "service_account", "private_key": "x", "client_email": "a", "token_uri": "http://localhost"}',
             "holds no credentials of type 'service_account'",
         ),
-        ('{"type": "authorized_user"}', "holds no credentials of type 'authorized_user'"),
+        ('{"type": "authorized_user"}', says("work.models.vertex.login.read_login.5", kind="authorized_user")),
     ],
 )
 async def test_a_file_that_holds_something_else_is_told(tmp_path: Path, text: str, words: str) -> None:
@@ -317,7 +329,7 @@ async def test_without_the_extra_the_error_names_it(
     for name in [name for name in sys.modules if name.startswith(("google.auth", "google.oauth2"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "google.oauth2", None)
-    with pytest.raises(ConfigError, match=r"needs google-auth; run: pip install 'callboard\[vertex\]'"):
+    with pytest.raises(ConfigError, match=says("work.models.vertex.login.read_login.4")):
         await of(service_account(tmp_path, fake_model.url)).renew()
 
 
@@ -351,10 +363,26 @@ async def test_a_machine_has_a_token_and_a_project(fake_model: FakeModels) -> No
 @pytest.mark.parametrize(
     ("reply", "error", "words"),
     [
-        (Reply(status=404, raw=b"Not Found"), CredentialsError, "give the machine a service account"),
-        (Reply(raw=b'{"access_token": "x", "expires_in": 9}'), CredentialsError, "this is no metadata server"),
-        (Reply(raw=b"<html>", headers={"metadata-flavor": "Google"}), CredentialsError, "has no token for us: <html>"),
-        (Reply(status=503, raw=b"busy"), UpstreamError, r"busy \(HTTP 503\)"),
+        (
+            Reply(status=404, raw=b"Not Found"),
+            CredentialsError,
+            says("work.models.vertex.identity.Identity._metadata.2"),
+        ),
+        (
+            Reply(raw=b'{"access_token": "x", "expires_in": 9}'),
+            CredentialsError,
+            says("work.models.vertex.identity.Identity._metadata.3"),
+        ),
+        (
+            Reply(raw=b"<html>", headers={"metadata-flavor": "Google"}),
+            CredentialsError,
+            says("work.models.vertex.identity.Identity._of_machine", said="<html>"),
+        ),
+        (
+            Reply(status=503, raw=b"busy"),
+            UpstreamError,
+            says("work.models.vertex.identity.Identity._metadata", said="busy", status=503),
+        ),
         (Reply(drop="at once"), UpstreamError, r"127\.0\.0\.1: "),
     ],
 )
@@ -368,5 +396,5 @@ async def test_what_a_machine_is_refused_is_said(
 
 async def test_there_is_no_token_before_it_was_asked_for(tmp_path: Path) -> None:
     source: Source = Machine("metadata.example")
-    with pytest.raises(CredentialsError, match="has no token yet"):
+    with pytest.raises(CredentialsError, match=says("work.models.vertex.identity.Identity.token")):
         _ = Identity(source, "", {}).token

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.messages import says
 
 from callboard.actors.work.models.vertex.place import (
     File,
@@ -57,7 +58,7 @@ def test_location_and_project_are_those_of_the_client_then_of_the_environment() 
 @pytest.mark.parametrize("location", ["evil.example/", "a.b", "us central1", "-a", "US-EAST1", "a@b"])
 def test_a_location_that_is_none_is_no_part_of_a_host(location: str) -> None:
     client = ClientSettings(type="vertexai", name="g", location=location)
-    with pytest.raises(ConfigError, match="expected `global`"):
+    with pytest.raises(ConfigError, match=says("work.models.vertex.place.checked_location")):
         checked_location(client, {})
 
 
@@ -87,17 +88,20 @@ def test_credentials_are_the_first_that_are_named(tmp_path: Path) -> None:
 
 def test_a_file_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "GOOGLE_APPLICATION_CREDENTIALS": "~/gone.json", "K_SERVICE": "x"}
-    with pytest.raises(CredentialsError, match=r"GOOGLE_APPLICATION_CREDENTIALS names .*/gone.json, which is no file"):
+    with pytest.raises(
+        CredentialsError,
+        match=says("work.models.vertex.place.source_of.2", by="GOOGLE_APPLICATION_CREDENTIALS", found="…/gone.json"),
+    ):
         source_of(CLIENT, environ, "c", NOWHERE)
 
 
 def test_metadata_are_asked_for_only_where_they_can_be(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     product = tmp_path / "product_name"
-    with pytest.raises(CredentialsError, match=r"no credentials for client 'my-google': run `gcloud auth"):
+    with pytest.raises(CredentialsError, match=says("work.models.vertex.place.source_of.3", name="my-google")):
         source_of(CLIENT, home, "c", NOWHERE)
     product.write_text("Standard PC\n")
-    with pytest.raises(CredentialsError, match="`adc_file` of the client in c"):
+    with pytest.raises(CredentialsError, match=says("work.models.vertex.place.source_of.3", file="c")):
         source_of(CLIENT, home, "c", product)
     product.write_text("Google Compute Engine\n")
     assert source_of(CLIENT, home, "c", product) == Machine("metadata.google.internal")

@@ -8,6 +8,7 @@ import difflib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.messages import has_message, says
 
 from callboard.actors.work.tools.builtin.diff import DiffError, apply, parse
 
@@ -47,7 +48,7 @@ def test_of_several_places_the_stated_one_is_taken() -> None:
 
 
 def test_several_places_and_none_of_them_the_stated_one_is_refused() -> None:
-    with pytest.raises(DiffError, match=r"hunk 1 fits at several places \(lines 1, 3, 5\)"):
+    with pytest.raises(DiffError, match=says("work.tools.builtin.diff._position.2", number=1, where="1, 3, 5")):
         patched("a\nb\na\nb\na\nb\n", "@@ -4,2 +4,2 @@", " a", "-b", "+c")
 
 
@@ -55,7 +56,9 @@ def test_the_line_that_does_not_fit_is_told_with_what_stands_there() -> None:
     with pytest.raises(DiffError) as caught:
         patched(TEXT, "@@ -2,3 +2,3 @@", " two", " thre", "-four", "+FOUR")
     said = str(caught.value)
-    assert "hunk 1 does not fit: it expects 'thre' at line 3, where 'three' stands" in said
+    assert has_message(
+        said, "work.tools.builtin.diff._does_not_fit.3", number=1, wrong="'thre'", at=3, stands="'three'"
+    )
     assert "     3\tthree" in said
 
 
@@ -65,21 +68,21 @@ def test_a_hunk_beyond_the_end_is_told() -> None:
 
 
 def test_a_hunk_of_another_file_is_told() -> None:
-    with pytest.raises(DiffError, match="the file has none of its lines, such as 'alpha'"):
+    with pytest.raises(DiffError, match=says("work.tools.builtin.diff._does_not_fit", begins="'alpha'…")):
         patched(TEXT, "@@ -3,2 +3,1 @@", " alpha", "-beta")
 
 
 def test_hunks_are_applied_in_order_and_the_second_may_fail_the_whole() -> None:
     two = ["@@ -1,1 +1,1 @@", "-one", "+ONE", "@@ -5,1 +5,1 @@", "-five", "+FIVE"]
     assert patched(TEXT, *two) == "ONE\ntwo\nthree\nfour\nFIVE\n"
-    with pytest.raises(DiffError, match="hunk 2"):
+    with pytest.raises(DiffError, match=says("work.tools.builtin.diff._does_not_fit", number=2)):
         patched(TEXT, *two[:4], "-six", "+SIX")
 
 
 def test_lines_are_added_where_the_header_says_when_there_is_no_context() -> None:
     assert patched(TEXT, "@@ -2,0 +3,1 @@", "+new") == "one\ntwo\nnew\nthree\nfour\nfive\n"
     assert patched("", "--- /dev/null", "+++ b/x", "@@ -0,0 +1,2 @@", "+a", "+b") == "a\nb\n"
-    with pytest.raises(DiffError, match="does not say where"):
+    with pytest.raises(DiffError, match=says("work.tools.builtin.diff._hunk.4")):
         patched(TEXT, "@@", "+new")
 
 
@@ -107,10 +110,13 @@ def test_a_file_with_crlf_keeps_it() -> None:
 @pytest.mark.parametrize(
     ("diff", "problem"),
     [
-        ("just words", "no line that begins with '@@'"),
-        ("@@ -1 +1 @@\none\n", "begins with neither"),
-        ("@@ -1 +1 @@\n one\n", "changes nothing"),
-        ("--- a\n+++ a\n@@ -1 +1 @@\n-one\n+1\n--- b\n+++ b\n@@ -1 +1 @@\n-x\n+y\n", "several files"),
+        ("just words", says("work.tools.builtin.diff.parse")),
+        ("@@ -1 +1 @@\none\n", says("work.tools.builtin.diff._hunk.2")),
+        ("@@ -1 +1 @@\n one\n", says("work.tools.builtin.diff._hunk.3")),
+        (
+            "--- a\n+++ a\n@@ -1 +1 @@\n-one\n+1\n--- b\n+++ b\n@@ -1 +1 @@\n-x\n+y\n",
+            says("work.tools.builtin.diff.parse.2"),
+        ),
     ],
 )
 def test_what_is_no_diff_is_told(diff: str, problem: str) -> None:

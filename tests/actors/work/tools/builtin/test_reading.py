@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from support.messages import says
 
 from callboard.actors.work.tools.builtin import reading
 from callboard.protocol.errors import ToolFailed
@@ -51,7 +53,7 @@ async def test_numbers_may_be_written_as_floats(call: Bench) -> None:
 
 async def test_an_offset_beyond_the_end_says_how_many_lines_there_are(call: Bench) -> None:
     call.file("x", TEN)
-    with pytest.raises(ToolFailed, match="'x' has 10 lines; there is no line 11"):
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.reading._part.4", shown="x", number=10, offset=11)):
         await call("fs_read", path="x", offset=11)
 
 
@@ -92,7 +94,7 @@ async def test_lines_around_the_width_are_cut_only_if_they_are_longer(call: Benc
 async def test_a_binary_file_is_told_not_shown(call: Bench) -> None:
     call.file("x", b"\x7fELF\0\0\0")
     for tool in ("fs_cat", "fs_read"):
-        with pytest.raises(ToolFailed, match="'x' is a binary file of 7 bytes"):
+        with pytest.raises(ToolFailed, match=says("work.tools.builtin.reading.read_part", shown="x", size=7)):
             await call(tool, path="x")
 
 
@@ -102,7 +104,7 @@ async def test_bytes_that_are_no_utf_8_are_shown_as_such(call: Bench) -> None:
 
 
 async def test_a_directory_is_no_file(call: Bench) -> None:
-    with pytest.raises(ToolFailed, match=r"'\.' is a directory, not a file"):
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.allowed_paths.regular")):
         await call("fs_cat", path=".")
 
 
@@ -113,7 +115,7 @@ async def test_ls_sorts_and_marks_directories_and_links(call: Bench) -> None:
     assert await call("fs_ls") == "a/\nb.txt\nlink -> b.txt"
     assert await call("fs_ls", path="a") == "x"
     call.file("a/x").unlink()
-    assert await call("fs_ls", path="a") == "(the directory is empty)"
+    assert re.fullmatch(says("work.tools.builtin.reading._listed.2"), await call("fs_ls", path="a"))
 
 
 async def test_ls_is_cut(call: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +127,7 @@ async def test_ls_is_cut(call: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_ls_of_a_file_says_so(call: Bench) -> None:
     call.file("x", "123")
-    assert await call("fs_ls", path="x") == "x (a file of 3 bytes, not a directory)"
+    assert re.fullmatch(says("work.tools.builtin.reading._listed", name="x", st_size=3), await call("fs_ls", path="x"))
 
 
 async def test_names_that_are_no_text_are_listed(call: Bench) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import trio
+from support.messages import says
 
 from callboard.actors.io.http import guarded
 from callboard.actors.io.http.guarded import is_metadata
@@ -92,7 +93,7 @@ async def test_redirects_are_followed_but_not_for_ever(call: Bench, site: Site) 
 @pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://h/x", "gopher://h"])
 async def test_a_redirect_leads_to_http_only(call: Bench, site: Site, location: str) -> None:
     site.answer = lambda target: (302, {"Location": location}, b"")
-    with pytest.raises(ToolFailed, match="which is not http or https"):
+    with pytest.raises(ToolFailed, match=says("io.http.guarded.followed")):
         await call("fetch_url_via_curl", url=site.url)
 
 
@@ -110,7 +111,7 @@ async def test_an_unreachable_server_is_one_clear_sentence(call: Bench, nowhere:
 async def test_a_server_that_stalls_is_given_up(call: Bench, site: Site) -> None:
     site.stall = True
     call.timeout = 0.1
-    with pytest.raises(ToolFailed, match=r"did not answer within 0\.1 s"):
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.fetching.get", within="0.1")):
         await call("fetch_url_via_curl", url=site.url)
 
 
@@ -148,10 +149,10 @@ async def test_a_page_made_to_keep_the_parser_busy_is_read_as_far_as_time_allows
     ["169.254.169.254", "169.254.170.2", "[fe80::1]", "[fd00:ec2::254]", "100.100.100.200", "[::ffff:169.254.169.254]"],
 )
 async def test_addresses_of_credentials_are_refused(call: Bench, site: Site, host: str) -> None:
-    with pytest.raises(ToolFailed, match="never fetched"):
+    with pytest.raises(ToolFailed, match=says("io.http.guarded.check")):
         await call("fetch_url_via_curl", url=f"http://{host}/latest/meta-data/")
     site.answer = lambda target: (302, {"Location": f"http://{host}/"}, b"")
-    with pytest.raises(ToolFailed, match="never fetched"):
+    with pytest.raises(ToolFailed, match=says("io.http.guarded.check")):
         await call("fetch_url_via_curl", url=site.url)
 
 
@@ -160,7 +161,7 @@ async def test_a_name_that_leads_there_is_refused_before_a_byte_is_sent(
 ) -> None:
     """The check is of the connection's other end. Loopback stands for the forbidden address here."""
     monkeypatch.setattr(guarded, "is_metadata", lambda address: address == "127.0.0.1")
-    with pytest.raises(ToolFailed, match="'localhost' leads to an address where machines keep their credentials"):
+    with pytest.raises(ToolFailed, match=says("io.http.guarded.check", host="localhost")):
         await call("fetch_url_via_curl", url=site.url.replace("127.0.0.1", "localhost"))
     assert site.targets == []
 
@@ -208,7 +209,7 @@ async def test_wikipedia_gives_the_beginnings_of_the_best_articles(call: Bench, 
     site.page("{}", "application/json")
     assert await call("search_wikipedia", query="x") == "(nothing found)"
     site.page("[1]", "application/json")
-    with pytest.raises(ToolFailed, match="Wikipedia's answer can't be read"):
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.searches.search_wikipedia")):
         await call("search_wikipedia", query="x")
 
 
@@ -232,7 +233,7 @@ async def test_arxiv_gives_papers(call: Bench, site: Site) -> None:
     ]
     assert asked(site)["search_query"] == "all:graphs"
     site.page("not xml", "text/plain")
-    with pytest.raises(ToolFailed, match="arXiv's answer can't be read"):
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.searches._papers")):
         await call("search_arxiv", query="x")
 
 
@@ -258,7 +259,7 @@ async def test_the_web_search_gives_pages_without_advertisements(call: Bench, si
 async def test_a_web_search_that_wants_a_person_is_told_as_not_reachable(call: Bench, site: Site) -> None:
     call.environ["CALLBOARD_WEB_SEARCH_URL"] = site.url
     site.page("<form>Select all squares with ducks</form>", status=202)
-    with pytest.raises(ToolFailed, match="the web search is not reachable"):
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.searches.web_search_loki.3")):
         await call("web_search_loki", query="x")
 
 

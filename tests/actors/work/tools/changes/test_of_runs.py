@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+from support.messages import has_message
 
 from callboard.actors.io import handed_out
 from callboard.actors.work.tools.changes.of_runs import changes_of, mark
@@ -86,7 +87,7 @@ async def test_a_patch_is_taken_back_and_nothing_that_another_has_done_since(sta
     assert (stage.project / "y").read_text() == "one\n2\nthree\n"
     (changed,) = [each for each in stage.changed(A) if each.path.endswith("y")]
     assert "+three" in changed.diff
-    assert "another program" in changed.note
+    assert has_message(changed.note, "work.tools.changes.of_runs._after.3")
 
 
 async def test_what_came_after_a_change_of_another_is_taken_back_and_no_more(stage: Stage) -> None:
@@ -97,7 +98,7 @@ async def test_what_came_after_a_change_of_another_is_taken_back_and_no_more(sta
     await stage(A, "fs_write", path="x", contents="2")
     report = await stage.restore(A)
     assert stage.back(report) == {"x": "content"}
-    assert "only what came after" in stage.left(report)["x"]
+    assert has_message(stage.left(report)["x"], "work.tools.changes.plan.2")
     assert file.read_text() == "mine"
 
 
@@ -157,7 +158,9 @@ async def test_a_link_that_was_put_in_the_way_is_not_followed(stage: Stage, tmp_
     assert (outside / "f").read_text() == "1"
     stage.project.rename(tmp_path / "moved")
     stage.project.symlink_to(outside)
-    assert all("symbolic link" in why for why in stage.left(await stage.restore(A)).values())
+    assert all(
+        has_message(why, "work.tools.changes.present.place_of") for why in stage.left(await stage.restore(A)).values()
+    )
 
 
 async def test_what_can_not_be_written_back_is_named_and_the_rest_is_restored(
@@ -240,7 +243,9 @@ async def test_a_process_that_can_not_open_the_vault_shows_no_file_that_has_held
     assert "+key = [redacted]" in shown["new"].diff
     monkeypatch.setattr(handed_out, "_HANDED", handed_out.Known())  # as in another process
     shown = {Path(each.path).name: each for each in stage.changed(A)}
-    assert [(name, each.diff == "", "not open in this process" in each.note) for name, each in shown.items()] == [
+    assert [
+        (name, each.diff == "", has_message(each.note, "work.tools.changes.of_runs")) for name, each in shown.items()
+    ] == [
         ("new", True, True),
         ("old", True, True),
         ("plain", False, False),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.messages import says
 
 from callboard.actors.io.handed_out import handed_out
 from callboard.actors.work.tools.builtin import previews
@@ -31,7 +32,7 @@ async def asked(project: Path, tool: str, rules: dict[str, Any] | None = None, *
     async with Root() as root:
 
         async def call(me: Actor) -> None:
-            with pytest.raises(ToolFailed, match="refused"):
+            with pytest.raises(ToolFailed, match=says("work.tools.permissions.Permissions.admit.2")):
                 await permissions.admit(me, called, arguments)
 
         async def above(me: Actor) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.messages import has_message, says
 
 from callboard.actors.work.tools.changes import keeping, store
 from callboard.actors.work.tools.changes.record import Change, State, changes_in, decoded, encoded, line_of
@@ -111,13 +112,13 @@ def test_a_record_that_is_full_says_so_and_one_that_tears_is_as_before(
     assert len(there.changes(A)) == 1
     assert (tmp_path / "runs" / f"{A}.jsonl").read_bytes().endswith(b"\n")
     monkeypatch.setattr(store, "MOST_OF_RECORD", 300)
-    with pytest.raises(OSError, match="full"), there.writing():
+    with pytest.raises(OSError, match=says("work.tools.changes.store.Store.note")), there.writing():
         there.note(A, [change("b" * 300)])
 
 
 @pytest.mark.parametrize("name", ["../x", "run-A", "", "run-a/b"])
 def test_what_is_no_id_of_a_run_comes_near_no_path(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="not the id of a run"):
+    with pytest.raises(ValueError, match=says("work.tools.changes.store.Store._record")):
         Store(tmp_path).changes(name)
 
 
@@ -187,8 +188,8 @@ async def test_what_is_too_large_is_not_kept_and_that_is_said(stage: Stage, monk
     await stage(A, "fs_write", path="x", contents="1")
     await stage(A, "fs_rm", path="dir")
     left = stage.left(await stage.restore(A))
-    assert "too large to be kept (2000 bytes)" in left["x"]
-    assert "too much in it to be kept" in left["dir"]
+    assert has_message(left["x"], "work.tools.changes.keeping._lost.2", size=2000)
+    assert has_message(left["dir"], "work.tools.changes.keeping._too_much.2")
     assert not list(stage.store.directory.rglob("blobs/*"))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
+from support.messages import has_message, says
 
 from callboard.actors.work.tools.declare.read import LARGEST, read_tools
 from callboard.actors.work.tools.declare.script import interpreter_of
@@ -32,12 +34,12 @@ def test_a_path_with_a_nul() -> None:
 
 def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.sh")
-    assert only_problem(tmp_path / "x.sh").message == "not a regular file"
+    assert re.fullmatch(says("work.tools.declare.read._text_of.3"), only_problem(tmp_path / "x.sh").message)
 
 
 def test_a_file_beyond_reason(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_bytes(b"#" * (LARGEST + 1))
-    assert "larger than" in only_problem(tmp_path / "x.py").message
+    assert has_message(only_problem(tmp_path / "x.py").message, "work.tools.declare.read._text_of.5")
 
 
 def test_a_file_that_is_not_utf_8_says_where(tmp_path: Path) -> None:
@@ -57,7 +59,7 @@ def test_other_languages(tmp_path: Path, name: str, message: str) -> None:
 def test_typescript_without_its_extra_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tree_sitter", None)
     (tmp_path / "x.ts").write_text("export function run() {}")
-    with pytest.raises(ConfigError, match=r"pip install 'callboard\[typescript\]'"):
+    with pytest.raises(ConfigError, match=says("work.tools.declare.typescript._parsed")):
         read_tools(tmp_path / "x.ts", agent=False)
 
 
@@ -132,7 +134,7 @@ def test_the_first_line_names_the_interpreter(line: str, command: tuple[str, ...
 def test_a_file_name_that_no_provider_takes_as_a_tool(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     problem = only_problem(tmp_path / name)
-    assert problem.message == "'my tool' can't be the name of a tool"
+    assert re.fullmatch(says("work.tools.declare.script.Script.usable_name", name="my tool"), problem.message)
     assert problem.hint == "rename it, for instance to 'my_tool'"
 
 

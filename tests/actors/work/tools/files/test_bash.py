@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.messages import has_message, says
 from tool_bench import Bench, flag, option, positional
 
 from callboard.actors.work.tools.declare.declaration import EnvVar
@@ -82,7 +83,7 @@ async def test_choices_are_checked_wherever_they_come_from(bench: Bench) -> None
     assert await bench.bash(text, arguments=[free], a="other") == {"output": "other"}
     with pytest.raises(ToolFailed, match="must be one of even, odd; it is 'other'"):
         await bench.bash(text, arguments=[fixed], a="other")
-    with pytest.raises(ToolFailed, match="exited with code 2") as failed:
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check.2", status=2)) as failed:
         await bench.bash(text, arguments=[called], a="other")
     assert "'other' is not allowed for 'a'; allowed: even,odd" in failed.value.stderr
 
@@ -196,7 +197,7 @@ async def test_a_nul_or_half_a_character_can_not_be_told_to_bash(bench: Bench) -
     for text in ("a\0b", "a\ud800b"):
         with pytest.raises(ToolFailed, match="Tool 't'"):
             await bench.bash("main() { :; }", arguments=[option("a")], a=text)
-    with pytest.raises(ToolFailed, match="half a character"):
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call_file._half_a_character")):
         await bench.python("def run(a): return a", a="a\ud800b")
     assert await bench.python("def run(a): return [a]", a="a\0b") == ["a\0b"]
 
@@ -204,7 +205,7 @@ async def test_a_nul_or_half_a_character_can_not_be_told_to_bash(bench: Bench) -
 async def test_a_function_that_is_not_there_is_named(bench: Bench) -> None:
     with pytest.raises(ToolFailed) as failed:
         await bench.call(bench.declare(bench.write("tools.sh", "other() { :; }"), "main"))
-    assert "has no function 'main'" in failed.value.stderr
+    assert has_message(failed.value.stderr, "work.tools.files.runners.run.main", call="main")
 
 
 async def test_a_first_line_may_give_bash_its_options_but_not_replace_it(bench: Bench) -> None:
@@ -212,7 +213,7 @@ async def test_a_first_line_may_give_bash_its_options_but_not_replace_it(bench: 
         "tools.sh", 'main() { echo "$- ${argc_a[*]}" >> "$LLM_OUTPUT"; false; echo late >> "$LLM_OUTPUT"; }'
     )
     argument = [option("a", multiple=True)]
-    with pytest.raises(ToolFailed, match="exited with code 1"):
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check.2", status=1)):
         await bench.call(bench.declare(file, interpreter=("bash", "-eu"), arguments=argument), a=[])
     said = await bench.call(bench.declare(file, interpreter=("sh",), arguments=argument), a=["b"])
     assert said["output"].endswith(" b\nlate\n")

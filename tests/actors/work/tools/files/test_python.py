@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.messages import has_message, says
 from tool_bench import Bench
 
 from callboard.protocol.errors import ToolFailed
@@ -112,16 +113,16 @@ async def test_async_functions_are_awaited(bench: Bench) -> None:
 
 
 async def test_an_error_shows_the_tools_own_lines_only(bench: Bench) -> None:
-    with pytest.raises(ToolFailed, match="exited with code 1") as failed:
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check.2", status=1)) as failed:
         await bench.python("def run(a):\n    return 1 / a\n", a=0)
     assert "ZeroDivisionError" in failed.value.stderr
     assert "tools.py" in failed.value.stderr
     assert "run.py" not in failed.value.stderr
-    with pytest.raises(ToolFailed, match="exited with code 3"):
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check.2", status=3)):
         await bench.python("import sys\ndef run():\n    sys.exit(3)\n")
     with pytest.raises(ToolFailed) as failed:
         await bench.python("def other(): pass\n")
-    assert "has no function 'run'" in failed.value.stderr
+    assert has_message(failed.value.stderr, "work.tools.files.runners.run.main", call="run")
 
 
 async def test_the_module_is_no_main_and_sees_its_neighbours(bench: Bench) -> None:

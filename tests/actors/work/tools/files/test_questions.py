@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
+from support.messages import has_message, says
 from tool_bench import Bench, option
 
 from callboard.actors.work.call_clock import Clock
@@ -33,7 +34,7 @@ async def test_read_in_bash_asks(bench: Bench) -> None:
     assert said == {"output": "Ada|Lovelace|s3cret|y|two lines"}
     assert [question.text for question in bench.questions[:3]] == ["Your name? ", "Password: ", "Sure? "]
     assert [question.secret for question in bench.questions] == [False, True, False, False]
-    assert "'t' waits for a line" in bench.questions[3].text
+    assert has_message(bench.questions[3].text, "work.tools.files.questions._question.4", tool="t")
     assert {question.actor for question in bench.questions} == {"/t"}
 
 
@@ -71,9 +72,9 @@ async def test_input_getpass_and_stdin_ask_in_python(bench: Bench) -> None:
 async def test_nobody_to_ask_is_an_error_the_tool_can_handle(bench: Bench) -> None:
     said = await bench.bash('main() { read -r -p "Go on? " x || echo "no: $?" >> "$LLM_OUTPUT"; }')
     assert said == {"output": "no: 1\n"}
-    with pytest.raises(ToolFailed, match="exited with code 1") as failed:
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check.2", status=1)) as failed:
         await bench.python("def run():\n    return input('Go on?')\n")
-    assert "nobody is there to answer: Go on?" in failed.value.stderr
+    assert has_message(failed.value.stderr, "supervisors.escalation._nobody", text="Go on?…")
     ours = str(Path(__file__).parents[5])  # a clone may lie in a directory of any name
     assert "callboard" not in failed.value.stderr.replace(ours, "").lower()
 
@@ -243,7 +244,7 @@ async def test_a_program_that_lost_the_socket_writes_to_no_other_file(bench: Ben
     )
     assert said == [""]
     assert "status 1" in bench.printed
-    assert any("the way to Callboard is closed" in line for line in bench.printed)
+    assert any(has_message(line, "work.tools.files.runners.run.ask") for line in bench.printed)
 
 
 async def test_bytes_of_stdin_are_asked_for_too(bench: Bench) -> None:

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from support.messages import says
 from tool_bench import Bench
 
 from callboard.actors.work.tools.files.call import instructions
@@ -29,15 +30,15 @@ async def test_case_92_what_is_written_is_the_result(bench: Bench) -> None:
 
 
 async def test_case_92_a_status_other_than_0_is_an_error_with_stderr(bench: Bench) -> None:
-    with pytest.raises(ToolFailed, match=r"^Tool call 't' exited with code 2$") as failed:
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check.2", _tool="t", status=2)) as failed:
         await bench.bash("main() { echo no such thing >&2; return 2; }")
     assert failed.value.stderr == "no such thing\n"
-    with pytest.raises(ToolFailed, match="was ended by the signal SIGSEGV"):
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check.3", signal="SIGSEGV")):
         await bench.bash("main() { kill -SEGV $$; }")
 
 
 async def test_what_a_failed_call_had_written_is_told(bench: Bench) -> None:
-    with pytest.raises(ToolFailed, match="exited with code 2") as failed:
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check.2", status=2)) as failed:
         await bench.bash('main() { echo "2 errors in a.c" >> "$LLM_OUTPUT"; return 2; }')
     assert failed.value.output == "2 errors in a.c\n"
 
@@ -60,10 +61,12 @@ async def test_a_tool_may_replace_or_remove_its_output(bench: Bench) -> None:
 
 
 async def test_a_missing_file_or_interpreter_is_named(bench: Bench) -> None:
-    with pytest.raises(ToolFailed, match=r"there is no file .*gone\.sh"):
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call.play", file="…gone.sh")):
         await bench.call(bench.declare(bench.directory / "gone.sh"))
     file = bench.write("tools.py", "def run(): pass\n")
-    with pytest.raises(ToolFailed, match="'no-such-python', which its first line names, is not on the PATH"):
+    with pytest.raises(
+        ToolFailed, match=r"'no\-such\-python'" + says("work.tools.files.interpreters._found") + " is not on the PATH"
+    ):
         await bench.call(bench.declare(file, "run", interpreter=("no-such-python",)))
 
 
