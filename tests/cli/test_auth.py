@@ -18,6 +18,7 @@ from auth_server import CLIENT, LocalAuthServer, auth_server
 from fake_models import FakeModels, Reply, Request
 from screen import Screen
 from starter import CALLBOARD
+from support.messages import has_message
 from waiting import PATIENCE
 
 COMMAND = CALLBOARD

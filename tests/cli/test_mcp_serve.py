@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.messages import has_message
 from waiting import PATIENCE
 
 Callboard = Callable[..., "tuple[int, str, str]"]

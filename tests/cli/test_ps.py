@@ -14,6 +14,7 @@ import trio
 from screen import Screen
 from served_house import House
 from starter import CALLBOARD
+from support.messages import has_message
 from waiting import PATIENCE
 
 from callboard.cli.control import connection

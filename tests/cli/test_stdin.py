@@ -18,6 +18,7 @@ import trio
 from fake_models import FakeModels
 from screen import Screen
 from starter import CALLBOARD
+from support.messages import says
 from waiting import PATIENCE
 
 from callboard.cli import stdin

@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from golden.write import moved_ids
 from support import message_source, messages
 from support.message_source import GOLDEN, extract_messages, format_golden
 from support.messages import has_message, says, split_template
+
+from golden.write import moved_ids
 
 TEMPLATES = {"a.find": "No agent {agent.name!r} at {path}: {{braces}} of {len(nodes)} nodes, {other.name}."}
 

@@ -28,7 +28,6 @@ from callboard.supervisors.spawn import VARIABLE, wait_for_death
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 
 from lifeline import Lifeline, heard
-from support.messages import says
 
 Starter = Callable[..., subprocess.Popen[bytes]]
 

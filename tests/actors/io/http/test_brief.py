@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from fake_models import FakeModels, Reply
-from support.messages import says
 
 from callboard.actors.io.http.brief import MOST, brief
 from callboard.protocol.errors import CredentialsError, UpstreamError

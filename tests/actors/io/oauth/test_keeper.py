@@ -11,6 +11,7 @@ import trio
 import trio.testing
 from auth_server import LocalAuthServer
 from starter import forked
+from support.messages import says
 
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
 from callboard.actors.io.oauth.http import AuthHttp

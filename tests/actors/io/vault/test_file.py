@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import small_age
 from starter import forked_code
+from support.messages import says
 
 from callboard.actors.io.vault import age
 from callboard.actors.io.vault.file import VaultFile

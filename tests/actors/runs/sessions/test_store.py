@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from session_shelf import Shelf
 from starter import forked_code
+from support.messages import has_message, says
 
 from callboard.actors.io.handed_out import handed_out
 from callboard.actors.runs.sessions.disk import files

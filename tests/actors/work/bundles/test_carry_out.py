@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from bundle_house import BUNDLE, TAKEN, House, files_below, put
 from starter import forked_code
+from support.messages import says
 
 from callboard.actors.work.bundles import carry_out as module
 from callboard.actors.work.bundles.carry_out import JOURNAL, STAGE, NewFile, carry_out, finish

@@ -15,6 +15,7 @@ import pytest
 import trio
 from day_house import ALICE, NOON, Clock, asked, kept, limited, reading, rows, spend
 from starter import forked_code
+from support.messages import says
 
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.days import Days

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 from starter import forked_code
+from support.messages import says
 from waiting import until
 
 from callboard.actors.engine.workflow.memory.notebook import Note, Notebook

@@ -15,7 +15,7 @@ from family_stage import context_of
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_house import House, scripted
-from support.messages import has_message, says
+from support.messages import has_message
 
 from callboard.actors.engine.conversation.calls import Calls
 from callboard.actors.work.mcp.links.link import Caller
