@@ -46,7 +46,8 @@ stress: $(VENV)/.dev .types/callboard  ## `make test` beside eight busy loops (S
 	@bash tests/support/beside_busy_loops.sh 8 $(MAKE) $(STRESS)
 
 golden: $(VENV)/.dev  ## rewrite tests/golden/: messages, --help, OpenAPI, schemas, events, API, rows
-	@for each in tests/golden/write_*.py; do $(BIN)/python $$each; done
+	@$(BIN)/python tests/golden/write_surface.py
+	@PYTHONPATH=tests $(BIN)/python tests/golden/write.py
 
 soak: $(VENV)/.dev  ## the long repetitions (hours)
 	$(PYTEST) -m soak --timeout 3600

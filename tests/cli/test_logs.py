@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -109,9 +110,12 @@ async def test_a_run_of_another_terminal_is_followed_without_a_server(fake_model
 
 def test_a_server_that_is_named_tells_the_same_as_the_log(callboard: Callboard, house: House) -> None:
     run = played(house, "hello")
-    local = callboard("logs", run, "-o", "stream-json")
+    told = callboard("logs", run, "-o", "stream-json", "--url", house.url)
+    end = time.monotonic() + PATIENCE  # the file may be written a moment after the run is over
+    while (local := callboard("logs", run, "-o", "stream-json")) != told and time.monotonic() < end:
+        told = callboard("logs", run, "-o", "stream-json", "--url", house.url)
     assert local[0] == 0
-    assert callboard("logs", run, "-o", "stream-json", "--url", house.url) == local
+    assert told == local
     assert callboard("logs", run, "-f", "-o", "stream-json", "--url", house.url) == local
 
 

@@ -177,7 +177,8 @@ def test_a_file_that_is_named_is_played_with_what_lies_beside_it(standing: Stand
 async def test_what_a_model_says_is_followed_at_a_gateway_piece_by_piece(
     tmp_path: Path, postgres: Postgres, fake_model: FakeModels
 ) -> None:
-    fake_model.answer_with(lambda _: Reply(text="one two three four five six", piece=4, gap=0.2))
+    attached = trio.Event()
+    fake_model.answer_with(lambda _: Reply(text="one two three four five six", piece=4, gap=0.2, hold=attached))
     house = House(tmp_path, postgres.database(), fake_model.config_dir(tmp_path / "config"))
 
     def follows() -> list[str]:
@@ -187,9 +188,13 @@ async def test_what_a_model_says_is_followed_at_a_gateway_piece_by_piece(
         argv = [str(Path(sys.executable).with_name("callboard")), "attach", run, "-o", "stream-json"]
         environ = {"CALLBOARD_TOKEN": http.headers["authorization"].removeprefix("Bearer "), "HOME": str(house.home)}
         argv += ["--url", str(http.base_url)]
-        done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **environ}, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, **environ}) as process:
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            trio.from_thread.run_sync(attached.set)
+            lines = [first, *process.stdout]
+        assert process.returncode == 0
+        return lines
 
     try:
         lines = [json.loads(line) for line in await trio.to_thread.run_sync(follows)]
