@@ -101,6 +101,8 @@ class Controller:
         self._left_out: list[int] = []
 
     def run(self) -> None:
+        if reporter := self._config.pluginmanager.getplugin("terminalreporter"):
+            reporter.showfspath = False  # files are interleaved: a line for each change of file would be thousands
         sys.stdout.flush()
         sys.stderr.flush()
         base = self._config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # pytest's own, not public
