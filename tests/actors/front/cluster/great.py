@@ -76,7 +76,7 @@ class GreatHouse(WholeHouse):
         return True
 
     def until_taken_over(self) -> None:
-        """Any worker may have it from now on; people answer until one has."""
+        """Let any worker claim the run, and answer its questions until one has claimed it."""
         self.cluster.sql("update callboard.runs set needs = '{}' where run = %s", self.run)
         self._while_answering(lambda: self.cluster.owner(self.run) == "second" or info(self._http, self.run)["ended"])
 

@@ -226,7 +226,7 @@ def test_a_question_whose_transaction_ends_after_those_of_later_ones_is_seen(sta
             (late, first, late, first),
         )
         others = []
-        for _ in range(2):  # the gateway looks, and looks again
+        for _ in range(2):  # two polls of the gateway
             others.append(house.start(http, "waits"))
             until(lambda: any(others[-1].removeprefix("run-") in id for id in shown()))
         assert late not in shown()

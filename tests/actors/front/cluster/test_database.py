@@ -103,7 +103,7 @@ def test_while_the_database_is_full_runs_wait_before_their_next_effect_and_then_
             house.sql("select pg_switch_wal()")
     for name in owners:
         workers[name].see("runs wait before they change anything, since it can't be kept")
-    until(lambda: not any(scripts(workers[name]) for name in owners))  # what was begun before is done
+    until(lambda: not any(scripts(workers[name]) for name in owners))  # scripts that had started have ended
     done = house.world.read_text()
     time.sleep(1.0)
     assert house.world.read_text() == done
@@ -117,7 +117,7 @@ def test_while_the_database_is_full_runs_wait_before_their_next_effect_and_then_
 
 
 def scripts(worker: Process) -> list[psutil.Process]:
-    """Processes of effects that are under way."""
+    """Return the running script processes of a worker."""
     return [each for each in psutil.Process(worker.process.pid).children(recursive=True) if each.name() != "python"]
 
 
@@ -160,7 +160,7 @@ def test_when_the_database_fails_over_to_its_replica_runs_go_on_there(tmp_path: 
             primary.crash()
             with psycopg.connect(replica.dsn("postgres"), autocommit=True) as db:
                 db.execute("select pg_promote()")
-            house.expire("one", "two")  # as if it had been away for longer than all leases
+            house.expire("one", "two")  # as after an absence longer than the leases
             all_over(http, runs)
             assert [each for each in house.wrongs() if "was done 0" not in each] == []  # `asks` has fewer effects
             more = house.start(http, "steps")

@@ -23,7 +23,7 @@ def some(rows: list[int], number: int) -> list[object]:
 
 
 def runs_ended(worker: Process) -> int:
-    """Runs that a worker has ended since another has them: before their next effect, or with its next lease."""
+    """Count the runs that a worker stopped because another worker had claimed them."""
     return worker.said.count("performance summary") + worker.said.count("goes on elsewhere")
 
 
@@ -50,7 +50,7 @@ def test_runs_of_a_dead_worker_are_taken_over_when_its_lease_is_over(house: Hous
     until(lambda: len(http.get("/v1/questions").json()["questions"]) == 5)
     house.worker("two", *SWEEPS, "--room", "50")
     one.process.kill()
-    until(lambda: all(house.owner(run) == "two" for run in runs))  # its lease ends by itself
+    until(lambda: all(house.owner(run) == "two" for run in runs))  # the lease expires without help of the test
     all_over(http, runs)
     assert house.wrongs(["one", "last"]) == []
 
@@ -65,7 +65,7 @@ def test_stopped_for_longer_than_its_lease_a_worker_does_nothing_more_when_it_wa
     house.expire("one")
     until(lambda: all(house.owner(run) != "one" for run in runs))
     one.process.send_signal(signal.SIGCONT)
-    until(lambda: runs_ended(one) >= len(runs))  # it has found out, and does nothing more
+    until(lambda: runs_ended(one) >= len(runs))  # it knows that it lost its runs
     all_over(http, runs)
     house.sql("update callboard.workers set draining = true where name = 'two'")
     more = [house.start(http, "nothing") for _ in range(6)]  # and it takes part again
@@ -104,7 +104,7 @@ def test_cut_off_from_the_database_a_worker_is_replaced_and_finds_that_out(
     house.worker("two", *SWEEPS)
     until(lambda: house.expire("one") or all(house.owner(run) != "one" for run in runs))
     link.heal()
-    until(lambda: runs_ended(one) >= len(runs))  # it has found out, and does nothing more
+    until(lambda: runs_ended(one) >= len(runs))  # it knows that it lost its runs
     all_over(http, runs)
     assert house.wrongs() == []
 
@@ -119,7 +119,7 @@ def test_runs_wait_while_the_database_is_away_and_go_on(own: tuple[Postgres, Hou
     until(lambda: house.world.exists())
     server.stop(how)
     server.start()
-    house.expire("one", "two")  # as if it had been away for longer than all leases
+    house.expire("one", "two")  # as after an absence longer than the leases
     all_over(http, runs)
     assert [each for each in house.wrongs() if "was done 0" not in each] == []  # `asks` has fewer effects
     assert house.sql("select value from callboard.counts where name = 'takeovers'") == []
@@ -209,7 +209,7 @@ def test_a_gateway_sees_changes_whose_numbers_the_database_gives_again_after_a_c
     http = house.client(house.gateway())
     run, *_ = [house.start(http, "nothing", needs=["nobody"]) for _ in range(30)]
     until(lambda: info(http, run)["status"] == "queued")
-    seen = house.start(http, "nothing", needs=["nobody"])  # it has looked
+    seen = house.start(http, "nothing", needs=["nobody"])  # the gateway has polled since the start
     until(lambda: info(http, seen)["status"] == "queued")
     house.sql("select setval('callboard.changes', (select max(changed) - 20 from callboard.runs))")
     house.sql(

@@ -47,7 +47,7 @@ def kill_before_saving() -> None:
     """This process is killed when it is about to write what was said in a turn into its session."""
 
     def kills(self: Turn, store: SessionStore) -> Stored:
-        time.sleep(3.0)  # until the last event and how it stands are in the database
+        time.sleep(3.0)  # the last event and the status are in the database by then
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError(self, store)
 
