@@ -32,6 +32,10 @@ SOON = PATIENCE
 LEASE = 30.0
 """Seconds: so long that no worker of a busy machine is late. Tests end the leases of dead workers; see `expire`."""
 
+WAKES = ("--lease", "6")
+"""Flags of a worker that is stopped and woken by the test. It has to know itself that its lease is over, so the lease is
+not ended by `expire` but expires: six seconds, for which a busy machine must not keep it from its renewals."""
+
 SWEEPS = ("--lease", "2")
 """Flags of a worker that looks for runs of dead workers soon after it has begun. Only one per cluster: a busy
 machine can make it late, and another such worker would take its runs."""

@@ -112,6 +112,10 @@ class HubSessions:
         assert session is not None
 
         async def started(act: Act, playing: RunRequest) -> RunInfo:
+            if info.run in act.turn.session.meta.runs:
+                # A worker that was stopped before the run's first row was stored wrote the turn when it woke, and held
+                # the session's lock until then. Written here too, the turn would be in the session twice.
+                act.turn.keeps = False
             of = msgspec.structs.replace(info, session=act.turn.stored.id)
             return self._hub.get(caller, await running.start(of, playing, act.hooks))
 

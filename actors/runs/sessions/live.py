@@ -101,7 +101,7 @@ class Sessions:
             turn.settle()
             return
         loan.known = None  # unknown until it is written
-        if not turn.keeps:
+        if not turn.keeps or turn.is_lost():
             turn.settle()
             return
         with self._services.kernel.shield(SAVE_WITHIN):

@@ -45,6 +45,7 @@ class Turn:
         self._over: Callable[[], None] | None = None
         self._behind = False
         self._begun = False
+        self._has_messages = False
 
     @property
     def session(self) -> Session:
@@ -64,6 +65,14 @@ class Turn:
         over, self._over = self._over, None
         if over is not None:
             over()
+
+    def is_lost(self) -> bool:
+        """Return True if another process claimed the run between its last message and its end.
+
+        That process writes the messages. Written here too, they would be in the session twice: without the run's id,
+        which `holds` sets at the end, the other process cannot see that they are there.
+        """
+        return self._has_messages and not self.run and self.is_left()
 
     def goes_on(self, run: str, before: Sequence[Said] | None) -> None:
         """It was begun by a process that was killed.
@@ -86,6 +95,7 @@ class Turn:
     def keep(self, turns: Sequence[Said]) -> None:
         """The whole conversation as it is now: `on_history` of a run."""
         session = self.session
+        self._has_messages = True
         if self._behind:  # others have gone on with the session since: this comes after theirs
             self._put_behind(turns)
         elif same_but_for_results(self.history, turns):

@@ -8,7 +8,7 @@ import random
 import signal
 
 import pytest
-from cluster_house import SWEEPS, House, Process, all_over, answer_all, info, over, through, until
+from cluster_house import SWEEPS, WAKES, House, Process, all_over, answer_all, info, over, through, until
 from cutting_proxy import Link
 from postgres_house import Postgres
 
@@ -56,13 +56,12 @@ def test_runs_of_a_dead_worker_are_taken_over_when_its_lease_is_over(house: Hous
 
 
 def test_stopped_for_longer_than_its_lease_a_worker_does_nothing_more_when_it_wakes(house: House) -> None:
-    one = house.worker("one")
+    one = house.worker("one", *WAKES)
     http = house.client(house.gateway())
     runs = [house.start(http, "steps") for _ in range(4)]
     until(lambda: house.world.exists())
     one.process.send_signal(signal.SIGSTOP)
     house.worker("two", *SWEEPS)
-    house.expire("one")
     until(lambda: all(house.owner(run) != "one" for run in runs))
     one.process.send_signal(signal.SIGCONT)
     until(lambda: runs_ended(one) >= len(runs))  # it knows that it lost its runs

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from cluster_house import SWEEPS, House, beside, info, over, until
+from cluster_house import SWEEPS, WAKES, House, beside, info, over, until
 from fake_models import FakeModels, Reply, Request
 from postgres_house import Postgres
 from starter import CALLBOARD
@@ -131,13 +131,12 @@ async def test_a_turn_goes_on_with_another_worker_and_is_in_the_session_once(
     fake_model.answer_with(lambda asked: Reply(text="here it is", gap=0.4, piece=3))
 
     def does() -> None:
-        one = shared.worker("one", "--has", "notes")
+        one = shared.worker("one", *WAKES, "--has", "notes")
         http = shared.client(shared.gateway())
         run = say(http, "go on")
         until(lambda: fake_model.requests)
         one.process.send_signal(how)
         shared.worker("two", *SWEEPS, "--has", "notes")
-        shared.expire("one")
         until(lambda: shared.owner(run) == "two" or info(http, run)["ended"])
         if how == signal.SIGSTOP:  # it has the session's lock until it wakes
             one.process.send_signal(signal.SIGCONT)
