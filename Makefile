@@ -33,7 +33,7 @@ demo-research: $(VENV)/.embed  ## questions looked up in docs/, with models that
 	@$(BIN)/callboard models pull wordllama > /dev/null
 	@bash examples/demo-research.sh $(BIN)/callboard
 
-test: $(VENV)/.dev .types/callboard  ## the tests that every change has to pass (5 minutes on two cores)
+test: $(VENV)/.dev .types/callboard  ## the tests that every change has to pass (8 minutes on two cores)
 	$(PYTEST) -m "not (full or soak)" --workers $(JOBS)
 
 test-all: $(VENV)/.dev .types/callboard  ## those, browsers, terminals, cluster faults, other people's programs (15 minutes)
