@@ -33,8 +33,10 @@ LEASE = 30.0
 """Seconds: so long that no worker of a busy machine is late. Tests end the leases of dead workers; see `expire`."""
 
 WAKES = ("--lease", "6")
-"""Flags of a worker that is stopped and woken by the test. It has to know itself that its lease is over, so the lease is
-not ended by `expire` but expires: six seconds, for which a busy machine must not keep it from its renewals."""
+"""Flags of a worker that is stopped and woken by the test: a lease of six seconds, which expires without `expire`.
+
+The worker itself has to know that its lease is over. A busy machine must not delay its renewals for six seconds.
+"""
 
 SWEEPS = ("--lease", "2")
 """Flags of a worker that looks for runs of dead workers soon after it has begun. Only one per cluster: a busy
