@@ -254,8 +254,7 @@ def interrupting(count: int) -> tuple[list[float], list[float]]:
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
     from interrupt_house import Measured, scene_of
     from interrupt_moments import MOMENTS
-
-    from callboard.supervisors.processes import become_subreaper
+    from support.subreaper import become_subreaper
 
     become_subreaper()  # or what is left could not be seen
     measured: list[Measured] = []

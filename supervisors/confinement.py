@@ -1,20 +1,37 @@
 """What a process may not do although its user may: how `start_process` is told.
 
-A `Confinement` belongs to one process. `begin` and what it returns are used in threads, since they look at files; the
-restrictions that a process inherits from the thread which starts it (Linux keeps capabilities, Landlock domains and
-seccomp filters per thread) are put on a thread of their own, `enter`, which starts that one process and ends. So no
-helper program stands between us and the process, and ours is never restricted.
+A `Confinement` belongs to one process. `begin` and `end` are called in threads, since they look at files. `begin` only
+says what is to be done: the restrictions themselves are put on the process by the reaper that starts it (see
+`guardian`), so the program that embeds Callboard is never restricted.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 
-T = TypeVar("T")
+
+class Restrictions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the kernel is to refuse a process, and all that it starts.
+
+    Attributes:
+        network: a descriptor of the network namespace that it is in; None for ours.
+        gains_nothing: it gains no privileges by setuid programs (`no_new_privs`). The others need this.
+        capabilities: numbers of those that it keeps, if we have them; None for all.
+        ruleset: a descriptor of the Landlock ruleset that it is held to; None for none.
+        filter: a seccomp program, 8 bytes for each instruction; empty for none.
+    """
+
+    network: int | None = None
+    gains_nothing: bool = False
+    capabilities: tuple[int, ...] | None = None
+    ruleset: int | None = None
+    filter: bytes = b""
+
+
+NO_RESTRICTIONS = Restrictions()
 
 
 class Confined(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,14 +40,14 @@ class Confined(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         argv, env: what is executed in place of what was asked for, and with which environment.
         fds: descriptors that it inherits for that, under the same numbers.
-        enter: puts restrictions on the thread that is to start it, for good.
+        restrictions: what it may not do from its first instruction on.
         close: called when it has been started, or could not be: frees what the start alone needed.
     """
 
     argv: Sequence[str]
     env: Mapping[str, str]
     fds: Sequence[int] = ()
-    enter: Callable[[], None] = lambda: None
+    restrictions: Restrictions = NO_RESTRICTIONS
     close: Callable[[], None] = lambda: None
 
 
@@ -50,22 +67,3 @@ class Confinement(Protocol):
 
     def end(self) -> None:
         """The process is over, with all it left behind. Blocks."""
-
-
-def apart(work: Callable[[], T]) -> T:
-    """Do this in a thread that is used for nothing else before and after."""
-    done: list[T] = []
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            done.append(work())
-        except BaseException as error:  # noqa: BLE001 - handed to who waits below
-            failed.append(error)
-
-    thread = threading.Thread(target=run, name="confined start")
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return done[0]

@@ -1,310 +1,234 @@
-"""The process that tidies up after us when we can't, and the look at `/proc` that it shares with us.
+"""The guardian of a root and its reapers: the processes that start all others, and end them with all their descendants.
 
-However the host dies (SIGKILL, the OOM killer, `os._exit`, a crash in C), another process has to end what it started.
-`PR_SET_PDEATHSIG` is no answer: it is bound to the *thread* that forked, and trio retires idle threads after ten
-seconds. So the first subprocess of a root starts this file as a script of its own,
+Whatever a program does, it can't shed the process that Linux makes the parent of its orphans: the nearest living
+ancestor that is a *child subreaper* (prctl(2)). So each process of Callboard has a parent of its own, a **reaper**,
+which is one:
 
-    python -I -S guardian.py <pid of the host> <token of the root>
+    host (trio, any number of threads)
+      └─ guardian                 one for each root; a subreaper; forks the reapers
+           ├─ reaper              one for each process; a subreaper
+           │    └─ the process that was asked for
+           │         └─ its children, their children, daemons that left session, group, and environment, ...
+           └─ reaper
 
-in its own session, with INT, TERM and HUP blocked by the host, and with a SEQPACKET socket to the host
-as its stdin. One packet is one line, each answered by `ok`:
+Each orphan below a reaper becomes its child. So it has ended everything when the kernel says so: `waitpid` fails with
+ECHILD. No mark has to be recognised, no list of processes compared, and nothing is forgotten after some time. Until
+then the reaper stops all descendants that it finds in `/proc`, until it finds no new one; kills them; and begins again.
+The stop alone does not make it sound, ECHILD does; it keeps a fork bomb from growing while it is looked at.
 
-    group <pid> <start>     the session (and group) of this leader is the host's; <start> guards against pid reuse
-    forget <pid>            that session is proven empty
-    bye                     the host has seen to everything; leave
+Who ends what, whoever dies first:
 
-When the socket reaches its end, or the host's pidfd says it is dead (a forked copy of the host may hold the
-socket open), it kills: every registered session, everything that carries the root's token in its environment
-(see `spawn.py`), the whole sessions of those, and all their descendants; again and again until three looks in
-a row find nothing. All of them are stopped before the first is killed: what is stopped does not fork. The token is
-known from the start, thus before any exec: a child whose `group` line the host did not live to send is found all the
-same.
+    the host dies or closes a reaper's socket       the reaper ends its descendants, then itself
+    the guardian dies or stands still               the host starts another one; reapers do not need it
+    a reaper dies                                   the guardian adopts its descendants and ends them
+    the host dies while a reaper stands still       the guardian continues it, kills it after `GRACE`, ends the rest
 
-This file imports nothing of the package, and of the standard library only what starts fast: `signal` alone
-would cost 10 ms.
+A host is dead when its pidfd says so or its socket is at the end: a forked copy of the host may hold the socket open.
+What remains: a program that asks a service manager (systemd, cron, docker) to start something; and the death of host,
+guardian, and reapers in the same moment, after which only what bubblewrap started ends (`--die-with-parent`).
+
+**Why a program of its own.** The guardian has one thread, so it can fork without harm, and what it starts may bind its
+life to it (a parent-death signal follows the *thread* that forked; threads of a trio program come and go). It imports
+nothing of the package, and of the standard library only what starts fast: `signal` alone would cost 10 ms.
+
+**Messages** are packets of a SEQPACKET socket. The guardian reads `reaper` (with one end of a new socket, answered by
+the reaper's pid), `settle PID` (answered by `yes` if this reaper is dead and what it left has ended, else by `no`), and
+`bye`. What a reaper reads and sends are marshalled tuples:
+
+    start, request      started, pid | failed, errno, stage | invalid, text      (`Request`; descriptors come along)
+    signal, n           -                               sent to the process group of the process
+    watch               crowd, number                   sent when it has `CROWD` more descendants than at first
+    members             members, pids                   the process, while it lives, and its descendants
+    ask                 -                               SIGTERM to all descendants
+    kill                -                               end all
+                        exited, status, empty           once, when the process has ended; whether nothing is left
+                        empty, number                   once, later, when nothing is left; how many were ended
+
+A reaper that is `empty` can start the next process. Its process is started by `posix_spawn`, which does not copy the
+reaper's memory. Restrictions of a process (`Request.restrictions`) are put on the thread that starts it, as Linux keeps
+them per thread: a thread for this one process, which lives as long as the process, since its parent-death signal would
+come when the thread ends.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # the C part of `signal`, of which typeshed has no stub
+import _socket
+import _thread
+import ctypes
 import errno
+import fcntl
+import gc
+import marshal
 import os
 import select
+import struct
 import sys
 import time
 
-COOKIE = b"CALLBOARD_COOKIE="
-KILL, STOP = 9, 19
-HALTED = (b"T", b"t", b"Z", b"X")
-LISTINGS = 10
-SETTLED = 2.0
-QUIET_LOOKS = 3
-LOOK_EVERY = 0.02
-HUNT_AT_MOST = 60.0
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, NoReturn, TypedDict
+
+    class Restrictions(TypedDict):
+        """What a process may not do; see `confinement.Restrictions`. Descriptors are positions among those sent."""
+
+        network: int | None
+        gains_nothing: bool
+        capabilities: tuple[int, ...] | None
+        ruleset: int | None
+        filter: bytes
+
+    class Request(TypedDict):
+        """How a process is started.
+
+        The descriptors that come along: stdin, stdout, stderr, those of `targets`, those of the restrictions, and its
+        directory if `cwd` is None.
+
+        Attributes:
+            targets: the number under which the process has each of the descriptors after the first three.
+        """
+
+        argv: list[bytes]
+        env: dict[bytes, bytes]
+        cwd: bytes | None
+        targets: list[int]
+        restrictions: Restrictions | None
 
 
-# --- who is alive, and whose ------------------------------------------------------------------------------
+GRACE = 1.0
+"""Seconds that reapers have after the death of their host, before the guardian does their work."""
+
+CROWD = 16
+"""Processes that a program may start while it is asked to end; with more it loses its grace periods."""
+
+AGAIN = 0.01
+"""Seconds between two looks at descendants that a signal was sent to, or that are counted."""
+
+LARGEST = 65536
+"""Bytes of a packet. A larger request comes in a file in memory (`file`), as the first of the descriptors."""
+
+MOST_DESCRIPTORS = 250
+
+_PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
+_PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 38, 24, 47, 4
+_CAPABILITY_VERSION_3 = 0x20080522
+_CLONE_NEWNET = 0x40000000
+_LANDLOCK_RESTRICT_SELF = 446
+
+_STAGES = ("start", "cwd", "restrictions")
+_ALL_SIGNALS = tuple(sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP}))
+_DEAF_TO = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGPIPE, _signal.SIGTSTP, _signal.SIGQUIT)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+# --- descendants ------------------------------------------------------------------------------------------
 
 
 class Seen:
     """One process as `/proc` showed it.
 
     Attributes:
-        pid, parent, group, session: its ids.
+        pid, parent: its ids.
         start: when it began, in clock ticks since boot: with the pid, an identity that is never reused.
-        threads: how many it has. Of a process whose main thread has exited, `/proc` shows state Z for the whole.
         dead: its last thread has ended, and it only waits to be reaped.
-        tokens: what its cookie holds, empty if it has none or belongs to another user.
     """
 
-    __slots__ = ("dead", "group", "parent", "pid", "session", "start", "state", "threads", "tokens")
+    __slots__ = ("dead", "parent", "pid", "start")
 
     def __init__(self, pid: int, stat: bytes) -> None:
         # The second field is the program's name in brackets, and may itself hold brackets and blanks.
         fields = stat[stat.rindex(b")") + 2 :].split()
         self.pid = pid
-        self.state, self.threads = fields[0], int(fields[17])
-        self.dead = self.state in (b"Z", b"X") and self.threads <= 1
-        self.parent, self.group, self.session = int(fields[1]), int(fields[2]), int(fields[3])
-        self.start = int(fields[19])
-        self.tokens: frozenset[bytes] = frozenset()
+        # The state of a process whose main thread has exited while others run is Z, too.
+        self.dead = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
+        self.parent, self.start = int(fields[1]), int(fields[19])
 
 
 def look(pid: int) -> Seen | None:
-    """This process, without its tokens; None if there is none. `OSError` if we have too many files open to look."""
+    """Return this process; None if there is none.
+
+    Raises:
+        OSError: too many files are open to look.
+    """
     stat = _read(f"/proc/{pid}/stat")
     return Seen(pid, stat) if stat else None
 
 
-def family(known: dict[int, int]) -> list[Seen]:
-    """Return the living among `known` (pid -> start) and all their living descendants.
+def descendants(top: int) -> list[Seen]:
+    """Return the living processes below this one, parents before their children.
 
-    Reads the kernel's lists of children, so the cost is about 60 microseconds for each of them, however many others
-    the machine runs. A list is complete only if its process is stopped.
+    Costs about 60 microseconds for each. The list is complete only if the processes are stopped.
 
     Raises:
-        OSError: too many files are open, or the kernel has no such lists (`CONFIG_PROC_CHILDREN`).
+        OSError: too many files are open to look, or there is no `/proc`.
     """
     found: dict[int, Seen] = {}
-    waiting: list[tuple[int, int]] = []
-    for pid, start in known.items():
-        seen = look(pid)
-        if seen is not None and seen.start == start and not seen.dead:
-            found[pid] = seen
-            waiting.append((pid, seen.threads))
+    waiting = [top]
     while waiting:
-        parent, threads = waiting.pop()
-        for pid in _children(parent, threads):
+        parent = waiting.pop()
+        for pid in _children(parent):
             seen = None if pid in found else look(pid)
-            if seen is not None and seen.parent == parent and not seen.dead:  # else its pid is another's by now
-                found[pid] = seen
-                waiting.append((pid, seen.threads))
+            if seen is not None and seen.parent == parent:  # else its pid is another's by now
+                if not seen.dead:
+                    found[pid] = seen
+                waiting.append(pid)
     return list(found.values())
 
 
-def is_halted(seen: Seen) -> bool:
-    """Return True if this process runs no more code: all of its threads are stopped, or have ended.
-
-    A signal that stops a process has no effect on a fork that the kernel has begun. It is over when this is true.
-
-    Raises:
-        OSError: too many files are open.
-    """
-    now = look(seen.pid)
-    if now is None or now.start != seen.start or now.dead:
-        return True
-    if now.threads <= 1:
-        return now.state in HALTED
-    stats = [_read(f"/proc/{seen.pid}/task/{thread}/stat") for thread in _threads(seen.pid)]
-    return all(stat is None or Seen(seen.pid, stat).state in HALTED for stat in stats)
-
-
-def kill(seen: Seen, number: int) -> None:
-    """Signal exactly this process, not one that got its pid since."""
+def send(seen: Seen, number: int) -> None:
+    """Signal exactly this process, not one that was given its pid since. It may have ended."""
+    try:
+        handle = os.pidfd_open(seen.pid)
+    except OSError:
+        handle = -1
     try:
         now = look(seen.pid)
-        if now is not None and now.start == seen.start:
+        if now is None or now.start != seen.start:
+            return
+        if handle >= 0:
+            _signal.pidfd_send_signal(handle, number)
+        else:
             os.kill(seen.pid, number)
     except OSError:
-        return  # gone between the look and the signal, another user's, or we have too many files open
+        return  # it has ended meanwhile, or is another user's
+    finally:
+        if handle >= 0:
+            os.close(handle)
 
 
-def freeze(new: list[Seen], host_session: int) -> None:
-    """Stop these, and at once the whole groups they are in, so that none of them forks any more.
-
-    The kernel stops a group in one step, also those of its members that a look has not shown yet. The group of a
-    session of ours is ours; the first member that is stopped keeps the group's number from being given away.
-    """
-    groups: set[int] = set()
-    for seen in new:
-        if seen.group in groups:
-            continue
-        kill(seen, STOP)
-        if seen.session in (0, host_session):
-            continue
-        try:
-            if os.getpgid(seen.pid) == seen.group:
-                os.killpg(seen.group, STOP)
-                groups.add(seen.group)
-        except OSError:
-            continue  # gone meanwhile
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    for thread in _threads(pid):
+        listed = _read(f"/proc/{pid}/task/{thread}/children")
+        if listed is not None:
+            children += map(int, listed.split())
+        elif _read("/proc/thread-self/children") is None:
+            return _by_parent(pid)
+    return children
 
 
-class Strangers:
-    """Processes that have nothing to do with us, and so never will: they are not read again.
-
-    Only a descendant of ours can come to carry our token, to be in a session of ours or to have a parent of ours. So a
-    process that is none, and is past the moment between its fork and its exec, is a stranger for good. It is known
-    again by the inode of its directory in `/proc`, which the listing holds anyway: the next process that gets
-    its pid has another. A look then costs what *our* processes cost, beside 1 to 2 microseconds for each stranger.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[int, int]] = {}  # pid -> inode, start
-
-    def __contains__(self, pid: object) -> bool:
-        return pid in self._known
-
-    def start_of(self, pid: int) -> int | None:
-        """The start time of a known stranger; None for others."""
-        known = self._known.get(pid)
-        return known[1] if known else None
-
-    def keep(self, listed: dict[int, int]) -> None:
-        """Forget all but those that are listed (pid -> inode) with the same number."""
-        self._known = {pid: known for pid, known in self._known.items() if listed.get(pid) == known[0]}
-
-    def learn(self, census: Census, ours: set[int], host: int) -> None:
-        """Mark each process of the census that is not `ours`, the host or a descendant of these as a stranger."""
-        if host == 1 or len(set(census.inodes.values())) < len(census.inodes):
-            return  # the orphans of the whole container are ours to reap; or inodes aren't unique here
-        near = {host, *ours}
-        grew = True
-        while grew:
-            below = {pid for pid, seen in census.seen.items() if seen.parent in near} - near
-            near |= below
-            grew = bool(below)
-        settled = (time.clock_gettime(time.CLOCK_BOOTTIME) - SETTLED) * os.sysconf("SC_CLK_TCK")
-        for pid, seen in census.seen.items():
-            if pid not in near and seen.start < settled and pid in census.inodes:
-                self._known[pid] = (census.inodes[pid], seen.start)
-
-
-class Census:
-    """All live processes at one moment that may be ours, by pid. Costs about 30 microseconds for each of them.
-
-    Args:
-        strangers: processes that are left out. None reads every process.
-        seize: a process with one of these tokens is stopped at sight, so it can't fork while others are read.
-
-    Raises `OSError` if there are too many files open to look.
-    """
-
-    def __init__(self, strangers: Strangers | None = None, seize: frozenset[bytes] = frozenset()) -> None:
-        self.seen: dict[int, Seen] = {}
-        self._seize = seize
-        self.inodes = _pids()
-        self._strangers = strangers or Strangers()
-        self._strangers.keep(self.inodes)
-        self._blank: list[Seen] = []
-        # Who forks while we look, and ends before its turn, leaves a child that the first listing lacks.
-        listed = self.inodes
-        for _ in range(LISTINGS):
-            new = [pid for pid in reversed(listed) if pid not in self.seen and pid not in self._strangers]
-            if not sum([self._visit(pid) for pid in new]):
-                break
-            listed = _pids()
-        # In the middle of an exec the environment is empty for a moment; so it is in kernel threads, for good.
-        for seen in self._blank:
-            seen.tokens = _tokens(seen) or frozenset()
-
-    def _visit(self, pid: int) -> bool:
-        seen = look(pid)
-        if seen is None:
-            return False
-        self.seen[pid] = seen
-        tokens = frozenset() if seen.dead else _tokens(seen)
-        if tokens is None:
-            self._blank.append(seen)
-        else:
-            seen.tokens = tokens
-            if self._seize & tokens:
-                kill(seen, STOP)
-        return True
-
-    def belonging(self, token: bytes, known: dict[int, int], spare: int) -> list[Seen]:
-        """Those that carry `token`, those known, all in the session or group of one, and all their descendants.
-
-        The dead among them are included.
-
-        Args:
-            token: of a root or of a single process.
-            known: pid -> start of processes that are ours, dead or alive.
-            spare: the host's pid, never part of the answer, nor is its session or the caller.
-        """
-        host = self.seen.get(spare)
-        foreign = {0, host.session if host else 0}  # 0: led from outside of our pid namespace
-        sessions = {pid for pid, start in known.items() if self._is(pid, start)}
-        found: dict[int, Seen] = {}
-        grew = True
-        while grew:
-            grew = False
-            for pid, seen in self.seen.items():
-                if pid in found or pid in (spare, os.getpid()):
-                    continue
-                ours = pid in sessions or seen.session in sessions or seen.group in sessions
-                if ours or seen.parent in found or token in seen.tokens:
-                    found[pid] = seen
-                    grew = True
-                    if seen.session not in foreign:
-                        sessions.add(seen.session)
-        return list(found.values())
-
-    def _is(self, pid: int, start: int) -> bool:
-        # A leader that is gone leaves its number to its session: no new process gets it while a member lives.
-        leader = self.seen.get(pid)
-        began = self._strangers.start_of(pid) if leader is None else leader.start
-        return began is None or began == start
-
-
-def _pids() -> dict[int, int]:
-    with os.scandir("/proc") as entries:
-        return {int(entry.name): entry.inode() for entry in entries if entry.name.isdigit()}
+def _by_parent(parent: int) -> list[int]:
+    """Return the children of a process where the kernel keeps no lists of them (`CONFIG_PROC_CHILDREN`)."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - as above
+    return [pid for pid in pids if (seen := look(pid)) is not None and seen.parent == parent]
 
 
 def _threads(pid: int) -> list[str]:
     try:
-        with os.scandir(f"/proc/{pid}/task") as entries:
-            return [entry.name for entry in entries]
+        return os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - nothing but what starts fast
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise
         return []
 
 
-def _children(pid: int, threads: int) -> list[int]:
-    lists = [_read(f"/proc/{pid}/task/{thread}/children") for thread in ([str(pid)] if threads <= 1 else _threads(pid))]
-    if None in lists and _read("/proc/thread-self/children") is None:
-        raise OSError(errno.ENOSYS, "the kernel does not list children")
-    return [int(child) for children in lists if children for child in children.split()]
-
-
-def _tokens(seen: Seen) -> frozenset[bytes] | None:
-    """What its cookie holds; None if its whole environment is empty."""
-    environment = _read(f"/proc/{seen.pid}/environ")
-    if environment == b"" and seen.state == b"Z":  # the main thread has exited: ask the others
-        parts = [_read(f"/proc/{seen.pid}/task/{thread}/environ") for thread in _threads(seen.pid)]
-        environment = max(parts, key=lambda part: len(part or b""), default=None)
-    if environment == b"":
-        return None
-    for variable in (environment or b"").split(b"\0"):
-        if variable.startswith(COOKIE):
-            return frozenset(variable[len(COOKIE) :].split(b":"))
-    return frozenset()
-
-
 def _read(path: str) -> bytes | None:
     try:
-        fd = os.open(path, os.O_RDONLY)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise  # no proof that the process is gone
@@ -314,94 +238,514 @@ def _read(path: str) -> bytes | None:
         while part := os.read(fd, 65536):
             parts.append(part)
     except OSError:
-        return None  # it ended while we read
+        return None  # it ended while it was read
     finally:
         os.close(fd)
     return b"".join(parts)
 
 
-# --- the script -------------------------------------------------------------------------------------------
+def end_all(spared: Iterable[int] = ()) -> list[Seen]:
+    """Stop and kill all that is below this process, and return what was found.
+
+    Args:
+        spared: children that are left alone, with what is below them.
+    """
+    stopped: dict[int, Seen] = {}
+    while new := [seen for seen in _below(spared) if seen.pid not in stopped]:
+        for seen in new:
+            send(seen, _signal.SIGSTOP)
+            stopped[seen.pid] = seen
+    for seen in reversed(_below(spared)):  # children first: none of them becomes an orphan that runs on
+        send(seen, _signal.SIGKILL)
+        stopped[seen.pid] = seen
+    return list(stopped.values())
 
 
-def main(host: int, token: bytes) -> None:
-    """Serve the host until it says `bye` or is dead; then hunt."""
-    leaders: dict[int, int] = {}
+def _below(spared: Iterable[int]) -> list[Seen]:
+    left_alone = set(spared)
     try:
-        session = os.getsid(host)
+        found = descendants(os.getpid())
     except OSError:
-        session = 0  # it is gone already
-    if not _serve(host, leaders):
-        _hunt(host, session, token, leaders)
+        return []  # the machine is out of files: the next look comes in a moment
+    for seen in found:
+        if seen.parent in left_alone:
+            left_alone.add(seen.pid)
+    return [seen for seen in found if seen.pid not in left_alone]
 
 
-def _serve(host: int, leaders: dict[int, int]) -> bool:
-    """Keep the list of leaders; True if the host said `bye`, False if it died."""
-    poll = select.poll()
-    poll.register(0, select.POLLIN)
-    try:
-        poll.register(os.pidfd_open(host), select.POLLIN)
-    except OSError:
-        host = os.getppid()  # no pidfds here: the socket alone must tell
-    if os.getppid() != host:
-        return False
-    while True:
-        ready = {fd for fd, _ in poll.poll()}
-        if 0 not in ready:
+# --- a reaper ---------------------------------------------------------------------------------------------
+
+
+class Reaper:
+    """Starts one process at a time for its host, and ends it with all its descendants. See the module.
+
+    Args:
+        link: the socket to the host.
+        host: a pidfd of it; None if the kernel has none.
+    """
+
+    def __init__(self, link: _socket.socket, host: int | None) -> None:
+        self._link = link
+        self._wake = wake_on_children()
+        self._poll = select.poll()
+        for fd in (link.fileno(), self._wake, *([] if host is None else [host])):
+            self._poll.register(fd, select.POLLIN)
+        self._host = host
+        self._leader = 0
+        self._exited, self._status = True, 0
+        self._ending = False
+        self._at_first: int | None = None
+        self._swept: set[int] = set()
+        self._thread: _thread.LockType | None = None
+
+    def run(self) -> NoReturn:
+        """Serve the host until it is dead or closes the socket, then end what is left."""
+        while self._serve():
+            pass
+        self._ending = True
+        while self._leader:
+            self._go_on()
+            self._poll_once(self._wake, AGAIN)
+        os._exit(0)
+
+    def _serve(self) -> bool:
+        """Wait for something to do, and do it; False if the host is gone."""
+        busy = self._leader and (self._ending or self._at_first is not None)
+        ready = {fd for fd, _ in self._poll.poll(AGAIN * 1000 if busy else None)}
+        if self._host in ready:
             return False
+        if self._link.fileno() in ready and not self._obey():
+            return False
+        if self._wake in ready:
+            drain(self._wake)
+        self._go_on()
+        return True
+
+    def _go_on(self) -> None:
+        """Take the status of what has ended, and do what was ordered to the rest."""
+        if not self._leader:
+            return
+        had_exited = self._exited
+        is_empty = self._reap()
+        if self._exited and not had_exited:
+            self._tell("exited", self._status, is_empty and not self._swept)
+        if is_empty:
+            if had_exited or self._swept:
+                self._tell("empty", len(self._swept))
+            self._leader, self._ending, self._at_first = 0, False, None
+            if self._thread is not None:
+                self._thread.release()
+                self._thread = None
+        elif self._ending:
+            self._swept.update(seen.pid for seen in end_all() if seen.pid != self._leader)
+        elif self._at_first is not None:
+            self._count()
+
+    def _reap(self) -> bool:
+        """Take the status of each child that has ended; True if there is no child left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if not pid:
+                return False
+            if pid == self._leader and not self._exited:
+                self._exited, self._status = True, os.waitstatus_to_exitcode(status)
+
+    def _count(self) -> None:
+        now = len(_below(()))
+        assert self._at_first is not None
+        if now - self._at_first > CROWD:
+            self._at_first = None
+            for seen in _below(()):
+                send(seen, _signal.SIGSTOP)
+            self._tell("crowd", now)
+        else:
+            self._at_first = min(self._at_first, now)
+
+    def _obey(self) -> bool:
+        """Read one packet and do what it says; False at the end of the socket."""
         try:
-            line = os.read(0, 4096).split()
-            if not line or line[0] == b"bye":
-                return bool(line)
-            _note(line, leaders)
-            os.write(0, b"ok")
+            packet, fds = receive(self._link)
         except OSError:
-            return False  # the host died between its line and our answer
+            return False
+        if not packet:
+            return False
+        order, *rest = marshal.loads(packet)  # noqa: S302 - from the host
+        if order == "start":
+            self._start(rest[0], fds)
+            return True
+        if order == "signal" and not self._exited:
+            self._signal_group(rest[0])
+        elif order == "watch":
+            self._at_first = len(_below(()))
+        elif order == "members":
+            self._tell("members", [seen.pid for seen in _below(())])
+        elif order == "ask":
+            for seen in _below(()):
+                self._swept.add(seen.pid)
+                send(seen, _signal.SIGTERM)
+                send(seen, _signal.SIGCONT)
+        elif order == "kill":
+            self._ending = bool(self._leader)
+        return True
 
-
-def _note(line: list[bytes], leaders: dict[int, int]) -> None:
-    if line[0] == b"group":
-        leaders[int(line[1])] = int(line[2])
-    elif line[0] == b"forget":
-        leaders.pop(int(line[1]), None)
-
-
-def _hunt(host: int, session: int, token: bytes, leaders: dict[int, int]) -> None:
-    quiet = 0
-    until = time.monotonic() + HUNT_AT_MOST
-    strangers = Strangers()
-    frozen: set[tuple[int, int]] = set()
-    for pid, start in leaders.items():
-        _stop_group(pid, start)
-    while quiet < QUIET_LOOKS and time.monotonic() < until:
+    def _signal_group(self, number: int) -> None:
         try:
-            alive = _prey(Census(strangers, frozenset((token,))), strangers, host, token, leaders)
-            quiet = 0 if alive else quiet + 1
+            os.killpg(self._leader, number)  # it is not reaped yet, so its number is still that of its group
         except OSError:
-            alive = []  # the whole machine is out of files
-        new = [seen for seen in alive if (seen.pid, seen.start) not in frozen]
-        if new:
-            freeze(new, session)
-            frozen.update((seen.pid, seen.start) for seen in new)
-            continue  # the next look sees what they started before that
-        for seen in alive:
-            kill(seen, KILL)
-        time.sleep(LOOK_EVERY)
+            return  # all members run as another user
+
+    def _start(self, request: Request | None, fds: list[int]) -> None:
+        try:
+            if request is None:
+                request = _from_file(fds.pop(0))
+            pid, self._thread = _start(request, fds)
+        except Refused as refused:
+            self._tell("failed", refused.number, refused.stage)
+        except ValueError as error:
+            self._tell("invalid", str(error))
+        else:
+            self._leader, self._exited, self._ending = pid, False, False
+            self._swept.clear()
+            self._tell("started", pid)
+        finally:
+            for fd in fds:
+                os.close(fd)
+            os.chdir("/")
+
+    def _tell(self, *message: Any) -> None:
+        try:
+            self._link.send(marshal.dumps(message))
+        except OSError:
+            return  # the host is gone, which the next poll shows
+
+    def _poll_once(self, fd: int, seconds: float) -> None:
+        one = select.poll()
+        one.register(fd, select.POLLIN)
+        if one.poll(seconds * 1000):
+            drain(fd)
 
 
-def _stop_group(leader: int, start: int) -> None:
+def _from_file(fd: int) -> Request:
+    with open(fd, "rb") as file:
+        request: Request = marshal.load(file)  # noqa: S302 - from the host
+    return request
+
+
+class Refused(Exception):
+    """A process could not be started.
+
+    Attributes:
+        number: what the kernel said, an `errno`.
+        stage: what was refused: `start`, `cwd`, or `restrictions`.
+    """
+
+    def __init__(self, number: int, stage: str) -> None:
+        super().__init__(number, stage)
+        self.number = number
+        self.stage = stage
+
+
+def _start(request: Request, fds: list[int]) -> tuple[int, _thread.LockType | None]:
+    """Start the process; return its pid, and the lock that ends the thread which started it."""
     try:
-        seen = look(leader)
-        if seen is not None and seen.start == start:
-            os.killpg(leader, STOP)
+        if request["cwd"] is None:
+            os.fchdir(fds[-1])
+        else:
+            os.chdir(request["cwd"])
+    except OSError as error:
+        raise Refused(error.errno or 0, "cwd") from error
+    restrictions = request["restrictions"]
+    if restrictions is None:
+        return _spawn(request, fds), None
+    return _in_a_thread(request, restrictions, fds)
+
+
+def _in_a_thread(request: Request, restrictions: Restrictions, fds: list[int]) -> tuple[int, _thread.LockType]:
+    result: list[int | Exception] = []
+    done, over = _thread.allocate_lock(), _thread.allocate_lock()
+    done.acquire()
+    over.acquire()
+
+    def start() -> None:
+        try:
+            restrict(restrictions, fds)
+            result.append(_spawn(request, fds))
+        except Exception as error:  # noqa: BLE001 - raised below, in the thread that waits
+            result.append(error)
+        done.release()
+        over.acquire()
+
+    _thread.start_new_thread(start, ())
+    done.acquire()
+    if isinstance(result[0], Exception):
+        over.release()
+        raise result[0]
+    return result[0], over
+
+
+def _spawn(request: Request, fds: list[int]) -> int:
+    targets = [0, 1, 2, *request["targets"]]
+    actions: list[Any] = []
+    moved: list[int] = []
+    try:
+        above = max(targets) + 1
+        for fd, target in zip(fds, targets, strict=False):
+            if fd < above and len(targets) > 3:  # or it could be overwritten before it is its turn
+                fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above)
+                moved.append(fd)
+            actions.append((os.POSIX_SPAWN_DUP2, fd, target))
+        return _search(request, actions)
+    except OSError as error:
+        raise Refused(error.errno or 0, "start") from error
+    finally:
+        for fd in moved:
+            os.close(fd)
+
+
+def _search(request: Request, actions: list[Any]) -> int:
+    """Start the program, which is looked for on the PATH of its environment if it has no slash, as exec does."""
+    argv, env = request["argv"], request["env"]
+    program = argv[0]
+    if b"/" in program:
+        return _posix_spawn(program, argv, env, actions)
+    refused = 0
+    for directory in env.get(b"PATH", os.fsencode(os.defpath)).split(b":"):
+        path = (directory or b".") + b"/" + program
+        try:
+            os.stat(path)  # noqa: PTH116 - as above
+            return _posix_spawn(path, argv, env, actions)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                refused = refused or error.errno or 0
+    raise OSError(refused or errno.ENOENT, os.strerror(refused or errno.ENOENT))
+
+
+def _posix_spawn(path: bytes, argv: list[bytes], env: dict[bytes, bytes], actions: list[Any]) -> int:
+    return os.posix_spawn(path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_ALL_SIGNALS)
+
+
+# --- restrictions of the thread that starts a process -----------------------------------------------------
+
+
+def restrict(restrictions: Restrictions, fds: list[int]) -> None:
+    """Put these on the calling thread, for good.
+
+    Raises:
+        Refused: the kernel refuses one of them.
+    """
+    if restrictions["network"] is not None:
+        _checked(_libc.setns(fds[restrictions["network"]], _CLONE_NEWNET))
+    if restrictions["gains_nothing"]:
+        _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    if restrictions["capabilities"] is not None:
+        _drop_capabilities(restrictions["capabilities"])
+    if restrictions["ruleset"] is not None:
+        _checked(_libc.syscall(_LANDLOCK_RESTRICT_SELF, ctypes.c_int(fds[restrictions["ruleset"]]), ctypes.c_uint(0)))
+    if restrictions["filter"]:
+        _filter_calls(restrictions["filter"])
+
+
+def _drop_capabilities(kept: tuple[int, ...]) -> None:
+    header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0))
+    data = ctypes.create_string_buffer(24)
+    _checked(_libc.capget(header, data))
+    _, low, _, _, high, _ = struct.unpack("=6I", data.raw[:24])
+    if not low and not high:
+        return
+    number = 0
+    # Refused for a number that the kernel does not have; and without SETPCAP, where `capset` is enough.
+    while number in kept or _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
+        number += 1
+    _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    low &= sum(1 << number for number in kept)
+    _checked(_libc.capset(header, ctypes.create_string_buffer(struct.pack("=6I", low, low, 0, 0, 0, 0))))
+
+
+def _filter_calls(code: bytes) -> None:
+    buffer = ctypes.create_string_buffer(code, len(code))
+    told = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
+    _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.create_string_buffer(told, len(told)), 0, 0))
+
+
+def _checked(result: int) -> None:
+    if result < 0:
+        raise Refused(ctypes.get_errno(), "restrictions")
+
+
+# --- the guardian -----------------------------------------------------------------------------------------
+
+
+class Guardian:
+    """Forks reapers for its host, and ends what a reaper that was killed has left. See the module."""
+
+    def __init__(self, link: _socket.socket, host: int | None) -> None:
+        self._link = link
+        self._host = host
+        self._wake = wake_on_children()
+        self._poll = select.poll()
+        for fd in (link.fileno(), self._wake, *([] if host is None else [host])):
+            self._poll.register(fd, select.POLLIN)
+        self._reapers: set[int] = set()
+        self._orphans = False
+
+    def run(self) -> None:
+        """Serve the host until it says `bye` or is dead; then wait until no reaper is left."""
+        while self._serve():
+            pass
+        until = time.monotonic() + GRACE
+        for pid in self._reapers:
+            _kill(pid, _signal.SIGCONT)
+        while not self._reap():
+            if time.monotonic() > until:
+                for pid in self._reapers:
+                    _kill(pid, _signal.SIGKILL)
+            end_all(self._reapers)
+            self._wait(AGAIN)
+
+    def _serve(self) -> bool:
+        ready = self._wait(AGAIN if self._orphans else None)
+        if self._host in ready:
+            return False
+        if self._link.fileno() in ready and not self._obey():
+            return False
+        self._reap()
+        self._orphans = bool(self._orphans and end_all(self._reapers))
+        return True
+
+    def _wait(self, seconds: float | None) -> set[int]:
+        ready = {fd for fd, _ in self._poll.poll(None if seconds is None else seconds * 1000)}
+        if self._wake in ready:
+            drain(self._wake)
+        return ready
+
+    def _obey(self) -> bool:
+        """Read one packet and do what it says; False at the end of the socket, or if the host says `bye`."""
+        try:
+            packet, fds = receive(self._link)
+            if packet == b"reaper":
+                self._link.send(str(self._fork(fds[0])).encode())
+            elif packet.startswith(b"settle "):
+                self._reap()
+                is_dead = int(packet.split()[1]) not in self._reapers
+                self._orphans = bool(end_all(self._reapers))
+                self._link.send(b"yes" if is_dead and not self._orphans else b"no")
+            else:
+                return False
+        except OSError:
+            return False  # the host died between its order and our answer
+        return True
+
+    def _fork(self, fd: int) -> int:
+        """Fork a reaper that serves this socket; return its pid, or minus an errno. The descriptor is closed here."""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            pid = -(error.errno or errno.EAGAIN)
+        if not pid:
+            _become_reaper(_socket.socket(fileno=fd), self._host)
+        os.close(fd)
+        if pid > 0:
+            self._reapers.add(pid)
+        return pid
+
+    def _reap(self) -> bool:
+        """Take the status of each child that has ended; True if there is no child left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if not pid:
+                return False
+            if pid in self._reapers:
+                self._reapers.remove(pid)
+                self._orphans = self._orphans or status != 0
+
+
+def _become_reaper(link: _socket.socket, host: int | None) -> NoReturn:
+    try:
+        _set_title(f"reaper of {sys.argv[1]}", "reaper")
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        os.dup2(null, 0)
+        kept = {0, 1, 2, link.fileno(), host}
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - as above
+            if int(name) not in kept:
+                try:
+                    os.close(int(name))
+                except OSError:
+                    continue  # that of the listing itself
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        Reaper(link, host).run()
+    finally:
+        os._exit(1)
+
+
+def _kill(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
     except OSError:
-        return  # gone meanwhile, or the machine is out of files: the look that follows finds the rest
+        return  # it has ended
 
 
-def _prey(census: Census, strangers: Strangers, host: int, token: bytes, leaders: dict[int, int]) -> list[Seen]:
-    found = census.belonging(token, leaders, host)
-    strangers.learn(census, {seen.pid for seen in found}, host)
-    return [seen for seen in found if not seen.dead]
+def receive(link: _socket.socket) -> tuple[bytes, list[int]]:
+    """Read one packet with its descriptors; empty at the end."""
+    packet, data, _, _ = link.recvmsg(LARGEST, _socket.CMSG_SPACE(4 * MOST_DESCRIPTORS), _socket.MSG_CMSG_CLOEXEC)
+    fds: list[int] = []
+    for level, kind, content in data:
+        if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
+            fds += struct.unpack(f"{len(content) // 4}i", content[: len(content) // 4 * 4])
+    return packet, fds
+
+
+def wake_on_children() -> int:
+    """Return a descriptor that can be read when a child has ended."""
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    _signal.signal(_signal.SIGCHLD, _no_more)
+    _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    return reader
+
+
+def _no_more(*_: object) -> None:
+    """Handle a signal that is only to wake a poll."""
+
+
+def drain(fd: int) -> None:
+    """Read all there is."""
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        return
+
+
+def _set_title(title: str, name: str) -> None:
+    """Have `ps` show this process under another command line and name."""
+    stat = _read("/proc/self/stat") or b""
+    fields = stat[stat.rfind(b")") + 2 :].split()
+    if len(fields) > 46:
+        start, end = int(fields[45]), int(fields[46])
+        ctypes.memmove(start, title.encode()[: end - start - 1].ljust(end - start, b"\0"), end - start)
+    _libc.prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
+
+
+def main(host: int) -> None:
+    """Be the guardian of the process `host`, whose socket is stdin."""
+    gc.disable()
+    gc.freeze()  # what a reaper collects it would first have to copy
+    for number in _DEAF_TO:
+        _signal.signal(number, _signal.SIG_IGN)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _libc.prctl(_PR_SET_NAME, ctypes.c_char_p(b"guardian"), 0, 0, 0)
+    try:
+        handle = os.pidfd_open(host) if os.getppid() == host else None
+    except OSError:
+        handle = None  # no pidfds here: the socket alone must tell
+    if os.getppid() == host:
+        Guardian(_socket.socket(fileno=0), handle).run()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2].encode())
+    main(int(sys.argv[1]))

@@ -1,39 +1,243 @@
-"""The host's end of its guardian: start it, keep it told, notice its death, send it home.
+"""The host's ends of its guardian and of its reapers; see `guardian` for what those are.
 
-A leader is registered before its process is handed out, and the answer is waited for. A guardian that is
-killed is replaced at once and told everything again; one that can't be kept alive (more than `LIVES` in `PERIOD`
-seconds) is given up with a warning, and from then on no process is started until a new one lives.
+A guardian that was killed is replaced at once, one that does not answer within `ANSWER_WITHIN` is killed and replaced.
+One that can't be kept alive (more than `LIVES` in `PERIOD` seconds) is given up with a warning, and from then on no
+process is started until a new one lives. The reapers go on meanwhile: they need no guardian.
 """
 
 from __future__ import annotations
 
+import errno
+import marshal
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from array import array
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
 
 import trio
 
 from ..protocol.kernel.errors import ProcessError
 from . import guardian
-from .spawn import spawn, wait_for_death
 
-ANSWER_WITHIN = 2.0
+if TYPE_CHECKING:
+    from .guardian import Request
+
+ANSWER_WITHIN = 10.0
 """Seconds. It answers within a millisecond; one that hangs is replaced."""
 
-START_WITHIN = 5.0
-"""Seconds. It takes 20 milliseconds."""
+START_WITHIN = 30.0
+"""Seconds. It takes 30 milliseconds."""
+
+CONTINUED_AFTER = 1.0
+"""Seconds without an answer after which it is taken to be stopped (SIGSTOP), and is continued."""
+
+SETTLE_POLL = 0.02
+"""Seconds between two questions whether what a dead reaper left has ended."""
 
 LIVES = 5
 PERIOD = 30.0
 
 SCRIPT = Path(guardian.__file__)
+KILLED = -int(signal.SIGKILL)
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGTSTP)
 _NEEDED = ("PATH", "LD_LIBRARY_PATH")
+
+
+class StartRefused(Exception):
+    """The kernel refused to start a process.
+
+    Attributes:
+        number: what it said, an `errno`.
+        stage: what was refused, see `guardian.Refused`.
+    """
+
+    def __init__(self, number: int, stage: str) -> None:
+        super().__init__(number, stage)
+        self.number = number
+        self.stage = stage
+
+
+class ReaperLost(Exception):
+    """The reaper was killed; it has not started anything."""
+
+
+@final
+class ReaperLink:
+    """The host's end of one reaper, which runs one process at a time.
+
+    Attributes:
+        pid: of the reaper.
+        exited: set when its process has ended; then `status` is known, as in `subprocess`.
+        empty: set when nothing is left of the process and of all that it started. True of a new reaper.
+        swept: how many processes the reaper has ended besides the process itself; known when `empty` is set.
+        crowd: set when the process has started many others instead of ending; they are stopped.
+        lost: the reaper is dead.
+    """
+
+    def __init__(self, pid: int, link: trio.socket.SocketType, settle: Callable[[int], Awaitable[None]]) -> None:
+        self.pid = pid
+        self.lost = False
+        self._link = link
+        self._settle = settle
+        self._unsent: deque[bytes] = deque()
+        self._answers: deque[_Answer] = deque()
+        self._new()
+        self.empty.set()
+
+    def _new(self) -> None:
+        self.exited, self.empty, self.crowd = trio.Event(), trio.Event(), trio.Event()
+        self.status: int | None = None
+        self.swept = 0
+
+    async def start(self, request: Request, fds: Sequence[int]) -> int:
+        """Start a process and return its pid. The caller shields this.
+
+        Raises:
+            StartRefused: the kernel refused it.
+            ValueError: a part of the request can't be given to the kernel.
+            ReaperLost: the reaper was killed before.
+        """
+        self._new()
+        answer = self._expect()
+        packet, in_file = _packed(("start", request)), -1
+        try:
+            if len(packet) > guardian.LARGEST:
+                in_file = _in_memory(_packed(request))
+                packet, fds = _packed(("start", None)), [in_file, *fds]
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))
+            await self._link.sendmsg([packet], [rights])
+        except (OSError, trio.ClosedResourceError) as error:
+            if answer in self._answers:
+                self._answers.remove(answer)
+            if isinstance(error, OSError) and error.errno in (errno.ETOOMANYREFS, errno.EMFILE, errno.ENOMEM):
+                self.empty.set()
+                raise StartRefused(errno.EMFILE, "start") from error
+            raise ReaperLost from error
+        finally:
+            if in_file >= 0:
+                os.close(in_file)
+        try:
+            message = await self._given(answer)
+        except ReaperLost:
+            raise StartRefused(errno.ESRCH, "start") from None  # it may have been started, so not again
+        if message[0] == "started":
+            return int(message[1])
+        self.exited.set()
+        self.empty.set()
+        if message[0] == "invalid":
+            raise ValueError(message[1])
+        raise StartRefused(message[1], message[2])
+
+    def order(self, *order: object) -> None:
+        """Send an order that has no answer; see `guardian`. One to a dead reaper is passed over."""
+        packet = _packed(order)
+        if not self._unsent:
+            try:
+                self._socket_send(packet)
+                return
+            except BlockingIOError:
+                pass  # it reads nothing: it is stopped
+            except OSError:
+                return
+        self._unsent.append(packet)
+        self.go_on()
+
+    async def members(self) -> list[int]:
+        """Return the pids of its process and of all that this has started, as far as they live."""
+        if self.lost or self.empty.is_set():
+            return []
+        answer = self._expect()
+        self.order("members")
+        try:
+            _, pids = await self._given(answer)
+        except ReaperLost:
+            return []
+        return list(pids)
+
+    async def read(self) -> None:
+        """Take what the reaper sends, until it is dead and what it left behind has ended."""
+        try:
+            while packet := await self._link.recv(guardian.LARGEST * 16):
+                self._note(marshal.loads(packet))  # noqa: S302 - of our own process
+                while self._unsent and not self.lost:
+                    self._socket_send(self._unsent[0])
+                    self._unsent.popleft()
+        except (OSError, trio.ClosedResourceError):
+            pass
+        self.lost = True
+        while self._answers:
+            self._answers.popleft().lose()
+        if not self.empty.is_set():
+            await self._settle(self.pid)
+            self._note(("exited", KILLED, False))
+            self._note(("empty", self.swept))
+
+    def _note(self, message: tuple[Any, ...]) -> None:
+        match message:
+            case ("exited", status, is_empty):
+                if not self.exited.is_set():
+                    self.status = status
+                    self.exited.set()
+                if is_empty:
+                    self.empty.set()
+            case ("empty", swept):
+                self.swept = swept
+                self.empty.set()
+            case ("crowd", _):
+                self.crowd.set()
+            case _:
+                if self._answers:
+                    self._answers.popleft().give(message)
+
+    def _expect(self) -> _Answer:
+        """Return what the answer to the next order is given to. Answers come in the order of the orders."""
+        answer = _Answer()
+        self._answers.append(answer)
+        return answer
+
+    async def _given(self, mine: _Answer) -> tuple[Any, ...]:
+        """Wait for this answer. A stopped reaper is continued."""
+        while not mine.over.is_set() and not self.lost:
+            with trio.move_on_after(CONTINUED_AFTER):
+                await mine.over.wait()
+                break
+            self.go_on()
+        if mine.message is None:
+            raise ReaperLost
+        return mine.message
+
+    def go_on(self) -> None:
+        """Continue the reaper, which may have been stopped."""
+        if not self.lost:
+            _signal(self.pid, signal.SIGCONT)
+
+    def _socket_send(self, packet: bytes) -> None:
+        os.write(self._link.fileno(), packet)
+
+    def close(self) -> None:
+        """Let the reaper go: it ends what it has left, then itself. Harmless when done before."""
+        self.lost = True
+        self._link.close()
+
+
+class _Answer:
+    def __init__(self) -> None:
+        self.over = trio.Event()
+        self.message: tuple[Any, ...] | None = None
+
+    def give(self, message: tuple[Any, ...]) -> None:
+        self.message = message
+        self.over.set()
+
+    def lose(self) -> None:
+        self.over.set()
 
 
 @dataclass(eq=False, repr=False)
@@ -41,18 +245,15 @@ class GuardianLink:
     """Keeps one guardian for one root.
 
     Attributes:
-        token: the root's.
-        start_task: runs a task that may be cancelled when the root stops; it watches the guardian.
+        start_task: runs a task that may be cancelled when the root stops.
         warn: told `(code, message)`.
         limiter: bounds the threads that fork.
     """
 
-    token: str
     start_task: Callable[[Callable[[], Awaitable[None]]], None]
     warn: Callable[[str, str], None]
     limiter: trio.CapacityLimiter
     _lock: trio.Lock = field(default_factory=trio.Lock)
-    _leaders: dict[int, int] = field(default_factory=dict)
     _births: list[float] = field(default_factory=list)
     _process: subprocess.Popen[bytes] | None = None
     _socket: trio.socket.SocketType | None = None
@@ -64,50 +265,68 @@ class GuardianLink:
         """Of the guardian; None if none lives."""
         return self._process.pid if self._process else None
 
-    async def ensure(self) -> None:
-        """There is a guardian when this returns.
+    async def new_reaper(self) -> ReaperLink:
+        """Have a reaper forked.
 
         Raises:
-            ProcessError: none could be started.
+            ProcessError: there is no guardian, and none could be started.
+            OSError: the kernel forks no more processes for us, or has no more descriptors.
         """
-        async with self._lock:
-            if self._process is None:
-                await self._replace()
-        if not self._watched:
-            self._watched = True
-            self.start_task(self._watch)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with theirs:
+                answer = await self._ask(b"reaper", theirs.fileno())
+            pid = int(answer)
+            if pid < 0:
+                raise OSError(-pid, os.strerror(-pid))
+        except BaseException:  # also when cancelled: the socket must not leak
+            ours.close()
+            raise
+        reaper = ReaperLink(pid, trio.socket.from_stdlib_socket(ours), self.settle)
+        self.start_task(reaper.read)
+        return reaper
 
-    async def register(self, pid: int, start: int) -> None:
-        """The guardian knows this leader when this returns.
-
-        Raises:
-            ProcessError: it can't be told, and no other could be started.
-        """
-        self._leaders[pid] = start
-        async with self._lock:
-            if not await self._say(f"group {pid} {start}"):
-                await self._replace()
-
-    async def forget(self, pid: int) -> None:
-        """This leader's session is proven empty."""
-        self._leaders.pop(pid, None)
-        async with self._lock:
-            await self._say(f"forget {pid}")
+    async def settle(self, reaper: int) -> None:
+        """Wait until this reaper is dead, and what it left behind has ended."""
+        try:
+            while await self._ask(b"settle %d" % reaper) == b"no":  # noqa: ASYNC110 - it can only be asked
+                await trio.sleep(SETTLE_POLL)
+        except ProcessError:
+            return  # there is no guardian, which has been warned of
 
     async def dismiss(self) -> None:
-        """Everything is proven dead: the guardian may leave. Waits until it has."""
+        """Nothing is left: the guardian may leave. Waits until it has."""
         self._leaving = True
         async with self._lock:
             process = self._process
             if process is not None:
-                await self._say("bye")
+                await self._say(b"bye")
                 await self._bury(process)
 
     def abandon(self) -> None:
-        """Something is left that we could not end: leave it to the guardian, which hunts from now on."""
+        """Leave what is left to the reapers and the guardian, which end it from now on."""
         self._leaving = True
         if self._socket is not None:
             self._socket.close()
+
+    async def _ask(self, order: bytes, fd: int | None = None) -> bytes:
+        """Send an order to the guardian, started if there is none, and return its answer.
+
+        Raises:
+            ProcessError: there is none, and none could be started.
+        """
+        async with self._lock:
+            for _ in range(LIVES + 1):
+                if self._leaving:
+                    raise ProcessError("the root is stopping")
+                if self._process is None:
+                    await self._replace()
+                answer = await self._say(order, fd)
+                if answer is not None:
+                    return answer
+                if self._process is not None:
+                    await self._replace()
+        raise ProcessError("the guardian process ended as soon as it was started")
 
     async def _replace(self) -> None:
         """Start one, if need be in place of another. Holds the lock; to be cancelled in the middle would lose it."""
@@ -127,40 +346,43 @@ class GuardianLink:
             )
         self._births.append(now)
         await self._spawn()
-        for pid, start in list(self._leaders.items()):
-            if not await self._say(f"group {pid} {start}"):
-                raise ProcessError("the guardian process ended as soon as it was started")
+        if not self._watched:
+            self._watched = True
+            self.start_task(self._watch)
 
     async def _spawn(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            try:
-                self._process = await spawn(
-                    [sys.executable, "-I", "-S", str(SCRIPT), str(os.getpid()), self.token],
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    env={name: os.environ[name] for name in _NEEDED if name in os.environ},
-                    cwd="/",
-                    limiter=self.limiter,
-                    block=_DEAF_TO,
-                )
-            except BaseException:  # also when cancelled: the socket must not leak
-                ours.close()
-                raise
+        argv = [sys.executable, "-I", "-S", str(SCRIPT), str(os.getpid())]
+        env = {name: os.environ[name] for name in _NEEDED if name in os.environ}
+        try:
+            with theirs:
+                self._process = await trio.to_thread.run_sync(_popen, argv, env, theirs.fileno(), limiter=self.limiter)
+        except OSError as error:
+            ours.close()
+            raise ProcessError(f"the guardian process can't be started: {error}") from error
+        except BaseException:  # also when cancelled: the socket must not leak
+            ours.close()
+            raise
         self._socket = trio.socket.from_stdlib_socket(ours)
 
-    async def _say(self, line: str) -> bool:
-        """Send one line and have it answered; False if that failed. Holds the lock."""
-        if self._socket is None:
-            return False
+    async def _say(self, order: bytes, fd: int | None = None) -> bytes | None:
+        """Send one order and return the answer; None if there is none. Holds the lock."""
+        if self._socket is None or self._process is None:
+            return None
+        pid = self._process.pid
         with trio.move_on_after(ANSWER_WITHIN, shield=True):
             try:
-                await self._socket.send(line.encode())
-                return line == "bye" or await self._socket.recv(16) == b"ok"
-            except OSError:
-                return False
-        return False
+                rights = [] if fd is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [fd]))]
+                await self._socket.sendmsg([order], rights)
+                if order == b"bye":
+                    return b""
+                while True:
+                    with trio.move_on_after(CONTINUED_AFTER):
+                        return await self._socket.recv(64) or None
+                    _signal(pid, signal.SIGCONT)
+            except (OSError, trio.ClosedResourceError):
+                return None
+        return None
 
     async def _bury(self, process: subprocess.Popen[bytes]) -> None:
         """Have it gone, by force if need be, and reap it. Holds the lock."""
@@ -193,3 +415,67 @@ class GuardianLink:
                 except ProcessError as error:
                     self.warn("guardian_lost", f"{error}; a SIGKILL of this process would leave its children behind")
                     return
+
+
+def _popen(argv: Sequence[str], env: dict[str, str], stdin: int) -> subprocess.Popen[bytes]:
+    """Start the guardian in a session of its own, deaf from its first instruction on to what ends or stops us."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
+    try:
+        return subprocess.Popen(
+            argv,
+            stdin=stdin,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=env,
+            cwd="/",
+            start_new_session=True,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+async def wait_for_death(pid: int) -> None:
+    """Wait until this child of ours has ended, without taking its status. Returns at once if there is none."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    except OSError:
+        await _poll_for_death(pid)
+        return
+    try:
+        await trio.lowlevel.wait_readable(fd)
+    finally:
+        os.close(fd)
+
+
+async def _poll_for_death(pid: int) -> None:
+    """As `wait_for_death`, where the kernel has no pidfds or we have no descriptor left for one."""
+    while not _has_ended(pid):  # noqa: ASYNC110 - who would set an event? The pidfd that we can't have
+        await trio.sleep(0.01)
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def _packed(message: Any) -> bytes:
+    return marshal.dumps(message)
+
+
+def _in_memory(content: bytes) -> int:
+    fd = os.memfd_create("request", os.MFD_CLOEXEC)
+    with open(fd, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return  # it has ended

@@ -10,7 +10,7 @@ The thread is the one that is meant to end the process, since only it can say th
 before the timer, which is there for what keeps the thread from running: no memory for its next step, or a call into C
 that holds the interpreter's lock. A program that has a use of its own for SIGALRM keeps it, and has only the thread.
 
-Either way the guardian (see `guardian`) ends the subprocesses.
+Either way their reapers (see `guardian`) end the subprocesses.
 """
 
 from __future__ import annotations

@@ -10,19 +10,17 @@
 
 Each process belongs to a child actor of `me`, which lives exactly as long as the process and everything it left
 behind: whatever ends the actor (its process exits, it is stopped or cancelled, `me` ends, the root stops) goes
-through the same ladder (see `child`). What is alive when even we are killed is ended by the guardian (see `guardian`).
+through the same steps (see `child`). What is alive when even we are killed is ended by its reaper (see `guardian`).
 
 An exit status other than 0 is not a crash of that actor: it is its result.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import subprocess
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, Self, final
 
@@ -34,10 +32,10 @@ from ..protocol.kernel.events import Warned
 from .actor import Actor
 from .child import Child, ProcessEnd, ProcessStop
 from .confinement import Confinement
-from .guardian import Seen, look
+from .guardian_link import ReaperLost
 from .pipes import Input, Output
 from .processes import Processes
-from .spawn import child_environment, new_token, refusal, spawn
+from .spawn import Command, refusal, spawn
 from .tail import Tail
 
 if TYPE_CHECKING:
@@ -100,6 +98,24 @@ class Process:
         """How it ended; None while it runs."""
         return self._end
 
+    async def exited(self) -> None:
+        """Wait until the process itself has exited. What it started may live on until its actor has ended."""
+        await self._child.reaper.exited.wait()
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether the process itself has exited."""
+        return self._child.reaper.exited.is_set()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Signal all of its group; harmless when it has exited."""
+        if self._end is None:
+            self._child.send_signal(number)
+
+    async def members(self) -> list[int]:
+        """Return the pids of the process and of all that it has started, as far as they live."""
+        return await self._child.reaper.members() if self._end is None else []
+
     def stop_as(self, stop: ProcessStop) -> None:
         """From now on it is ended as patiently as this, but never more so than it was started with."""
         first = self._stop
@@ -141,12 +157,12 @@ async def start_process(
     pass_fds: Sequence[int] = (),
     confinement: Confinement | None = None,
 ) -> Process:
-    """Start a process under a child actor of `me`. When it returns, the guardian knows the process.
+    """Start a process under a child actor of `me`. From its first instruction on it has a reaper.
 
     Args:
         argv: program and arguments; no shell.
         name: last part of the actor's path; by default the program's name.
-        env: its whole environment; None for ours. A cookie is added (see `spawn`).
+        env: its whole environment; None for ours.
         cwd: where it starts; None for our working directory.
         stdin: `pipe` to send to it; `null` and it reads the end of its input at once.
         stdout: `pipe` to receive from it. Do so: the process blocks when 64 KiB are unread.
@@ -164,13 +180,11 @@ async def start_process(
     started: list[Process] = []
     processes = me.root.processes
 
-    fork = partial(
-        _fork, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stop=stop, pass_fds=pass_fds, confinement=confinement
-    )
+    how = Command(argv=command, env=env, cwd=cwd, pass_fds=pass_fds, confinement=confinement)
 
     async def live(own: Actor) -> ProcessEnd:
         async with _freed(own, confinement):
-            child = await fork(processes, command, tail=Tail(on_stderr))
+            child = await _fork(processes, how, stdin=stdin, stdout=stdout, stop=stop, tail=Tail(on_stderr))
             return await _live(own, Process(command, child, own.ref), child, started, confinement)
 
     label = name or (PurePath(command[0]).name if command else "process")
@@ -242,11 +256,10 @@ async def run_process(
 async def _live(
     own: Actor, process: Process, child: Child, started: list[Process], confinement: Confinement | None
 ) -> ProcessEnd:
-    """The life of a process that has just begun; it is in `started` once the guardian knows it."""
+    """The life of a process that has just begun."""
     processes = own.root.processes
     processes.pids[own.path] = child.pid
     try:
-        await processes.link.register(child.pid, child.start)
         started.append(process)
         own.started()
         await _until_exit_or_stop(own, child)
@@ -271,7 +284,7 @@ async def _freed(own: Actor, confinement: Confinement | None) -> AsyncIterator[N
 
 async def _until_exit_or_stop(own: Actor, child: Child) -> None:
     async def until_exit(scope: trio.CancelScope) -> None:
-        await child.exited()
+        await child.reaper.exited.wait()
         scope.cancel()
 
     async with trio.open_nursery() as nursery:
@@ -346,59 +359,35 @@ def _said(process: Process) -> str:
 
 async def _fork(
     processes: Processes,
-    argv: Sequence[str],
+    command: Command,
     *,
-    env: Mapping[str, str] | None,
-    cwd: str | os.PathLike[str] | None,
     stdin: Literal["null", "pipe"],
     stdout: Literal["null", "pipe"],
     stop: ProcessStop,
     tail: Tail,
-    pass_fds: Sequence[int] = (),
-    confinement: Confinement | None = None,
 ) -> Child:
-    """Guardian, cookie, pipes, fork and exec. No checkpoint after the fork, so a cancelled caller still gets its child.
-
-    The guardian is there before anything is executed and knows the root's token, so that there is no moment at which a
-    child could outlive a host that is killed.
+    """Start the process. No checkpoint once it has started, so a cancelled caller still gets its child.
 
     Raises:
         ProcessError: it could not be started.
     """
-    if not argv:
+    if not command.argv:
         raise ProcessError("can't start a process: its command line is empty")
-    await processes.link.ensure()
-    token = new_token()
-    with _Pipes(argv[0], stdin, stdout) as pipes:
-        popen = await spawn(
-            argv,
-            stdin=pipes.stdin,
-            stdout=pipes.stdout,
-            stderr=pipes.stderr,
-            env=child_environment(env, processes.token, token),
-            cwd=cwd,
-            limiter=processes.limiter,
-            pass_fds=pass_fds,
-            confinement=confinement,
-        )
-        leader = _seen(popen, argv[0])
-        child = Child(processes, popen, leader, token, stop, pipes.streams(), tail)
-        processes.live[child.pid] = child
-        processes.prime()
-    return child
-
-
-def _seen(popen: subprocess.Popen[bytes], program: str) -> Seen:
-    try:
-        leader = look(popen.pid)
-        if leader is not None:
-            return leader
-        error = OSError(errno.ENOSYS, "no /proc")
-    except OSError as full:
-        error = full
-    popen.kill()
-    popen.wait()
-    raise refusal(error, program) from error
+    while True:
+        try:
+            reaper = await processes.take()
+        except OSError as error:
+            raise refusal(error, command.argv[0]) from error
+        try:
+            with _Pipes(command.argv[0], stdin, stdout) as pipes:
+                ends = (pipes.stdin, pipes.stdout, pipes.stderr)
+                pid = await spawn(reaper, command, ends, limiter=processes.limiter)
+                return Child(processes, reaper, pid, stop, pipes.streams(), tail)
+        except ReaperLost:
+            continue
+        except BaseException:  # also when cancelled: the reaper must not be lost
+            processes.give_back(reaper)
+            raise
 
 
 class _Pipes:
@@ -407,12 +396,15 @@ class _Pipes:
     def __init__(self, program: str, stdin: str, stdout: str) -> None:
         self._open: list[int] = []
         self._ours: list[int | None] = [None, None, None]
-        self.stdin = self.stdout = self.stderr = subprocess.DEVNULL
         try:
             if stdin == "pipe":
                 self.stdin, self._ours[0] = self._pipe()
+            else:
+                self.stdin = self._null()
             if stdout == "pipe":
                 self._ours[1], self.stdout = self._pipe()
+            else:
+                self.stdout = self._null()
             self._ours[2], self.stderr = self._pipe()
         except OSError as error:
             self.__exit__()
@@ -435,6 +427,11 @@ class _Pipes:
             None if stdout is None else Output(stdout),
             Output(stderr),
         )
+
+    def _null(self) -> int:
+        fd = os.open(os.devnull, os.O_RDWR)
+        self._open.append(fd)
+        return fd
 
     def _pipe(self) -> tuple[int, int]:
         ends = os.pipe()

@@ -15,7 +15,7 @@ run even while some task keeps the event loop busy:
     second   skip what is left of those times (`root.hurry`)
     third    end the process at once; so does the deadline, should the loop itself hang (see `hang_guard`)
 
-Whatever happens, the guardian (see `process`) ends the subprocesses that we can't.
+Whatever happens, reapers (see `guardian`) end the subprocesses that we can't.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class Root:
         except BaseExceptionGroup as group:
             raise _only(group) from None
         if self._processes is not None:
-            self._processes.link.abandon()  # harmless after `close`; what that did not get to is the guardian's now
+            self._processes.abandon()  # harmless after `close`; what that did not get to is the reapers' now
         if self.actor.end is not None and self.actor.end.error is not None:
             outer.cancel_scope.cancel()  # as a nursery does when a child crashes
         elif self.signal is not None:

@@ -1,42 +1,19 @@
-"""Fork and exec in a thread, and wait for a death without taking its status away.
-
-`wait_for_death` never reaps. As long as the leader of a session is a zombie, its pid can't go to another
-process, so no signal to its group hits another; the leader is reaped last, when its session is proven empty.
-That, and the choice of signals blocked in the child, is what trio's own `Process` does not offer.
-
-Our children carry a mark in their environment, so that those who leave their session are found. `CALLBOARD_COOKIE`
-holds tokens joined by colons, outermost first:
-
-    <tokens of an outer Callboard>:<token of the root>:<token of the process>
-
-All descendants of a child inherit it, in any session, until one clears its environment. Because it nests, an outer
-Callboard finds the children of an inner one; because the last token is the process' own, the strays of one process
-differ from its siblings'. The host never puts it into its own environment: it would hunt itself.
-"""
+"""The request that a reaper is sent to start a process, and the words for a start that failed."""
 
 from __future__ import annotations
 
 import errno
 import os
-import secrets
-import signal
-import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import trio
 
 from ..protocol.kernel.errors import ProcessError
-from .confinement import Confinement, apart
-from .guardian import look
-
-VARIABLE = "CALLBOARD_COOKIE"
-
-AT_ONCE = 8
-"""Forks (and looks at `/proc`) going on at the same time in one root."""
-
-POLL = 0.01
-"""Seconds between looks where the kernel has no pidfds or we have no descriptor left for one."""
+from . import guardian
+from .confinement import NO_RESTRICTIONS, Confined, Confinement, Restrictions
+from .guardian_link import ReaperLink, StartRefused
 
 WHY = {
     errno.ENOEXEC: "it is neither a program nor a script that begins with `#!`",
@@ -45,123 +22,107 @@ WHY = {
     errno.ENFILE: "this machine has too many files open",
     errno.ENOMEM: "there is not enough memory",
     errno.EAGAIN: "this user has too many processes; raise `ulimit -u`, or run less at once",
+    errno.ESRCH: "its reaper, which starts it for us, was killed in that moment",
     errno.ETXTBSY: "somebody is still writing to the file",
 }
 """Why something could not be started, in words that say what to do."""
 
 
-def new_token() -> str:
-    """A token that no other process has."""
-    return secrets.token_hex(8)
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be started.
 
+    Attributes:
+        argv: program and arguments.
+        env: its whole environment; None for ours.
+        cwd: its directory; None for ours.
+        pass_fds: our descriptors that it inherits under the same numbers, besides its standard three.
+        confinement: what it may not do; None for nothing.
+    """
 
-def child_environment(given: Mapping[str, str] | None, *tokens: str) -> dict[str, str]:
-    """The environment of a child: `given`, or ours if None, with the cookie that nests `tokens` in our own."""
-    environment = dict(os.environ if given is None else given)
-    outer = os.environ.get(VARIABLE)
-    environment[VARIABLE] = ":".join(filter(None, (outer, *tokens)))
-    return environment
+    argv: Sequence[str]
+    env: Mapping[str, str] | None
+    cwd: str | os.PathLike[str] | None
+    pass_fds: Sequence[int] = ()
+    confinement: Confinement | None = None
 
 
 async def spawn(
-    argv: Sequence[str],
-    *,
-    stdin: int,
-    stdout: int,
-    stderr: int,
-    env: Mapping[str, str],
-    cwd: str | os.PathLike[str] | None,
-    limiter: trio.CapacityLimiter,
-    block: Iterable[signal.Signals] = (),
-    pass_fds: Sequence[int] = (),
-    confinement: Confinement | None = None,
-) -> subprocess.Popen[bytes]:
-    """Start a process as the leader of a session of its own.
+    reaper: ReaperLink, command: Command, streams: tuple[int, int, int], *, limiter: trio.CapacityLimiter
+) -> int:
+    """Have a reaper start a process, as the leader of a session of its own, and return its pid.
 
-    Can't be cancelled once it has begun: who calls it holds the process when it returns.
+    Can't be cancelled once the reaper has been asked: who calls it holds the process when it returns.
 
     Args:
-        block: signals the process starts with blocked; inherited over exec, hence as good as ignored.
-        pass_fds: our descriptors that it inherits under the same numbers, besides its standard three.
-        confinement: what it may not do; None for nothing.
+        streams: descriptors of its stdin, stdout, and stderr; they stay the caller's to close.
+        limiter: bounds the threads that prepare confinements.
 
     Raises:
         ProcessError: it could not be started; the text says why.
     """
-
-    def start(argv: Sequence[str], env: Mapping[str, str], pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, block)
+    argv, env, cwd = command.argv, dict(os.environ if command.env is None else command.env), command.cwd
+    confined = Confined(argv=argv, env=env)
+    try:
+        if command.confinement is not None:
+            begin, where = command.confinement.begin, None if cwd is None else os.fspath(cwd)
+            confined = await trio.to_thread.run_sync(begin, argv, env, where, limiter=limiter)
         try:
-            return subprocess.Popen(
-                argv,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                env=env,
-                cwd=cwd,
-                start_new_session=True,
-                pass_fds=pass_fds,
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    def start_confined() -> subprocess.Popen[bytes]:
-        if confinement is None:
-            return start(argv, env, pass_fds)
-        confined = confinement.begin(argv, env, None if cwd is None else os.fspath(cwd))
-
-        def enter_and_start() -> subprocess.Popen[bytes]:
-            confined.enter()
-            return start(confined.argv, confined.env, [*pass_fds, *confined.fds])
-
-        try:
-            return apart(enter_and_start)
+            confined = msgspec.structs.replace(confined, fds=[*command.pass_fds, *confined.fds])
+            return await _start(reaper, confined, cwd, streams)
         finally:
             confined.close()
-
-    try:
-        return await trio.to_thread.run_sync(start_confined, limiter=limiter)
     except (OSError, ValueError) as error:
         raise refusal(error, argv[0], cwd) from error
 
 
-async def wait_for_death(pid: int) -> None:
-    """Wait until this process has ended; it may be another's child. Returns at once if there is none."""
+async def _start(
+    reaper: ReaperLink, how: Confined, cwd: str | os.PathLike[str] | None, streams: tuple[int, int, int]
+) -> int:
+    fds = [*streams, *how.fds]
+    limits = None if how.restrictions == NO_RESTRICTIONS else _numbered(how.restrictions, fds)
+    here = -1
+    if cwd is None:
+        here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # its name may be gone
+        fds.append(here)
+    request: guardian.Request = {
+        "argv": [os.fsencode(part) for part in how.argv],
+        "env": {os.fsencode(name): os.fsencode(value) for name, value in how.env.items()},
+        "cwd": None if cwd is None else _absolute(cwd),
+        "targets": list(how.fds),
+        "restrictions": limits,
+    }
     try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    except OSError:
-        await _poll_for_death(pid)
-        return
-    try:
-        await trio.lowlevel.wait_readable(fd)
+        with trio.CancelScope(shield=True):
+            pid = await reaper.start(request, fds)
+    except StartRefused as refused:
+        place = cwd if refused.stage == "cwd" else how.argv[0]
+        raise OSError(refused.number, os.strerror(refused.number), place) from refused
     finally:
-        os.close(fd)
+        if here >= 0:
+            os.close(here)
+    return pid
 
 
-def is_dead(pid: int) -> bool:
-    """Whether this process has ended, reaped or not."""
-    try:
-        seen = look(pid)
-    except OSError:
-        return not _exists(pid)  # too many files open to tell a dead one from a living
-    return seen is None or seen.dead
+def _absolute(path: str | os.PathLike[str]) -> bytes:
+    return os.fsencode(Path(path).absolute())
 
 
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _numbered(restrictions: Restrictions, fds: list[int]) -> guardian.Restrictions:
+    """Return the restrictions with positions among the descriptors in place of the descriptors, which are added."""
 
+    def position(fd: int | None) -> int | None:
+        if fd is None:
+            return None
+        fds.append(fd)
+        return len(fds) - 1
 
-async def _poll_for_death(pid: int) -> None:
-    while not is_dead(pid):  # noqa: ASYNC110 - who would set an event? The pidfd that we can't have
-        await trio.sleep(POLL)
+    return {
+        "network": position(restrictions.network),
+        "gains_nothing": restrictions.gains_nothing,
+        "capabilities": restrictions.capabilities,
+        "ruleset": position(restrictions.ruleset),
+        "filter": restrictions.filter,
+    }
 
 
 def refusal(error: OSError | ValueError, program: str, cwd: str | os.PathLike[str] | None = None) -> ProcessError:

@@ -23,10 +23,10 @@ from fake_models import FakeModels, listening
 from hypothesis import HealthCheck, settings
 from repository import Repository
 from support.durations import Recorder
+from support.subreaper import become_subreaper
 from support.tiers import mark_tiers
 
 from callboard.actors.io import handed_out
-from callboard.supervisors.processes import become_subreaper
 
 pytest_plugins = ["support.workers"]
 

@@ -48,7 +48,6 @@ def lenient_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     They are upper bounds: nothing takes longer because of them. A test that is about one of them sets it itself.
     """
     monkeypatch.setattr(child, "KILL_WITHIN", 60.0)
-    monkeypatch.setattr(child, "LOOK_WITHIN", 60.0)
     monkeypatch.setattr(guardian_link, "ANSWER_WITHIN", 60.0)
     monkeypatch.setattr(guardian_link, "START_WITHIN", 60.0)
     monkeypatch.setattr(guardian_link, "PERIOD", 600.0)

@@ -1,4 +1,4 @@
-"""The guardian: who belongs to us, who is killed when we are gone, what happens when it is the guardian that dies.
+"""The guardian and its reapers: what they end when we are gone, and what happens when one of them dies or stands still.
 
 Numbers are those of docs/kernel.md.
 """
@@ -16,14 +16,14 @@ import psutil
 import pytest
 import trio
 import trio.testing
-from waiting import PATIENCE
+from waiting import PATIENCE, until
 
 from callboard.protocol.errors import ProcessError
 from callboard.protocol.events import Event, Warned
-from callboard.supervisors import Actor, Root, guardian_link
-from callboard.supervisors.guardian import Census, Seen, kill, look
-from callboard.supervisors.process import Process, run_process, start_process
-from callboard.supervisors.spawn import VARIABLE, wait_for_death
+from callboard.supervisors import Actor, Root, guardian, guardian_link
+from callboard.supervisors.guardian import Seen, descendants, look, send
+from callboard.supervisors.process import run_process, start_process
+from callboard.supervisors.processes import IDLE
 
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 
@@ -80,60 +80,48 @@ def start() -> Iterator[Starter]:
         process.communicate()
 
 
-def found(token: str, known: dict[int, int] | None = None) -> set[int]:
-    return {seen.pid for seen in Census().belonging(token.encode(), known or {}, os.getpid()) if not seen.dead}
+# --- descendants ------------------------------------------------------------------------------------------
 
 
-# --- who belongs to us ------------------------------------------------------------------------------------
-
-
-def test_a_process_is_found_by_each_whole_token_of_its_cookie_and_by_no_part(start: Starter) -> None:
-    process = start("echo up; exec sleep 300", **{VARIABLE: "outer:inner"})
-    assert found("outer") == found("inner") == {process.pid}
-    assert found("oute") == found("nner") == found("outer:inner") == set()
-    assert found("", {}) == set()
-
-
-def test_a_cookie_in_another_variable_means_nothing(start: Starter) -> None:
-    start("echo up; exec sleep 300", NOT_CALLBOARD_COOKIE="token", CALLBOARD_COOKIES="token")
-    assert found("token") == set()
-
-
-def test_the_whole_session_of_whoever_carries_the_cookie_belongs_to_it(start: Starter) -> None:
-    process = start("env -i sleep 300 & echo up; wait", **{VARIABLE: "token"})
-    assert found("token") == {process.pid, *(child.pid for child in psutil.Process(process.pid).children())}
-
-
-def test_descendants_belong_even_without_cookie_and_in_a_session_of_their_own(start: Starter) -> None:
-    process = start("env -i setsid sh -c 'sleep 300 & echo up; wait' & wait", **{VARIABLE: "token"})
+def test_descendants_are_found_in_sessions_of_their_own_and_without_environment(start: Starter) -> None:
+    process = start("env -i setsid sh -c 'sleep 300 & echo up; wait' & wait")
     tree = psutil.Process(process.pid).children(recursive=True)
     assert len(tree) == 2
-    assert found("token") == {process.pid, *(child.pid for child in tree)}
+    assert {seen.pid for seen in descendants(process.pid)} == {child.pid for child in tree}
 
 
-def test_83_the_session_of_a_leader_is_ours_only_if_the_leader_began_when_it_should(start: Starter) -> None:
+def test_descendants_are_found_where_the_kernel_keeps_no_lists_of_children(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = start("setsid sh -c 'sleep 300 & echo up; wait' & wait")
+    read = guardian._read
+    monkeypatch.setattr(guardian, "_read", lambda path: None if path.endswith("/children") else read(path))
+    tree = psutil.Process(process.pid).children(recursive=True)
+    assert {seen.pid for seen in descendants(process.pid)} == {child.pid for child in tree}
+
+
+@pytest.mark.parametrize("pidfds", [True, False])
+def test_83_a_signal_reaches_only_the_process_that_was_seen(
+    start: Starter, monkeypatch: pytest.MonkeyPatch, pidfds: bool
+) -> None:
     """A pid that was given to somebody else since must not bring him into danger."""
+    if not pidfds:
+        monkeypatch.setattr(os, "pidfd_open", lambda _: os.close(-1))
     process = start("echo up; exec sleep 300")
-    leader = look(process.pid)
-    assert leader is not None
-    assert found("none", {process.pid: leader.start}) == {process.pid}
-    assert found("none", {process.pid: leader.start - 1}) == set()
-
-
-def test_83_a_signal_reaches_only_the_process_that_was_seen(start: Starter) -> None:
-    process = start("echo up; exec sleep 300")
-    stat = Path(f"/proc/{process.pid}/stat").read_bytes()
-    another = Seen(process.pid, stat)
+    seen = look(process.pid)
+    assert seen is not None
+    another = look(process.pid)
+    assert another is not None
     another.start -= 1
-    kill(another, signal.SIGKILL)
+    send(another, signal.SIGKILL)
     assert process.poll() is None
-    kill(Seen(process.pid, stat), signal.SIGTERM)
+    send(seen, signal.SIGTERM)
     assert process.wait() == -signal.SIGTERM
 
 
-def test_a_name_with_brackets_and_blanks_is_no_riddle() -> None:
+def test_the_name_of_a_program_may_hold_brackets_and_blanks() -> None:
     seen = Seen(7, b"7 (a) R 1 (b) c) S 3 4 5 " + b"0 " * 15 + b"99 0 0")
-    assert (seen.parent, seen.group, seen.session, seen.start, seen.dead) == (3, 4, 5, 99, False)
+    assert (seen.parent, seen.start, seen.dead) == (3, 99, False)
 
 
 # --- the guardian and its host ----------------------------------------------------------------------------
@@ -150,18 +138,26 @@ async def test_the_guardian_is_deaf_to_polite_signals(me: Actor) -> None:
     assert link.pid == first
 
 
-async def test_the_guardian_is_small_and_has_its_own_session_and_no_cookie(
+async def test_the_guardian_and_a_reaper_are_small_and_have_a_session_of_their_own(
     me: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, "outer")
-    await run_process(me, ["true"])
+    monkeypatch.setenv("SECRET", "xyz")
+    process = await start_process(me, ["cat"], stdin="pipe")
     pid = me.root.processes.link.pid
     assert pid is not None
-    guardian = psutil.Process(pid)
-    assert os.getsid(pid) == pid
-    assert VARIABLE not in guardian.environ()
-    assert guardian.cwd() == "/"
+    guardian, reaper = psutil.Process(pid), psutil.Process(reaper_of(process.pid))
+    assert os.getsid(pid) == pid == os.getsid(reaper.pid) == reaper.ppid()
+    assert "SECRET" not in guardian.environ()
+    assert guardian.cwd() == reaper.cwd() == "/"
     assert guardian.memory_full_info().uss < 8 * 1024 * 1024
+    assert reaper.memory_full_info().uss < 2 * 1024 * 1024
+    assert (guardian.name(), reaper.name()) == ("guardian", "reaper")
+    assert reaper.cmdline()[0] == f"reaper of {os.getpid()}"
+    await process.stop()
+
+
+def reaper_of(pid: int) -> int:
+    return psutil.Process(pid).ppid()
 
 
 async def test_the_guardian_leaves_when_the_root_is_closed() -> None:
@@ -172,41 +168,18 @@ async def test_the_guardian_leaves_when_the_root_is_closed() -> None:
     assert not psutil.pid_exists(pid)
 
 
-async def test_75_a_process_is_handed_over_only_when_the_guardian_knows_it(me: Actor, life: Lifeline) -> None:
-    await run_process(me, ["true"])
-    processes, guardian = me.root.processes, me.root.processes.link.pid
-    assert guardian is not None
-    started: list[Process] = []
-
-    async def start() -> None:
-        argv = ["sh", "-c", "exec env -i sh -c 'echo up >&3; exec sleep 300' 3>$1", "sh", life.path]
-        started.append(await start_process(me, argv))
-
-    async with trio.open_nursery() as nursery:
-        os.kill(guardian, signal.SIGSTOP)
-        nursery.start_soon(start)
-        await life.heard(["up"])
-        while not processes.live:
-            await trio.lowlevel.checkpoint()
-        await trio.testing.wait_all_tasks_blocked()
-        assert not started  # it runs, but the guardian has not answered
-        os.kill(guardian, signal.SIGCONT)
-    processes.link.abandon()  # as if we had died; the process has no cookie any more
-    assert (await started[0].wait()).signal == signal.SIGKILL
-    await life.silent()
+async def test_75_no_process_is_started_without_a_guardian(me: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(ProcessError, match="/no/such/python"):
+        await start_process(me, ["no-such-program"])  # it did not even come to that
 
 
-async def test_75_the_guardian_knows_the_token_of_the_root_before_anything_is_executed(
-    me: Actor, life: Lifeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as without_guardian:
-        without_guardian.setattr(sys, "executable", "/no/such/python")
-        with pytest.raises(ProcessError, match="/no/such/python"):
-            await start_process(me, ["no-such-program"])  # it did not even come to that
-    process = await start_process(me, ["sh", "-c", "exec sleep 300 3>$1", "sh", life.path])
-    await me.root.processes.link.forget(process.pid)
-    me.root.processes.link.abandon()  # as if we had died before the guardian was told of this process
-    assert (await process.wait()).signal == signal.SIGKILL
+async def test_75_a_process_that_was_just_started_is_ended_when_we_are_gone(me: Actor, life: Lifeline) -> None:
+    process = await start_process(me, ["sh", "-c", "exec env -i sleep 300 3>$1", "sh", life.path])
+    reaper = reaper_of(process.pid)
+    (child,) = me.root.processes.live
+    child.reaper.close()  # as the kernel does when we die
+    await until(lambda: not psutil.pid_exists(reaper))
     await life.silent()
 
 
@@ -220,7 +193,7 @@ def warnings_of(root: Root) -> tuple[list[str], Callable[[Event], None]]:
     return codes, listen
 
 
-async def test_82_a_guardian_that_is_killed_is_replaced_and_told_everything_again(me: Actor, life: Lifeline) -> None:
+async def test_82_a_guardian_that_is_killed_is_replaced_and_processes_go_on(me: Actor, life: Lifeline) -> None:
     link = me.root.processes.link
     codes, listen = warnings_of(me.root)
     process = await start_process(me, ["sh", "-c", "exec env -i sleep 300 3>$1", "sh", life.path])
@@ -228,36 +201,70 @@ async def test_82_a_guardian_that_is_killed_is_replaced_and_told_everything_agai
     assert first is not None
     with me.root.bus.listen(listen):
         os.kill(first, signal.SIGKILL)
-        await wait_for_death(first)
-        while link.pid in (first, None):
-            await trio.lowlevel.checkpoint()
-        await link.ensure()  # waits until it is told
+        await until(lambda: link.pid not in (first, None))
+        assert (await run_process(me, ["true"])).status == 0
         assert codes == ["guardian_died"]
-    link.abandon()  # as if we had died
-    assert (await process.wait()).signal == signal.SIGKILL
+    assert process.ended is None
+    end = await process.stop()
+    assert end.signal == signal.SIGTERM
     await life.silent()
 
 
-async def test_82_a_guardian_that_hangs_is_replaced_when_it_does_not_answer(
-    mock_clock: trio.testing.MockClock, me: Actor
-) -> None:
-    mock_clock.rate = 1.0
+async def test_82_a_guardian_that_stands_still_is_continued(me: Actor) -> None:
     link = me.root.processes.link
-    await run_process(me, ["true"])
+    busy = [await start_process(me, ["cat"], stdin="pipe") for _ in range(IDLE + 1)]
     first = link.pid
     assert first is not None
     os.kill(first, signal.SIGSTOP)
+    assert (await run_process(me, ["true"])).status == 0
+    assert link.pid == first
+    for process in busy:
+        await process.stop()
 
-    async def time_out() -> None:
-        while not me.root.processes.live:
-            await trio.lowlevel.checkpoint()
-        await trio.testing.wait_all_tasks_blocked()  # the guardian was told of the process
-        mock_clock.jump(guardian_link.ANSWER_WITHIN)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(time_out)
-        assert (await run_process(me, ["true"])).status == 0
+async def test_82_a_guardian_that_hangs_is_replaced(me: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = me.root.processes.link
+    busy = [await start_process(me, ["cat"], stdin="pipe") for _ in range(IDLE + 1)]
+    first = link.pid
+    assert first is not None
+    monkeypatch.setattr(guardian_link, "_signal", lambda *_: None)  # it can't be continued
+    monkeypatch.setattr(guardian_link, "ANSWER_WITHIN", 1.0)
+    os.kill(first, signal.SIGSTOP)
+    assert (await run_process(me, ["true"])).status == 0
     assert link.pid != first
+    for process in busy:
+        await process.stop()
+
+
+async def test_a_reaper_that_stands_still_is_continued(me: Actor, life: Lifeline) -> None:
+    process = await start_process(me, ["sh", "-c", "exec 3>$1; echo up >&3; exec sleep 300", "sh", life.path])
+    await life.heard(["up"])
+    os.kill(reaper_of(process.pid), signal.SIGSTOP)
+    assert await process.members() == [process.pid]
+    await process.stop()
+    await life.silent()
+
+
+async def test_what_a_killed_reaper_leaves_is_ended_by_the_guardian(me: Actor, life: Lifeline) -> None:
+    script = "exec 3>$1; env -i setsid sleep 300 & trap '' TERM; echo up >&3; sleep 300; sleep 300"
+    process = await start_process(me, ["sh", "-c", script, "sh", life.path])
+    sibling = await start_process(me, ["cat"], stdin="pipe")
+    await life.heard(["up"])
+    os.kill(reaper_of(process.pid), signal.SIGKILL)
+    end = await process.wait()
+    assert end.signal == signal.SIGKILL
+    await life.silent()
+    assert sibling.ended is None
+    await sibling.stop()
+
+
+async def test_a_reaper_that_was_killed_while_it_had_nothing_to_do_is_replaced(me: Actor) -> None:
+    process = await start_process(me, ["cat"], stdin="pipe")
+    reaper = reaper_of(process.pid)
+    await process.stop()
+    os.kill(reaper, signal.SIGKILL)
+    await until(lambda: not psutil.pid_exists(reaper))
+    assert (await run_process(me, ["true"])).status == 0
 
 
 async def test_82_a_guardian_that_cannot_be_kept_alive_is_given_up_loudly(me: Actor) -> None:
@@ -274,7 +281,7 @@ async def test_82_a_guardian_that_cannot_be_kept_alive_is_given_up_loudly(me: Ac
     assert codes[-1] == "guardian_lost"
     assert codes.count("guardian_died") == guardian_link.LIVES
     with pytest.raises(ProcessError, match="the guardian process ended 5 times within 600 s"):
-        await start_process(me, ["true"])
+        await link.new_reaper()
 
 
 HOST = """
@@ -323,17 +330,42 @@ async def test_81_a_host_that_is_killed_takes_everything_with_it(life: Lifeline,
     await host.stdout.aclose()
 
 
+@pytest.mark.parametrize("how", ["a reaper", "the guardian", "both"])
+async def test_81_a_host_is_killed_after_its_guardian_or_a_reaper_was_stopped(life: Lifeline, how: str) -> None:
+    script = "exec 3>$1; trap '' TERM; env -i setsid sleep 300 & echo up >&3; wait"
+    host = await trio.lowlevel.open_process(
+        [sys.executable, "-c", HOST, life.path, script, ""], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert host.stdin is not None
+    assert host.stdout is not None
+    with trio.fail_after(PATIENCE):
+        await life.heard(["up"])
+        await heard(host.stdout, ["ready"])
+        (guardian,) = psutil.Process(host.pid).children()
+        (reaper,) = guardian.children()
+        if how != "the guardian":
+            reaper.suspend()
+        if how != "a reaper":
+            guardian.suspend()
+        host.kill()
+        await host.wait()
+        if how == "both":  # nobody of ours runs: what we promise is that one of them is enough
+            guardian.resume()
+        await life.silent()
+    await host.stdin.aclose()
+    await host.stdout.aclose()
+
+
 async def test_84_an_outer_callboard_ends_the_children_of_an_inner_one(me: Actor, life: Lifeline) -> None:
-    """Even when the inner host and its guardian are both killed at once."""
+    """Even when the inner host, its guardian, and its reaper are killed at once."""
     process = await start_process(
         me, [sys.executable, "-c", HOST, life.path, "exec 3>$1; echo up >&3; exec sleep 300", ""], stdin="pipe"
     )
     assert process.stdout is not None
     await life.heard(["up"])
     await heard(process.stdout, ["ready"])
-    for inner in [*psutil.Process(process.pid).children(), psutil.Process(process.pid)]:
-        if "guardian" in " ".join(inner.cmdline()) or inner.pid == process.pid:
-            inner.kill()
-    end = await process.wait()
+    inner = psutil.Process(process.pid)
+    for each in [*(each for each in inner.children(recursive=True) if each.name() != "sleep"), inner]:
+        each.kill()
+    await process.wait()
     await life.silent()
-    assert end.swept in (1, 2)  # the inner guardian may be dying still as it is counted

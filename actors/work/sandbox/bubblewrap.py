@@ -42,7 +42,7 @@ def options(policy: Policy, *, filter: int, as_root: bool) -> list[str]:
         as_root: we are root and may mount; else a user namespace is made, which one may in.
     """
     told = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
-    told += ["--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try", "--seccomp", str(filter)]
+    told += ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try", "--seccomp", str(filter)]
     if as_root:
         told += ["--cap-drop", "ALL"]
         for name in KEPT:

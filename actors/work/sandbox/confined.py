@@ -6,19 +6,16 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import final
 
 import msgspec
 
-from ....supervisors.confinement import Confined
-from . import bubblewrap, landlock, privileges, seccomp
+from ....supervisors.confinement import Confined, Restrictions
+from . import bubblewrap, landlock, seccomp
 from .backends import Backend
 from .policy import Policy
-
-if TYPE_CHECKING:
-    from .namespace import Namespace
+from .privileges import KEPT
 
 _RULESETS = landlock.Rulesets()
 
@@ -47,7 +44,7 @@ class SandboxedProcess:
         """See `Confinement`."""
         policy = self._policy
         if not policy.bounded:
-            return Confined(argv=argv, env=env, enter=partial(_enter, None, OF_BUBBLEWRAP))
+            return Confined(argv=argv, env=env, restrictions=_restrictions(OF_BUBBLEWRAP, connects=True))
         if self._backend.kind == "bubblewrap":
             return self._in_bubblewrap(_present(argv, env, cwd), env)
         return self._in_landlock(argv, env)
@@ -66,17 +63,20 @@ class SandboxedProcess:
             os.write(filter, seccomp.program(OF_BUBBLEWRAP))
             os.lseek(filter, 0, os.SEEK_SET)
             options = bubblewrap.options(self._policy, filter=filter, as_root=self._backend.as_root)
+            namespace = self._policy.namespace
+            first, fds = ([], []) if namespace is None else namespace.command()
+            network = None if namespace is None else namespace.network_to_enter()
+            # With a network that is on it has abstract sockets of others in it.
+            scopes = landlock.scopes() if self._backend.abi >= SCOPED_FROM else None
         except BaseException:
             os.close(filter)
             raise
-        namespace = self._policy.namespace
-        first, fds = ([], []) if namespace is None else namespace.command()
         return Confined(
             argv=[*first, program, *options, "--", *argv],
             env=bubblewrap.environment(self._policy, env),
             fds=[filter, *fds],
-            enter=partial(_enter_scopes, namespace, scoped=self._backend.abi >= SCOPED_FROM),
-            close=partial(os.close, filter),
+            restrictions=Restrictions(network=network, gains_nothing=scopes is not None, ruleset=scopes),
+            close=_closing(filter, scopes),
         )
 
     def _in_landlock(self, argv: Sequence[str], env: Mapping[str, str]) -> Confined:
@@ -85,35 +85,33 @@ class SandboxedProcess:
             self._own = tempfile.mkdtemp(prefix="callboard-tmp-")
             policy = msgspec.structs.replace(policy, writes=(*policy.writes, self._own))
         place = self._own or policy.temporary or ""
+        families = OF_LANDLOCK if policy.network else (seccomp.AF_UNIX,)
+        ruleset = _RULESETS.of(policy)
         return Confined(
             argv=argv,
             env={**env, "TMPDIR": place, "TMP": place, "TEMP": place},
-            enter=partial(_enter, policy, OF_LANDLOCK if policy.network else (seccomp.AF_UNIX,)),
+            restrictions=_restrictions(families, connects=policy.network, ruleset=ruleset),
+            close=_closing(ruleset),
         )
 
 
-def _enter_scopes(namespace: Namespace | None, *, scoped: bool) -> None:
-    """What the thread that starts bubblewrap gives up: a network that is on has abstract sockets of others in it."""
-    if namespace is not None:
-        namespace.enter()
-    if not scoped:
-        return
-    privileges.gain_none()
-    ruleset = landlock.scopes()
-    try:
-        landlock.enter(ruleset)
-    finally:
-        os.close(ruleset)
+def _restrictions(families: tuple[int, ...], *, connects: bool, ruleset: int | None = None) -> Restrictions:
+    """What a process may not do that no bubblewrap holds: gain privileges, use root's, and make other sockets."""
+    return Restrictions(
+        gains_nothing=True,
+        capabilities=tuple(KEPT.values()),
+        ruleset=ruleset,
+        filter=seccomp.program(families, connects=connects),
+    )
 
 
-def _enter(policy: Policy | None, families: tuple[int, ...]) -> None:
-    """What the thread that starts it gives up. Of all this nothing can be had back."""
-    privileges.give_up()
-    if policy is not None:
-        with _RULESETS.of(policy) as ruleset:
-            landlock.enter(ruleset)
-    reaches = policy is None or policy.network
-    seccomp.enter(seccomp.program(families, connects=reaches))
+def _closing(*fds: int | None) -> Callable[[], None]:
+    def close() -> None:
+        for fd in fds:
+            if fd is not None:
+                os.close(fd)
+
+    return close
 
 
 def _present(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Sequence[str]:

@@ -20,13 +20,12 @@ import os
 import stat
 import struct
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 
 from .policy import Policy, is_below
 
-CREATE, ADD_RULE, RESTRICT = 444, 445, 446
+CREATE, ADD_RULE = 444, 445
 ASK_VERSION = 1
 PATH_BENEATH = 1
 
@@ -65,9 +64,8 @@ class Rulesets:
         self._lock = threading.Lock()
         self._kept: dict[Policy, tuple[int, Mapping[str, int]]] = {}
 
-    @contextmanager
-    def of(self, policy: Policy) -> Iterator[int]:
-        """A descriptor of the policy's ruleset, for as long as the block.
+    def of(self, policy: Policy) -> int:
+        """Return a descriptor of the policy's ruleset, which is the caller's to close.
 
         Raises:
             OSError: the kernel does not take it.
@@ -83,11 +81,7 @@ class Rulesets:
             if len(self._kept) > KEPT:
                 oldest, _ = self._kept.pop(next(iter(self._kept)))
                 os.close(oldest)
-            copy = os.dup(number)
-        try:
-            yield copy
-        finally:
-            os.close(copy)
+            return os.dup(number)
 
 
 def scopes() -> int:
@@ -100,15 +94,6 @@ def scopes() -> int:
     return _checked(
         _libc().syscall(CREATE, ctypes.create_string_buffer(attributes, 24), ctypes.c_size_t(24), ctypes.c_uint(0))
     )
-
-
-def enter(ruleset: int) -> None:
-    """Put this thread under a ruleset, for good. It must have given up gaining privileges.
-
-    Raises:
-        OSError: the kernel refuses that.
-    """
-    _checked(_libc().syscall(RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint(0)))
 
 
 def _made(policy: Policy) -> tuple[int, Mapping[str, int]]:

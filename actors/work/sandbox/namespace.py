@@ -8,7 +8,6 @@ by us: no relay stands in between, and there is no other way out.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import socket
 import sys
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
 
 HELPER = Path(__file__).resolve().with_name("in_namespace.py")
-NEW_NETWORK = 0x40000000
 
 MADE_WITHIN = 30.0
 """Seconds for a namespace."""
@@ -57,15 +55,9 @@ class Namespace:
         there = [f"--user=/proc/self/fd/{user}", f"--net=/proc/self/fd/{network}", "--preserve-credentials"]
         return ["nsenter", *there, "--"], [user, network]
 
-    def enter(self) -> None:
-        """Put this thread into it, if that takes no other program: root's may.
-
-        Raises:
-            OSError: the kernel refuses that.
-        """
-        if self._as_root and ctypes.CDLL(None, use_errno=True).setns(self._open()[1], NEW_NETWORK):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+    def network_to_enter(self) -> int | None:
+        """Return its descriptor if a process can be put into it without another program: root's can."""
+        return self._open()[1] if self._as_root else None
 
     def _open(self) -> tuple[int, ...]:
         if not self._fds:

@@ -10,9 +10,7 @@ Programs of another architecture (32-bit ones) get ENOSYS for each call, since t
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import os
 import platform
 import struct
 import sys
@@ -132,20 +130,6 @@ def program(families: tuple[int, ...], *, connects: bool = True) -> bytes:
         code += [(JUMP_EQUAL, 0, 1, _CONNECT[at]), _refuse(errno.EACCES)]
     code.append((RETURN, 0, 0, ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
-
-
-def enter(filter: bytes) -> None:
-    """Put this thread under the filter, for good. It must have given up gaining privileges.
-
-    Raises:
-        OSError: the kernel does not take it.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    buffer = ctypes.create_string_buffer(filter, len(filter))
-    told = struct.pack("@HP", len(filter) // 8, ctypes.addressof(buffer))
-    if libc.prctl(PR_SET_SECCOMP, FILTER, ctypes.create_string_buffer(told, len(told)), 0, 0):
-        number = ctypes.get_errno()
-        raise OSError(number, f"seccomp: {os.strerror(number)}")
 
 
 def _of(number: int, argument: int, then: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:

@@ -1,16 +1,18 @@
 """Runs cells of the fault matrix: a host, its child of some kind, and some end of the host.
 
 Nothing is polled and nobody sleeps: the test holds the reading end of the cell's fifo, which ends when the last
-process that holds it open for writing is dead. Besides, the host is started with a cookie in its environment, as
-if by an outer Callboard, so everything below it can be found by that.
+process that holds it open for writing is dead. Besides, the host is started with a mark in its environment, which those
+below it inherit.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +20,6 @@ import trio
 from kinds import ROLES, SCRIPTS, STUBBORN
 from lifeline import Lifeline, heard
 from starter import forked
-
-from callboard.supervisors.guardian import KILL, Census, kill
-from callboard.supervisors.spawn import VARIABLE, new_token
 
 HERE = Path(__file__).parent
 
@@ -49,7 +48,7 @@ class Outcome:
         to_exit: seconds from its end being brought about to its exit.
         to_silence: seconds from its exit to the death of the last process below it; None if one was still alive
             after `GIVE_UP` seconds.
-        orphans: pids found by cookie after that.
+        orphans: pids found by their mark after that.
     """
 
     status: int | None
@@ -92,25 +91,25 @@ def _bury_the_dead() -> None:
 async def run_cell(kind: str, ending: str, fifo: Path) -> Outcome:
     """Run one cell."""
     life = Lifeline(fifo)
-    token = new_token()
+    mark = f"CALLBOARD_TEST_CELL={secrets.token_hex(8)}"
     host = await trio.lowlevel.open_process(
         [*forked(HERE / "host.py"), kind, ending, str(fifo)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, VARIABLE: token},
+        env={**os.environ, mark.partition("=")[0]: mark.partition("=")[2]},
         start_new_session=True,
     )
     try:
-        return await _watch(host, ending, life, token)
+        return await _watch(host, ending, life, mark)
     finally:
-        host.kill()  # a fork has the cookie in `os.environ` but not in `/proc/PID/environ`, so the census misses it
-        for seen in Census().belonging(token.encode(), {}, os.getpid()):
-            kill(seen, KILL)
+        host.kill()  # a fork has the mark in `os.environ` but not in `/proc/PID/environ`
+        for pid in _marked(mark):
+            os.kill(pid, signal.SIGKILL)
         await life.aclose()
 
 
-async def _watch(host: trio.Process, ending: str, life: Lifeline, token: str) -> Outcome:
+async def _watch(host: trio.Process, ending: str, life: Lifeline, mark: str) -> Outcome:
     assert host.stdin is not None
     assert host.stdout is not None
     assert host.stderr is not None
@@ -132,10 +131,20 @@ async def _watch(host: trio.Process, ending: str, life: Lifeline, token: str) ->
         with trio.move_on_after(GIVE_UP):
             await life.silent()
             silent = trio.current_time() - exited
-        orphans = [seen.pid for seen in Census().belonging(token.encode(), {}, os.getpid())]
+        orphans = _marked(mark)
         if silent is None:
             nursery.cancel_scope.cancel()
     return Outcome(host.returncode, b"".join(errors).decode(), to_exit, silent, orphans)
+
+
+def _marked(mark: str) -> list[int]:
+    """Return the living processes that were started with this in their environment."""
+    found = []
+    for place in Path("/proc").iterdir():
+        with suppress(OSError):  # it has ended, or is another user's
+            if place.name.isdigit() and mark.encode() in (place / "environ").read_bytes().split(b"\0"):
+                found.append(int(place.name))
+    return found
 
 
 async def _send(host: trio.Process, signals: tuple[signal.Signals, ...]) -> None:

@@ -188,7 +188,7 @@ class _Run:
         assert process.stdout is not None
         impose(process.pid, LIMITS)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch, self._me, process, None, LIMITS, self._end)
+            nursery.start_soon(watch, process, None, LIMITS, self._end)
             while data := await process.stdout.receive_some():
                 self._output += data[: PRINTS - len(self._output)]
                 if len(self._output) >= PRINTS:

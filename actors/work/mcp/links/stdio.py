@@ -36,7 +36,6 @@ from .....protocol.errors import McpError, McpUnsent, ProcessError
 from .....protocol.mcp.config import Server
 from .....supervisors import Actor
 from .....supervisors.process import Process, ProcessStop, start_process
-from .....supervisors.spawn import is_dead, wait_for_death
 from ....io.imports import imported
 from . import texts
 from .lines import HEAD, JUNK, TAIL, Lines, TooLong, id_in
@@ -320,8 +319,8 @@ class StdioLink:
         """Its output has ended: find out how it ended itself, if it did."""
         process = self.process
         with trio.move_on_after(DIES_WITHIN):
-            await wait_for_death(process.pid)
-        if is_dead(process.pid):
+            await process.exited()
+        if process.has_exited:
             self._unread = self._stdin.unread
             with trio.move_on_after(REPORTS_WITHIN):
                 await process.ref.wait()

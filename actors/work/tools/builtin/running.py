@@ -171,7 +171,7 @@ async def _until_end(me: Actor, tool: str, process: Process, kept: Kept, input: 
     printed = Printed(me, tool, LIMITS, end)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch, me, process, NO_FILE, LIMITS, end)
+        nursery.start_soon(watch, process, NO_FILE, LIMITS, end)
         if input is not None and process.stdin is not None:
             # Only our own workers get input, and they read all of it before they print anything. One that ends at once
             # says why in its output.

@@ -167,7 +167,7 @@ class _Call:
                 self._process = process
                 beside: list[Callable[[], Awaitable[None]]] = [
                     partial(asking.serve, self._me, clock, self._tool),
-                    partial(watch, self._me, process, output, self._limits, self._end),
+                    partial(watch, process, output, self._limits, self._end),
                 ]
                 if terminal is not None:
                     beside.append(terminal.follow)
