@@ -27,7 +27,7 @@ WITHIN = PATIENCE
 
 
 class Person(Waiting):
-    """Leads the conversation: keeps what is sent, and offers these completions."""
+    """Leads the conversation: keeps what is sent, and offers these completions once `completes` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,6 +35,9 @@ class Person(Waiting):
         self.live: list[str] = []
         self.lines: list[str] = []
         self.offered: list[str] = []
+        self.completing: list[str] = []
+        self.completes = asyncio.Event()
+        self.completes.set()
 
     def entered(self, shown: str, text: str) -> None:
         self.sent.append((shown, text))
@@ -47,6 +50,8 @@ class Person(Waiting):
         return self.live
 
     async def complete(self, text: str) -> list[chat.Completion]:
+        self.completing.append(text)
+        await self.completes.wait()
         return [chat.Completion(text=each, start=0, about="what it does") for each in self.offered if text in each]
 
 

@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from inspect import iscoroutinefunction
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,12 @@ import starter
 import trio
 from fake_models import FakeModels, listening
 from hypothesis import HealthCheck, settings
+from ports import reserved_port
 from repository import Repository
 from support.durations import Recorder
 from support.subreaper import become_subreaper
 from support.tiers import mark_tiers
+from waiting import run_on_mock_clock
 
 from callboard.actors.io import handed_out
 
@@ -41,6 +44,13 @@ async def fake_model(nursery: trio.Nursery) -> FakeModels:
     server = FakeModels(port)
     nursery.start_soon(server.serve, listener)
     return server
+
+
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    """A port of 127.0.0.1 that is reserved for the program under test; see tests/ports.py."""
+    with reserved_port() as port:
+        yield port
 
 
 class States:
@@ -119,8 +129,9 @@ def pytest_sessionstart() -> None:
     become_subreaper()
     secret_watch.listen()
     starter.listen()
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for number in (signal.SIGHUP, signal.SIGQUIT):  # a shell without job control ignores SIGQUIT in background jobs
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -138,8 +149,12 @@ def _spare_shims() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its tiers, before `-m` selects."""
+    """Mark each test with its tiers, before `-m` selects, and run it on the clock of its fixtures."""
     mark_tiers(items)
+    for item in items:
+        # pytest-trio uses a clock only if the test function itself has it as an argument.
+        if "autojump_clock" in getattr(item, "fixturenames", ()) and iscoroutinefunction(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.trio(run=run_on_mock_clock))
 
 
 def pytest_collection_finish() -> None:

@@ -17,6 +17,7 @@ import trio
 from auth_server import CLIENT, LocalAuthServer, auth_server
 from fake_mcp_http import INITIALIZED, SESSION, Answer, FakeMcp, Legacy, Talk, fake_mcp, result, said
 from fake_models import Request
+from waiting import PATIENCE
 
 from callboard.actors.io.oauth.authorization import Authorization
 from callboard.actors.io.oauth.loopback import Redirect
@@ -79,7 +80,7 @@ class Town:
         """Says yes."""
         self.opened.append(request.url)
         self._nursery.start_soon(self.auth.browser, request.url)
-        return await redirect.answer(request, 5.0)
+        return await redirect.answer(request, PATIENCE)
 
     async def register(self, request: Request) -> tuple[int, Json]:
         """Dynamic registration."""

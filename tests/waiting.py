@@ -1,10 +1,14 @@
-"""Waiting for a state that another process or task brings about."""
+"""Waiting for a state that another process or task brings about; clocks and open files of tests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import trio
+import trio.testing
 
 POLL = 0.002
 
@@ -19,6 +23,11 @@ drawn the question, which a busy machine may do some time after the text has arr
 """
 
 
+def run_on_mock_clock(function: Callable[..., Any], *, clock: Any = None, instruments: Any = ()) -> Any:
+    """`trio.run` on a clock that jumps to the next deadline when all tasks wait."""
+    return trio.run(function, clock=clock or trio.testing.MockClock(autojump_threshold=0), instruments=instruments)
+
+
 async def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     """Poll `condition` until it is true.
 
@@ -28,3 +37,16 @@ async def until(condition: Callable[[], object], seconds: float = PATIENCE) -> N
     with trio.fail_after(seconds):
         while not condition():
             await trio.sleep(POLL)
+
+
+def open_descriptors() -> set[tuple[str, str]]:
+    """Return the file descriptors of this process, each with what it refers to (`pipe:[INODE]`, a path).
+
+    A descriptor that is open after a test and was not before is a leak. Numbers of descriptors are not compared:
+    garbage collection closes what earlier tests left.
+    """
+    found = set()
+    for handle in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # that of the listing itself
+            found.add((handle.name, str(handle.readlink())))
+    return found

@@ -32,7 +32,7 @@ from .seen import Seen
 from .sending import Lines, Sending
 from .story import Display
 
-_COMPLETE_WITHIN = 3.0
+_COMPLETE_WITHIN = 30.0
 """Seconds that a list of completions may take."""
 
 

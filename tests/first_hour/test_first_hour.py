@@ -6,12 +6,15 @@ For the pages of docs/ a scripted server stands for the provider of OPENAI_API_K
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
@@ -40,7 +43,15 @@ SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin",
 
 
 @pytest.fixture(autouse=True)
-def _ports_are_free() -> None:
+def _ports_are_free() -> Iterator[None]:
+    # Without the lock, a page in one worker would find the port of a page in another one taken, and be skipped.
+    with Path(tempfile.gettempdir(), f"callboard-tests-ports-{os.getuid()}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _skip_if_taken()
+        yield
+
+
+def _skip_if_taken() -> None:
     for port in PORTS:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:

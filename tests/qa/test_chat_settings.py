@@ -255,12 +255,6 @@ def completed(chat: Chat, line: str, *wanted: str, without: tuple[str, ...] = ()
     """What stands behind the line when Tab is pressed has this, and not that."""
     chat.terminal.mark()
     chat.terminal.press(line + TAB)
-    for _ in range(10):
-        try:
-            chat.terminal.shows(rf"(?<![\w-]){wanted[0]}", within=6)
-            break
-        except AssertionError:  # the program gives up after three seconds, which a machine at work may need
-            chat.terminal.press(TAB)
     for each in wanted:
         chat.terminal.shows(rf"(?<![\w-]){each}")
     for each in without:

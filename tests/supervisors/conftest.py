@@ -8,20 +8,10 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from waiting import run_on_mock_clock
 
 from callboard.protocol.events import Event
 from callboard.supervisors import Root, child, guardian_link
-
-
-def run_on_mock_clock(function: Callable[..., Any], *, clock: Any = None, instruments: Any = ()) -> Any:
-    return trio.run(function, clock=clock or trio.testing.MockClock(autojump_threshold=0), instruments=instruments)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # pytest-trio takes a clock from the test's own arguments only; this takes it from its fixtures' as well.
-    for item in items:
-        if "autojump_clock" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.trio(run=run_on_mock_clock))
 
 
 @pytest.fixture

@@ -343,11 +343,7 @@ class ChatScreen:
 
     def complete(self) -> None:
         """Begins to complete, or goes to the next completion."""
-        buffer = self.field.buffer
-        if buffer.complete_state is not None:
-            buffer.complete_next()
-        else:
-            buffer.start_completion(insert_common_part=True)
+        self.field.complete()
 
     def accept_completion(self) -> None:
         """Takes the completion that was gone to; without one, sends the line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,11 +32,13 @@ class Field:
 
     def __init__(self, history: History, complete: Complete) -> None:
         self.pastes = Pastes()
+        self._completions = _Completions(complete, self._loaded)
+        self._waiting_tab: str | None = None
         self.buffer = Buffer(
             name="line",
             multiline=True,
             history=history,
-            completer=_Completions(complete),
+            completer=self._completions,
             complete_while_typing=Condition(self._completes),
             auto_suggest=AutoSuggestFromHistory(),
         )
@@ -44,6 +47,27 @@ class Field:
     def fenced(self) -> bool:
         """Whether a text of several lines is begun with `:::` and not ended."""
         return is_open(self.buffer.text)
+
+    def complete(self) -> None:
+        """Complete the line, or select the next completion in the menu.
+
+        While completions are loading, which typing starts, prompt_toolkit drops the key: it runs one completion at a
+        time. Such a Tab takes effect when they have arrived, if the text is still the same.
+        """
+        if self.buffer.complete_state is not None and not self._completions.loading:
+            self.buffer.complete_next()
+            return
+        self._waiting_tab = self.buffer.document.text_before_cursor
+        self.buffer.start_completion(insert_common_part=True)
+
+    def _loaded(self, requested: bool) -> bool:
+        """Return whether a Tab that waited for the list is carried out now."""
+        text, self._waiting_tab = self._waiting_tab, None
+        if requested or text != self.buffer.document.text_before_cursor:
+            return False
+        self.buffer.complete_state = None
+        self.buffer.start_completion(insert_common_part=True)
+        return True
 
     def paste(self, text: str) -> None:
         """What was pasted."""
@@ -64,15 +88,39 @@ class Field:
 
 
 class _Completions(Completer):
-    def __init__(self, complete: Complete) -> None:
+    """Completions from the server.
+
+    Attributes:
+        loading: whether a list is on its way.
+    """
+
+    def __init__(self, complete: Complete, loaded: Callable[[bool], bool]) -> None:
+        self.loading = False
         self._complete = complete
+        self._loaded = loaded
+        self._last: tuple[str, list[chat.Completion]] = ("", [])
 
     def get_completions(self, _document: Document, _complete_event: CompleteEvent) -> Iterable[Completion]:
         return ()  # they come from the server: see below
 
     async def get_completions_async(
-        self, document: Document, _complete_event: CompleteEvent
+        self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
         text = document.text_before_cursor
-        for item in await self._complete(text):
+        (before, items), self._last = self._last, ("", [])
+        if not (complete_event.completion_requested and items and before == text):
+            self.loading = True
+            try:
+                items = await self._complete(text)
+            finally:
+                self.loading = False
+                # Called when prompt_toolkit has dealt with the list: nothing else suspends until then.
+                asyncio.get_running_loop().call_soon(self._after, complete_event.completion_requested)
+            self._last = text, items
+        for item in items:
             yield Completion(item.text, start_position=min(item.start - len(text), 0), display_meta=item.about)
+
+    def _after(self, requested: bool) -> None:
+        # Where the text has grown meanwhile, the list for the new text is loading already.
+        if not self.loading and not self._loaded(requested):
+            self._last = "", []

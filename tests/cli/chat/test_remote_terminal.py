@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,13 +29,11 @@ def terminals(tmp_path: Path) -> Iterator[list[Tmux]]:
 
 
 async def test_a_conversation_with_a_server_is_watched_elsewhere_and_goes_on_after_the_server_was_killed(
-    terminals: list[Tmux], fake_model: FakeModels, tmp_path: Path, nursery: trio.Nursery
+    terminals: list[Tmux], fake_model: FakeModels, tmp_path: Path, nursery: trio.Nursery, free_port: int
 ) -> None:
     first, second, third = terminals
     environ = environment_of(fake_model.config_dir(tmp_path / "config"), tmp_path)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port}"
 
     async def serve() -> trio.Process:
         process: trio.Process = await nursery.start(

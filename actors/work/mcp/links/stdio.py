@@ -50,8 +50,14 @@ OUTBOX = 16 * 1024 * 1024
 TURN = 16
 """Pieces of output taken in a row before others get to run."""
 
-DIES_WITHIN = 0.05
-"""Seconds between the end of a process' output and its own, so that errors can tell how it ended."""
+DIES_WITHIN = 2.0
+"""Seconds to wait, after the end of a process' output, for the end of the process.
+
+Until the process is dead, neither its exit status nor the number of unread bytes in its stdin is known: a request that
+the server never read would count as begun, and would not be made again. A process that exits closes its output a moment
+before it is dead; on a busy machine that moment was longer than 0.05 s, the value before. Only a server that closes its
+output and lives on costs its callers the whole time.
+"""
 
 UNCANCELLABLE = ("initialize", "server/discover")
 """The first must not be cancelled, says the specification; those who don't know the second would not know what is."""
@@ -62,8 +68,8 @@ DEAF_FOR = 2.0
 HASTE = ProcessStop(eof=0.1, term=0.1)
 """How patiently a server is ended that nothing was agreed with: it has nothing to lose, and a person may wait."""
 
-REPORTS_WITHIN = 1.0
-"""Seconds for what a dead process left to be swept."""
+REPORTS_WITHIN = 10.0
+"""Seconds for the guardian to report the end of a dead process."""
 
 
 @asynccontextmanager

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,12 +25,10 @@ def house(tmp_path: Path, postgres: Postgres) -> Iterator[House]:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[tuple[Postgres, House, Link]]:
+def own(tmp_path: Path, free_port: int) -> Iterator[tuple[Postgres, House, Link]]:
     """A database of its own with a port, and a link to it that can be cut."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with running(port) as server:
-        link = Link(port)
+    with running(free_port) as server:
+        link = Link(free_port)
         house = House(tmp_path, server.database())
         try:
             yield server, house, link

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "runs" / "durable"))
 
 from cluster_house import House, Process, all_over, answer_all, over, until
 from playing import fill
+from ports import reserved_port
 from postgres_house import Postgres, find_programs, running
 
 SIZE = "150m"
@@ -124,12 +124,10 @@ def scripts(worker: Process) -> list[psutil.Process]:
 @contextmanager
 def primary_and_replica() -> Iterator[tuple[Postgres, Postgres]]:
     """Two servers with ports, of which the second has all that the first has said to be kept."""
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
-        ports = one.getsockname()[1], two.getsockname()[1]
-    with running(ports[0]) as primary:
+    with reserved_port() as first, reserved_port() as second, running(first) as primary:
         home = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))
         try:
-            replica = Postgres(home, ports[1], primary=primary)
+            replica = Postgres(home, second, primary=primary)
             replica.start()
             try:
                 with psycopg.connect(primary.dsn("postgres"), autocommit=True) as db:

@@ -3,20 +3,18 @@ its lease: the kernel's own silence, where `test_faults` has a program in betwee
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
 from cluster_house import SWEEPS, House, all_over, over, until
 from network import Ways, network
+from ports import reserved_port
 from postgres_house import running
 
 
 @pytest.mark.parametrize("ways", ["both", *(pytest.param(way, marks=pytest.mark.soak) for way in ("up", "down"))])
 def test_a_worker_whose_link_is_lost_is_replaced_and_finds_that_out_when_it_is_back(tmp_path: Path, ways: Ways) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with network() as link, running(port, address=link.here) as server:
+    with network() as link, reserved_port(link.here) as port, running(port, address=link.here) as server:
         house = House(tmp_path, server.database())
         try:
             database = house.dsn.partition("dbname=")[2].split()[0]

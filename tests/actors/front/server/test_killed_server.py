@@ -7,7 +7,6 @@ import contextlib
 import json
 import random
 import signal
-import socket
 import sqlite3
 import subprocess
 from collections.abc import AsyncIterator
@@ -33,14 +32,6 @@ USD = 1e-3
 BODY = {"model": "fake:model", "messages": [{"role": "user", "content": "a few words " * 8}]}
 
 
-def free_port() -> int:
-    """A port of ours alone: callers that try it while nobody listens must not get it as their own (32768 and above)."""
-    while True:
-        with socket.socket() as found, contextlib.suppress(OSError):
-            found.bind(("127.0.0.1", random.randint(15_000, 32_000)))
-            return int(found.getsockname()[1])
-
-
 class Provider:
     """Charges what arrives, whoever hears the reply."""
 
@@ -58,10 +49,10 @@ class Provider:
 class Server:
     """Lives of one server, one after the other, and those who call it."""
 
-    def __init__(self, home: Path, model: FakeModels, cap: int) -> None:
+    def __init__(self, home: Path, model: FakeModels, cap: int, port: int) -> None:
         self.home = home
         self.key, alice = made_key("alice", "run:agents", "read:models")
-        self.port = free_port()
+        self.port = port
         self.spent = trio.Event()
         priced = {"name": "model", "input_price": USD * 1e6, "output_price": USD * 1e6}
         config = json.loads(model.config())
@@ -122,11 +113,11 @@ class Server:
 
 @pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.soak)])
 async def test_the_ledger_is_right_after_kill_9_and_no_cap_is_passed(
-    tmp_path: Path, fake_model: FakeModels, kills: int
+    tmp_path: Path, fake_model: FakeModels, free_port: int, kills: int
 ) -> None:
     rng = random.Random(5)
     provider, cap = Provider(rng), 2_000 + kills * 3_500
-    server = Server(tmp_path, fake_model, cap)
+    server = Server(tmp_path, fake_model, cap, free_port)
     fake_model.answer_with(provider.answer)
     async with trio.open_nursery() as nursery:
         for _ in range(CALLERS):

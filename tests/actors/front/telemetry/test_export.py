@@ -39,13 +39,6 @@ def unheard(stage: Stage) -> callboard.Root:
     return callboard.Root(config_dir=stage.config_dir)
 
 
-def free_port() -> int:
-    """Where nobody listens."""
-    listener, port = listening()
-    listener.socket.close()
-    return port
-
-
 async def command(
     model: FakeModels, home: Path, *arguments: str, code: str = "", **environ: str
 ) -> subprocess.CompletedProcess[str]:
@@ -119,8 +112,10 @@ async def test_a_run_that_is_interrupted_is_exported_all_the_same(
     assert sorted(collector.spans) == ["chat model", "invoke_workflow g", "node a"]
 
 
-async def test_a_collector_that_is_not_there_costs_a_line_and_no_run(fake_model: FakeModels, tmp_path: Path) -> None:
-    variables = {ENDPOINT: f"http://127.0.0.1:{free_port()}", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
+async def test_a_collector_that_is_not_there_costs_a_line_and_no_run(
+    fake_model: FakeModels, tmp_path: Path, free_port: int
+) -> None:
+    variables = {ENDPOINT: f"http://127.0.0.1:{free_port}", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
     ended = await command(fake_model, tmp_path, "run", "-q", graph(tmp_path), "x", **variables)
     assert (ended.returncode, ended.stdout) == (0, "the end\n")
     (line,) = ended.stderr.splitlines()

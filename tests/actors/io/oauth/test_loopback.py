@@ -149,8 +149,8 @@ async def test_who_gives_up_leaves_no_port_open(server: LocalAuthServer) -> None
         assert not is_open(redirect)
 
 
-async def test_a_port_that_was_never_asked_for_is_closed_as_well() -> None:
-    async with listening(LOOPBACK) as redirect:
+async def test_a_port_that_was_never_asked_for_is_closed_as_well(free_port: int) -> None:
+    async with listening(f"http://127.0.0.1:{free_port}/callback") as redirect:
         assert is_open(redirect)
     assert not is_open(redirect)
 
@@ -162,11 +162,9 @@ def test_a_port_that_is_taken_is_named() -> None:
             listening(f"http://127.0.0.1:{port}/callback")
 
 
-async def test_a_fixed_port_and_path_are_kept(server: LocalAuthServer) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    async with listening(f"http://127.0.0.1:{port}/a/b") as redirect:
-        assert redirect.uri == f"http://127.0.0.1:{port}/a/b"
+async def test_a_fixed_port_and_path_are_kept(free_port: int) -> None:
+    async with listening(f"http://127.0.0.1:{free_port}/a/b") as redirect:
+        assert redirect.uri == f"http://127.0.0.1:{free_port}/a/b"
 
 
 def _has_ipv6() -> bool:

@@ -7,17 +7,22 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from gateways import Silent, reaching
 from raw_servers import Serve, request_of
 from support.messages import says
+from waiting import until
 
 from callboard.protocol.chat import ChatRequest, Delta, TextDelta, UserTurn
 from callboard.protocol.errors import CallboardError, ModelError, Stalled, UpstreamError
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-IDLE = 0.2
-"""Seconds that an answer may stand still here."""
+IDLE = 60.0
+"""Seconds without progress after which an answer is given up. Tests that reach them move a `MockClock`."""
+
+SHORT = 0.2
+"""The same, for servers that make no progress at all: however slow the machine is, nothing comes before that."""
 
 KINDS = {"openai-compatible": "/v1", "claude": "/v1", "gemini": "/v1beta"}
 
@@ -69,13 +74,15 @@ class Server:
         await trio.sleep_forever()
 
 
-async def asked(server: Server, kind: str, heard: Callable[[Delta], None] = lambda delta: None) -> str:
+async def asked(
+    server: Server, kind: str, heard: Callable[[Delta], None] = lambda delta: None, *, idle: float = IDLE
+) -> str:
     """What the model said."""
     base = f"http://127.0.0.1:{server.port}{KINDS[kind]}"
-    model = ModelSettings(name="m", idle_timeout=IDLE)
+    model = ModelSettings(name="m", idle_timeout=idle)
     client = ClientSettings(type=kind, name="fake", api_base=base, api_key="k", models=(model,))
     request = ChatRequest(model="fake:m", messages=(UserTurn("hello"),), max_tokens=100)
-    with trio.fail_after(60):
+    with trio.fail_after(3600):
         async with reaching(Settings(clients=(client,)), seed=1) as models:
             return (await models.chat(Silent(), request, on_delta=heard)).text
 
@@ -88,13 +95,13 @@ async def nothing(_: int) -> AsyncIterator[bytes]:
 async def comments(_: int) -> AsyncIterator[bytes]:
     while True:
         yield b": still here\n\n"
-        await trio.sleep(IDLE / 10)
+        await trio.sleep(SHORT / 10)
 
 
 async def pings(_: int) -> AsyncIterator[bytes]:
     while True:
         yield b'event: ping\ndata: {"type": "ping"}\n\n'
-        await trio.sleep(IDLE / 10)
+        await trio.sleep(SHORT / 10)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -102,20 +109,27 @@ async def pings(_: int) -> AsyncIterator[bytes]:
 async def test_a_stream_in_which_nothing_is_said_is_begun_anew_once(serve: Serve, kind: str, pieces: Any) -> None:
     server = Server(serve, pieces)
     with pytest.raises(Stalled, match=says("work.models.client.Endpoint.stream", idle_timeout="0.2")) as caught:
-        await asked(server, kind)
+        await asked(server, kind, idle=SHORT)
     assert caught.value.exit_code == 6
     assert server.requests == 2
 
 
 async def test_events_that_say_nothing_are_no_progress(serve: Serve) -> None:
     with pytest.raises(Stalled):
-        await asked(Server(serve, pings), "claude")
+        await asked(Server(serve, pings), "claude", idle=SHORT)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_stream_that_goes_silent_after_it_has_said_something_ends(serve: Serve, kind: str) -> None:
+async def test_a_stream_that_goes_silent_after_it_has_said_something_ends(
+    serve: Serve, kind: str, mock_clock: trio.testing.MockClock
+) -> None:
+    mock_clock.rate = 1.0
+
     async def pieces(_: int) -> AsyncIterator[bytes]:
         yield said(kind, "once upon")
+        await until(lambda: heard)
+        await trio.testing.wait_all_tasks_blocked()
+        mock_clock.jump(IDLE + 1)
 
     server, heard = Server(serve, pieces), list[Delta]()
     with pytest.raises(Stalled, match=says("work.models.client.Endpoint.stream")):
@@ -125,14 +139,21 @@ async def test_a_stream_that_goes_silent_after_it_has_said_something_ends(serve:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_one_that_goes_on_may_take_as_long_as_it_likes(serve: Serve, kind: str) -> None:
+async def test_one_that_goes_on_may_take_as_long_as_it_likes(
+    serve: Serve, kind: str, mock_clock: trio.testing.MockClock
+) -> None:
+    mock_clock.rate = 1.0
+    heard = list[Delta]()
+
     async def pieces(_: int) -> AsyncIterator[bytes]:
-        for _number in range(8):
+        for number in range(1, 9):
             yield said(kind, "a")
-            await trio.sleep(IDLE / 4)
+            await until(lambda number=number: len(heard) == number)
+            await trio.testing.wait_all_tasks_blocked()
+            mock_clock.jump(IDLE * 0.75)
         yield end(kind)
 
-    assert await asked(Server(serve, pieces, ends=True), kind) == "a" * 8
+    assert await asked(Server(serve, pieces, ends=True), kind, heard.append) == "a" * 8
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -107,10 +107,10 @@ async def test_files_are_given_back(library: Library) -> None:
     await library.build()
     base = await Base.open(library.directory)
     await once(0)
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = _open_files(library.directory)
     for number in range(1, 9):
         await once(number)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(_open_files(library.directory)) == len(before)
     assert _generations_in_use(library.directory) == {Layout(library.directory).generation(base.meta.generation).name}
     base.close()
     assert _generations_in_use(library.directory) == set()
@@ -118,9 +118,14 @@ async def test_files_are_given_back(library: Library) -> None:
 
 def _generations_in_use(directory: Path) -> set[str]:
     """Those of which this process has a file open, or mapped into memory."""
-    names = [os.fspath(handle.readlink()) for handle in Path("/proc/self/fd").iterdir() if handle.is_symlink()]
-    names += Path("/proc/self/maps").read_text().splitlines()
+    names = [*_open_files(directory), *Path("/proc/self/maps").read_text().splitlines()]
     return {name.partition(f"{directory}/")[2].partition("/")[0] for name in names if f"{directory}/" in name}
+
+
+def _open_files(directory: Path) -> list[str]:
+    """Return the files of this directory that the process has open; others belong to threads and earlier tests."""
+    names = [os.fspath(handle.readlink()) for handle in Path("/proc/self/fd").iterdir() if handle.is_symlink()]
+    return [name for name in names if f"{directory}/" in name]
 
 
 def test_what_is_below_something_unreadable_is_kept() -> None:

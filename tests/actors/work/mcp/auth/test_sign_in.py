@@ -14,7 +14,9 @@ from auth_server import CLIENT, SECRET
 from fake_mcp_http import Talk
 from fake_models import Request
 from mcp_protected import OAUTH, RESOURCE, Town, protected_town
+from ports import reserved_port
 from support.messages import says
+from waiting import PATIENCE
 
 from callboard.actors.work.mcp.auth.sign_in import probe, sign_in, sign_out
 from callboard.protocol.errors import ConfigError, McpLost, NobodyToAsk, OAuthRefused, UsageError
@@ -148,12 +150,10 @@ async def test_refresh_tokens_are_asked_for_where_that_is_a_scope(town: Town, tm
 
 @pytest.mark.parametrize(("port", "uri"), [(0, ""), (1, "")])
 async def test_the_redirect_address_is_the_registered_one(town: Town, tmp_path: Path, port: int, uri: str) -> None:
-    with trio.socket.socket() as free:
-        await free.bind(("127.0.0.1", 0))
-        number = free.getsockname()[1]
-    where = f"http://localhost:{number}/callback"
-    oauth = OAuth(client_id=CLIENT, **({"callback_port": number} if port else {"redirect_uri": where}))
-    await sign_in(town.entry(oauth=oauth), town.store(tmp_path), {}, town.person)
+    with reserved_port("127.0.0.1", "::1") as number:
+        where = f"http://localhost:{number}/callback"
+        oauth = OAuth(client_id=CLIENT, **({"callback_port": number} if port else {"redirect_uri": where}))
+        await sign_in(town.entry(oauth=oauth), town.store(tmp_path), {}, town.person)
     assert asked(town)["redirect_uri"] == where
 
 
@@ -277,7 +277,7 @@ async def test_entries_that_are_not_signed_in_to(town: Town, tmp_path: Path, opt
 async def test_a_person_who_says_no(town: Town, tmp_path: Path, nursery: trio.Nursery) -> None:
     async def person(request: Any, redirect: Any) -> str:
         nursery.start_soon(town.auth.browser, request.url, "access_denied")
-        code: str = await redirect.answer(request, 5.0)
+        code: str = await redirect.answer(request, PATIENCE)
         return code
 
     with pytest.raises(OAuthRefused, match=r"MCP server 'docs'.*said no"):
@@ -355,7 +355,7 @@ async def test_an_answer_from_another_issuer_gets_no_code(town: Town, tmp_path: 
         honest, town.auth.url = town.auth.url, "https://evil.example"
         nursery.start_soon(town.auth.browser, request.url)
         try:
-            code: str = await redirect.answer(request, 5.0)
+            code: str = await redirect.answer(request, PATIENCE)
         finally:
             town.auth.url = honest
         return code
