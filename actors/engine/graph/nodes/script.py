@@ -12,14 +12,9 @@ process holds any more. The lock says that, and no process id, which would mean 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
-import stat
-import tempfile
-import time
 from collections.abc import Awaitable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +25,7 @@ from .....protocol.errors import NodeFailed, TimedOut
 from .....protocol.events import ToolDelta, ToolFinished, ToolStarted
 from .....protocol.graph.model import ScriptNode
 from .....protocol.json_values import NotJson, decode
+from ....io import temporary
 from ....io.directories import root_dir, user_folder
 from ....io.handed_out import without_secrets
 from ....work.call_clock import Clock
@@ -52,10 +48,7 @@ INLINE_LIMIT = 32_768
 INTERPRETERS: dict[str, tuple[str, ...]] = {".sh": ("bash",), ".py": ("python3",), ".ts": ("npx", "tsx")}
 """By extension; a shebang is not looked at."""
 
-PREFIX, SUFFIX = "callboard-state-", ".json"
-
-SETTLED = 60.0
-"""Seconds after which a file that is not locked has no owner who is just about to lock it."""
+PREFIX, SUFFIX = "state-", ".json"
 
 
 async def run_script_node(me: Actor, job: Job) -> Result:
@@ -195,45 +188,9 @@ def state_file(text: bytes) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         name = "a temporary file"
         try:
-            directory = tempfile.gettempdir()
-            _remove_leftovers_once(directory)
-            handle, name = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=directory)
-            stack.callback(_remove, name)
-            file = stack.enter_context(os.fdopen(handle, "wb", buffering=0))
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            left = memoryview(text)
-            while left:
-                left = left[file.write(left) :]
+            path = stack.enter_context(temporary.file(PREFIX, SUFFIX))
+            name = str(path)
+            path.write_bytes(text)
         except OSError as error:
             raise NodeFailed(f"the state could not be written to {name}: {error.strerror or error}") from error
         yield name
-
-
-def remove_leftovers(directory: str) -> None:
-    """Remove the files in `directory` whose owners were killed."""
-    with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.name.startswith(PREFIX) and entry.name.endswith(SUFFIX):
-                with contextlib.suppress(OSError):  # in use, gone, or not ours to touch
-                    _remove_if_left(entry.path)
-
-
-_remove_leftovers_once = cache(remove_leftovers)
-
-
-def _remove_if_left(path: str) -> None:
-    """Raises `BlockingIOError` if its owner lives."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        found = os.fstat(handle)
-        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-        if ours and time.time() - found.st_mtime > SETTLED:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(path)
-    finally:
-        os.close(handle)
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        Path(path).unlink()

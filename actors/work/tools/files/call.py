@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -24,6 +23,7 @@ import trio
 from .....protocol.errors import ProcessError, ToolFailed
 from .....supervisors.child import QUICK_STOP
 from .....supervisors.spawn import WHY
+from ....io import temporary
 from ....io.directories import private_directory
 from ...call_clock import Clock
 from ...journal.unknown import call_key
@@ -116,13 +116,8 @@ def _place(home: Home, declaration: Declaration) -> Iterator[Path]:
     """The file for the result, which is there as long as the call. The caches are made and stay."""
     for directory in caches(home, declaration):
         private_directory(directory)
-    fd, name = tempfile.mkstemp(prefix="callboard-output-")
-    os.close(fd)
-    try:
-        yield Path(name)
-    finally:
-        with suppress(OSError):  # the tool may have removed it
-            Path(name).unlink()
+    with temporary.file("output-") as path:
+        yield path
 
 
 class _Call:
