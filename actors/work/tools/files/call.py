@@ -73,7 +73,7 @@ async def play(
     if not declaration.file.is_file():
         raise ToolFailed(f"Tool '{declaration.name}' can't be run: there is no file {declaration.file}")
     call = _Call(me, declaration, limits, home.cwd)
-    with _told(declaration), _place(home, declaration) as output:
+    with _told(declaration), _place(home, declaration) as (home, output):
         call.writes = (output, *caches(home, declaration))
         raw = raw_json(arguments, declaration)
         environ = environment(home, declaration, output=output, raw=raw)
@@ -101,6 +101,10 @@ async def play(
         return written
 
 
+_CACHES = temporary.LazyDirectory("caches")
+"""The caches of tools where the usual directory can't be written to."""
+
+
 @contextmanager
 def _told(declaration: Declaration) -> Iterator[None]:
     """What the system refuses us becomes the failure of the call: where many are played at once, files run out."""
@@ -112,12 +116,17 @@ def _told(declaration: Declaration) -> Iterator[None]:
 
 
 @contextmanager
-def _place(home: Home, declaration: Declaration) -> Iterator[Path]:
-    """The file for the result, which is there as long as the call. The caches are made and stay."""
-    for directory in caches(home, declaration):
-        private_directory(directory)
+def _place(home: Home, declaration: Declaration) -> Iterator[tuple[Home, Path]]:
+    """Make the caches, which stay, and the file for the result, which is removed after the call."""
+    try:
+        for directory in caches(home, declaration):
+            private_directory(directory)
+    except OSError:  # a read-only home: then caches last as long as this process
+        home = msgspec.structs.replace(home, cache=_CACHES.path())
+        for directory in caches(home, declaration):
+            private_directory(directory)
     with temporary.file("output-") as path:
-        yield path
+        yield home, path
 
 
 class _Call:
