@@ -16,7 +16,7 @@ import os
 import shutil
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import trio
@@ -29,7 +29,8 @@ from ....io import temporary
 from ....io.directories import root_dir, user_folder
 from ....io.handed_out import without_secrets
 from ....work.call_clock import Clock
-from ....work.journal.unknown import may_run
+from ....work.journal.scope import here
+from ....work.journal.unknown import Skipped, may_run
 from ....work.library import PROMPT_UTILS
 from ....work.playback import playback as play
 from ....work.sandbox import current as sandbox
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Completed
     from ....work.sandbox.held import Held
+
+T = TypeVar("T")
 
 INLINE_LIMIT = 32_768
 """Bytes of state up to which it travels in the environment."""
@@ -60,12 +63,7 @@ async def run_script_node(me: Actor, job: Job) -> Result:
     assert isinstance(node, ScriptNode)
     path = job.plan.directory / node.script
     argv = _command(node.script, path) if play.in_the_world() else []
-    left_out = await may_run(me, node.id, f"the script '{node.script}'", job.context.settles(node.on_unknown))
-    if left_out is not None:
-        return _result(left_out.output or {})
     began = trio.current_time()
-    if me.stream.heard:
-        me.emit(ToolStarted(tool=node.script))
 
     def on_stderr(line: str) -> None:
         me.emit(ToolDelta(tool=node.script, text=line))
@@ -90,9 +88,19 @@ async def run_script_node(me: Actor, job: Job) -> Result:
         told = f"{done.stderr_tail.rstrip()}\n{note}\n"
         return msgspec.structs.replace(done, stderr_tail=told) if note else done
 
-    clock = Clock(job.plan.steps[node.id].timeout)
-    played = play.done(me, play.Effect("script", node.script, dict(job.state)), Completed, run)
-    done = await _in_time(node.script, clock, played)
+    async def settled() -> Completed | Skipped:
+        nonlocal began
+        left_out = await may_run(me, node.id, f"the script '{node.script}'", job.context.settles(node.on_unknown))
+        if left_out is not None:
+            return left_out
+        began = trio.current_time()
+        if me.stream.heard:
+            me.emit(ToolStarted(tool=node.script))
+        return await play.done(me, play.Effect("script", node.script, dict(job.state)), Completed, run)
+
+    done = await _in_time(me, node.script, Clock(job.plan.steps[node.id].timeout), settled())
+    if isinstance(done, Skipped):
+        return _result(done.output or {})
     if not play.in_the_world():
         for line in done.stderr_tail.splitlines():
             on_stderr(line)
@@ -101,11 +109,13 @@ async def run_script_node(me: Actor, job: Job) -> Result:
     return _result(without_secrets(_parse(node.script, done)))  # models read it
 
 
-async def _in_time(script: str, clock: Clock, work: Awaitable[Completed]) -> Completed:
+async def _in_time(me: Actor, script: str, clock: Clock, work: Awaitable[T]) -> T:
     """What it comes to within the node's time, which does not run while a person is asked about the script."""
     with clock.counting(), clock.scope:
         return await work
-    raise TimedOut(f"Script '{script}' timed out after {clock.seconds:g}s")
+    scope = here(me)
+    why = f": it {scope.run.trouble}" if scope is not None and scope.run.trouble else ""
+    raise TimedOut(f"Script '{script}' timed out after {clock.seconds:g}s{why}")
 
 
 def _result(written: dict[str, Any]) -> Result:
