@@ -43,18 +43,25 @@ def play(body: Callable[[Root], Awaitable[T]], progress: Progress, **options: An
 
     Raises:
         CallboardError: what `body` raises, not wrapped in a group.
+        click.exceptions.Exit: a signal has ended the root, and `body` with it.
     """
 
-    async def framed() -> list[T] | CallboardError:
+    roots: list[Root] = []
+    ends: list[list[T] | CallboardError] = []
+
+    async def framed() -> None:
         async with open_frame(progress, **options) as root:
+            roots.append(root)
             try:
-                return [await body(root)]
+                ends.append([await body(root)])
             except CallboardError as error:
-                return error
-        raise AssertionError("unreachable: the root swallows no errors")
+                ends.append(error)
 
     logging.configure()
-    end = trio.run(framed)
+    trio.run(framed)
+    if not ends:  # the body was still waiting when the time of the root's stop was up
+        raise click.exceptions.Exit(exit_code_of(roots[0]))
+    end = ends[0]
     if isinstance(end, CallboardError):
         raise end
     return end[0]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from ..actors.io.temporary import sweep
 from .loki.routing import before_command, is_prompt, nearest
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ def run(arguments: Sequence[str]) -> int:
         cli.main(list(arguments), prog_name="callboard")
     try:
         with cli.make_context("callboard", list(arguments)) as context:
+            sweep()  # not for `--help`, `--version` and completion, which have ended here
             ended: int | str = cli.invoke(context)  # an exit code, or what is to be printed
         code = 0 if isinstance(ended, str) else ended
         if isinstance(ended, str):

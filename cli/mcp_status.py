@@ -9,8 +9,8 @@ from typing import Any
 
 import trio
 
-from ..actors.io.directories import cache_dir
-from ..actors.work.mcp.pool.status import Counters, ask_all, socket_dir
+from ..actors.io.directories import cache_dir, socket_dir
+from ..actors.work.mcp.pool.status import Counters, ask_all
 from ..protocol.ages import age
 from ..protocol.decoding import convert
 from ..protocol.mcp.status import ServerStatus

@@ -58,6 +58,12 @@ def state_dir(environ: Mapping[str, str]) -> Path:
     return _of_standard("XDG_STATE_HOME", ".local/state", environ)
 
 
+def socket_dir(environ: Mapping[str, str], cache: Path) -> Path:
+    """Where the sockets of MCP pools are: `$XDG_RUNTIME_DIR/callboard`, else `run` below `cache`."""
+    runtime = environ.get("XDG_RUNTIME_DIR") or ""
+    return Path(runtime) / "callboard" if os.path.isabs(runtime) else cache / "run"  # noqa: PTH117 - a text is at hand
+
+
 def journal_dir(environ: Mapping[str, str]) -> Path:
     """Where durable runs are kept."""
     return state_dir(environ) / "journal"

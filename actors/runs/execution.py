@@ -267,15 +267,24 @@ class Execution:
             self._result.error = TimedOut(f"the run did not end within {seconds:g} s (--timeout)")
 
     async def _keep(self) -> None:
-        """Of a durable run: nothing is told of its end before all of it is on the disk."""
+        """Of a durable run: nothing is told of its end before all of it is on the disk.
+
+        A run that has failed, or whose time is over, does not wait for a disk that takes nothing: it would have no end.
+        """
         if self.kept is None:
             return
+        limit = self.context.meter.limits.timeout
+        within = None if limit is None else max(0.0, limit - self.kept.now / 1000)
+        has_failed = self._result.error is not None or bool(self._record.failures)
+        if has_failed:
+            within = 0.0
         try:
-            await self.kept.barrier()
+            await self.kept.barrier(within)
         except ShuttingDown as error:
             self._result.error = error
         except JournalError as error:
-            self._result.error = self._result.error or error
+            if not has_failed or isinstance(self._result.error, TimedOut):
+                self._result.error = error
 
     def _close(self, actor: Actor, end: End) -> Outcome:
         error = self._result.error
@@ -321,7 +330,7 @@ class Execution:
             leftover=leftover,
             failures=[ErrorReport.of(each) for each in self._record.failures],
             error=None if error is None else ErrorReport.of(error),
-            resumable=status == "cancelled" and self.kept is not None and self.kept.is_left,
+            resumable=status == "cancelled" and self.kept is not None and self.kept.is_left and not self.kept.trouble,
             carries=None if self.part is None else self._carries(),
             exit_code=code,
         )

@@ -127,7 +127,12 @@ def in_asyncio() -> bool:
 
 def _tell_trouble(trouble: str) -> None:
     if trouble:
-        log.warning("durable runs wait before they change anything, since it can't be kept: %s", trouble)
+        log.warning(
+            "durable runs wait before they change anything: %s can't be written (%s); free some space there, or run "
+            "with --ephemeral",
+            journal_dir(os.environ),
+            trouble,
+        )
     else:
         log.warning("durable runs go on: what they do can be kept again")
 
@@ -255,7 +260,10 @@ class Root:
                 await trio.to_thread.run_sync(prune_if_due, self.settings, journal.sign, abandon_on_cancel=True)
         with trio.CancelScope(shield=True):  # it has a bound of its own
             if not await journal.aclose():
-                log.warning("not all of what durable runs need to go on is on the disk: %s", journal.trouble)
+                where, why = journal.directory, journal.trouble
+                log.warning(
+                    "runs of this process can't be resumed as they are now: %s can't be written (%s)", where, why
+                )
 
     async def journal(self) -> Journal:
         """What durable runs are kept in; opened when this is first asked for.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...protocol.control.caller import LOCAL
 from ...protocol.place import PartOf
 from ...protocol.requests import RunRequest
-from ..io.directories import state_dir
+from ..io.temporary import LazyDirectory, run_bases
 from ..work.context import RunContext
 from ..work.labels.flow import Flow
 from ..work.labels.labels import Labels
@@ -63,7 +63,7 @@ def sandbox(
         here=here or Path.cwd(),
         config_dir=root.config_dir.absolute(),
         environ=os.environ,
-        temporary=state_dir(os.environ) / "tmp" / (request.id or f"run-{secrets.token_hex(4)}"),
+        temporary=LazyDirectory(request.id or f"run-{secrets.token_hex(4)}", run_bases(os.environ)),
         grants=Grants(rules, kept),
         roots=absolute((*settings.tool_roots, *request.roots)),
     )

@@ -30,7 +30,7 @@ from ...protocol.requests import Limits
 from ...protocol.sandbox import Own, OwnSandbox, UserSandbox
 from ...protocol.settings import Settings
 from ...supervisors import Actor, Retry
-from ..io.directories import state_dir
+from ..io.temporary import LazyDirectory, run_bases
 from .playback.playback import Asking, playback
 from .record import Record
 from .spending.accounts import Account
@@ -257,7 +257,7 @@ class RunContext:
         narrowing = OwnSandbox(profile=own) if isinstance(own, str) else own
         sandbox = current.get()
         if sandbox is None:
-            place = state_dir(self.environ) / "tmp" / f"own-{secrets.token_hex(4)}"
+            place = LazyDirectory(f"own-{secrets.token_hex(4)}", run_bases(self.environ))
             here, base = self.cwd or Path.cwd(), self.config_dir.absolute()
             off = UserSandbox(profile="off")
             grants = Grants(self.permissions, None)

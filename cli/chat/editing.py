@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from pathlib import Path
 
+from ...actors.io import temporary
 from ..editor import edit_file
 
 
@@ -22,8 +22,8 @@ async def edit_text(name: str, text: str, editor: str | None) -> str:
     """
 
     def edit() -> str:
-        with tempfile.TemporaryDirectory(prefix="callboard-") as directory:
-            file = Path(directory) / (Path(name.replace("\0", "")).name.lstrip(".") or "text")
+        with temporary.directory("text-") as directory:
+            file = directory / (Path(name.replace("\0", "")).name.lstrip(".") or "text")
             file.write_text(text, "utf-8")
             edit_file(file, editor)
             return file.read_text("utf-8", "replace")

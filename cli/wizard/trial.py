@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
+from ...actors.io import temporary
 from ...actors.io.vault.lookups import ForChecks
 from ...actors.runs.model_checks import Checked, ask, check
 from ...actors.work.models.catalog import Catalog
@@ -42,8 +42,8 @@ def tried(model: str, config: str, home: Path, file: Path, key: Mapping[str, str
         found = check(model, root.settings, Catalog(root.settings, os.environ, vault=ForChecks(root.vault)), os.environ)
         return await ask(me, found, root.gateway, root.knowledge, trio.CapacityLimiter(1))
 
-    with tempfile.TemporaryDirectory(prefix="callboard-setup-") as folder:
-        draft = Path(folder) / "config.yaml"
+    with temporary.directory("setup-") as folder:
+        draft = folder / "config.yaml"
         draft.write_text(config, encoding="utf-8")
         with _environment({names_of("config_file")[0]: str(draft), **key}):
             found = act(request, config_dir=str(home), progress=progress)

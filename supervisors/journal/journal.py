@@ -98,6 +98,12 @@ class RunJournal:
         """How many rows are written; without a barrier, a machine or a database that crashes may lose the last ones."""
         return self._record.rows
 
+    @property
+    def trouble(self) -> str:
+        """Where nothing can be written just now, and why; "" if all is well."""
+        journal = self._journal
+        return f"{journal.directory}: {journal.trouble}" if journal.trouble else ""
+
     def append(self, actor: str, data: bytes) -> int:
         """Keep a row; its number. Never waits."""
         if self._stopped:
@@ -225,7 +231,11 @@ class Journal:
                 raise JournalBroken(str(self.broken)) from self.broken
             wait = Wait(record)
             self._ask(wait)
-            await wait.over.wait()
+            try:
+                await wait.over.wait()
+            except trio.Cancelled:
+                wait.abandoned = True
+                raise
             if wait.error is not None:
                 raise type(wait.error)(str(wait.error)) from wait.error
             if time.monotonic() - wait.checked < FRESH:
@@ -289,8 +299,8 @@ class Journal:
             self._awake = False  # from here on the event loop wakes us again
             ending = self._ending
             asked = [self._asked.popleft() for _ in range(len(self._asked))]  # before the rows: theirs are among them
-            waits = [each for each in asked if isinstance(each, Wait)]
-            writer.waits += waits
+            waits = [*writer.waits, *(each for each in asked if isinstance(each, Wait))]
+            writer.waits = [each for each in waits if not each.abandoned]  # else they gather while the disk is full
             began = time.monotonic()
             try:
                 self._drain(writer)

@@ -421,6 +421,8 @@ def _told(error: Exception) -> str:
     name = getattr(error, "sqlite_errorname", "")
     if isinstance(error, OSError):
         return error.strerror or str(error)
+    if name == "SQLITE_IOERR_SHMSIZE":  # SQLite's words for it, "disk I/O error", sound like a broken disk
+        return f"the disk is full ({name})"
     return f"{error} ({name})" if name else str(error)
 
 

@@ -16,11 +16,12 @@ T = TypeVar("T")
 class Wait:
     """Who waits for the rows of a run, or of all."""
 
-    __slots__ = ("checked", "error", "over", "run")
+    __slots__ = ("abandoned", "checked", "error", "over", "run")
 
     def __init__(self, run: RunRecord | None) -> None:
         self.run = run
         self.over = trio.Event()
+        self.abandoned = False
         self.checked = 0.0
         self.error: JournalError | None = None
 

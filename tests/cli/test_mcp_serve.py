@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -197,10 +198,14 @@ def test_where_none_runs_that_is_said(callboard: Callboard) -> None:
     assert json.loads(callboard("mcp", "status", "-o", "json")[1])["processes"] == []
 
 
-def test_one_that_does_not_answer_is_told(callboard: Callboard, home: Path) -> None:
-    (home / "callboard").mkdir()
+def test_one_that_does_not_answer_is_told(callboard: Callboard, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = home / "callboard" / f"{os.getpid()}-0123456789ab"
+    place.mkdir(parents=True)
+    lock = os.open(place, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(home / "callboard" / f"mcp-{os.getpid()}.sock"))
+        monkeypatch.chdir(place)  # the kernel takes 107 bytes of a path
+        listener.bind(f"mcp-{os.getpid()}.sock")
         listener.listen()
         threading.Thread(target=lambda: [listener.accept()[0].close() for _ in range(3)], daemon=True).start()
         code, out, _err = callboard("mcp", "status")
@@ -209,3 +214,4 @@ def test_one_that_does_not_answer_is_told(callboard: Callboard, home: Path) -> N
         code, _out, err = callboard("mcp", "reload")
         assert code == 1
         assert f"process {os.getpid()}: did not answer: " in err
+    os.close(lock)

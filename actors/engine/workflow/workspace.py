@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import trio
 from ....protocol.errors import NodeFailed
 from ....protocol.journal import decode_value
 from ....supervisors import Actor
+from ...io import temporary
 from ...work.journal.directory import make, place_of
 from ...work.journal.scope import here
 
@@ -80,7 +80,7 @@ class Workspace:
                 path = self._lasting
                 make(path)
             elif self._given is None:
-                path = Path(tempfile.mkdtemp(prefix="callboard-workspace-"))
+                path = temporary.make_directory("workspace-")
             else:
                 path = self._given.absolute()
                 path.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ class Workspace:
                 self._put(file, path / ATTACHMENTS / file.name)
         except OSError as error:
             if self._given is None:
-                _remove(path)
+                temporary.remove(path)
             raise NodeFailed(f"attachments can't be put into the workspace: {error}") from error
         return path
 
@@ -118,8 +118,4 @@ class Workspace:
             # also has a scope, but its directory is a temporary one, which nothing removes later.
             return
         with self._me.cleanup():
-            await trio.to_thread.run_sync(_remove, self._path)
-
-
-def _remove(path: Path) -> None:
-    shutil.rmtree(path, ignore_errors=True)
+            await trio.to_thread.run_sync(temporary.remove, self._path)

@@ -9,9 +9,7 @@ never changes it.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -23,6 +21,7 @@ from ....protocol.decoding import msgpack_decoder
 from ....protocol.errors import CallboardError, UsageError
 from ....supervisors.cluster.telling import put_blob
 from ....supervisors.journal.row import hash_of
+from ...io import temporary
 from ...io.directories import cache_dir, private_directory
 from ...runs.as_begun import began_in, relocated
 from ...work.library import AGENTS
@@ -189,8 +188,7 @@ def _homes(began: Began, asked: str | Agent, here: str | Agent) -> tuple[str, st
 
 def _unpack(data: bytes, place: Path) -> None:
     private_directory(place.parent)
-    new = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
-    try:
+    with temporary.locked_directory(place.parent, ".new-") as new:
         for name, (executable, content) in msgpack_decoder(Packed).decode(data).files.items():
             inner = PurePosixPath(name)
             if inner.is_absolute() or ".." in inner.parts:
@@ -199,11 +197,8 @@ def _unpack(data: bytes, place: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
             path.chmod(0o700 if executable else 0o600)
-        new.rename(place)
-    except FileExistsError:
-        pass  # another worker of this machine was faster
-    except OSError:
-        if not place.is_dir():
-            raise
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+        try:
+            new.rename(place)
+        except OSError:
+            if not place.is_dir():  # if it is, another worker of this machine was faster
+                raise

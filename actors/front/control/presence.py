@@ -20,6 +20,9 @@ from ....protocol.decoding import decode_json
 from ...io.directories import state_dir
 from .logs.files import make_private
 
+LOCK_ATTEMPTS = 3
+"""Times that a file is made and locked: a command that removes unlocked files may come in between."""
+
 
 def hold(path: Path, data: bytes = b"") -> int:
     """Make this file and lock it; its descriptor. It is locked and written before it has its name.
@@ -28,9 +31,17 @@ def hold(path: Path, data: bytes = b"") -> int:
         OSError: it can't be made there.
     """
     make_private(path.parent)
+    for _ in range(LOCK_ATTEMPTS - 1):
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):
+            return _hold(path, data)
+    return _hold(path, data)
+
+
+def _hold(path: Path, data: bytes) -> int:
     new = path.with_name(f".{path.name}.{os.getpid()}")
     file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
+        # A command that sweeps (`actors.io.temporary`) may find the file before it is locked: it is removed, or locked.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.write(file, data)
         new.rename(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +15,7 @@ import trio
 from ....protocol.errors import InvalidFile, NotKept
 from ....protocol.mcp.editing import entries_of
 from ....protocol.version import VERSION
+from ...io import temporary
 from ...io.directories import user_folder
 from ...io.named_files import is_name
 from ..library import AGENTS
@@ -112,13 +112,13 @@ async def offer_of(
         else:
             from .git import fetch
 
-            into = Path(scratch) / "git"
+            into = scratch / "git"
             into.mkdir()
             tree = await fetch(me, source, into, environ)
         commit = VERSION if source.url == BUILT_IN else tree.commit
         choose = partial(chosen, filters=filters, strict=strict)
         offer = await _read(
-            source, tree.below(path.strip("/")), commit, choose, Path(scratch) / "shown", own_tools(base, environ)
+            source, tree.below(path.strip("/")), commit, choose, scratch / "shown", own_tools(base, environ)
         )
     if strict and not offer.items:
         raise InvalidFile("\n  ".join(["nothing of it can be used:", *offer.left_out[:20]]))
@@ -126,9 +126,9 @@ async def offer_of(
 
 
 @contextmanager
-def _scratch() -> Iterator[str]:
+def _scratch() -> Iterator[Path]:
     try:
-        with tempfile.TemporaryDirectory(prefix="callboard-bundle-") as directory:
+        with temporary.directory("bundle-") as directory:
             yield directory
     except OSError as error:
         where = os.environ.get("TMPDIR") or "the directory for temporary files"

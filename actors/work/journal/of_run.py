@@ -73,6 +73,10 @@ PREPARED = "answers"
 log = logging.getLogger("callboard.journal")
 
 
+LOOK_EVERY = 0.25
+"""Seconds between two looks at the limit and at the root, while a run waits for the disk."""
+
+
 class CannotGoOn(JournalError):
     """A run that was interrupted can't go on."""
 
@@ -227,6 +231,10 @@ class RowsOut(Protocol):
 
     run: str
     rows: int
+
+    @property
+    def trouble(self) -> str:
+        """See `RunJournal`."""
 
     def append(self, actor: str, data: bytes) -> int:
         """See `RunJournal`."""
@@ -395,11 +403,34 @@ class OfRun:
         self._questions += 1
         return question_id(self.rows.run, self._questions)
 
-    async def barrier(self) -> None:
-        """Wait until all that was written so far is on the disk. Raises as `RunJournal.barrier` does."""
-        if self._stopping():
-            self.leave()
-        await self.rows.barrier()
+    @property
+    def trouble(self) -> str:
+        """Why the run waits for the disk, and what to do; "" if all is well."""
+        trouble = self.rows.trouble
+        return f"can't write to {trouble}; free some space there, or run it with --ephemeral" if trouble else ""
+
+    async def barrier(self, within: float | None = None) -> None:
+        """Wait until all that was written so far is on the disk.
+
+        Args:
+            within: seconds after which it fails if nothing can be written then. A disk that is only slow is waited for.
+
+        Raises:
+            JournalError: nothing can be written within that time; or as `RunJournal.barrier`.
+            ShuttingDown: the root stops, and nothing can be written; or as `RunJournal.barrier`.
+        """
+        began = self._clock()
+        while True:
+            if self._stopping():
+                self.leave()
+            with trio.move_on_after(LOOK_EVERY):
+                await self.rows.barrier()
+                return
+            trouble = self.trouble
+            if trouble and self._stopping():
+                raise ShuttingDown(f"{self.rows.run} has been stopped: it {trouble}")
+            if trouble and within is not None and self._clock() - began >= within:
+                raise JournalError(f"{self.rows.run} {trouble}")
 
     def over(self, status: str) -> None:
         """It is over, unless the root stops, and it may go on in the next process."""

@@ -122,11 +122,11 @@ class Scope:
         found = [self._before, *(paths[path] for path in paths if path.startswith((below, f"{self.path}:")))]
         return (row.value for each in found for row in each.others if isinstance(row, Noted) and row.name == name)
 
-    async def intend(self, what: str, server: str = "") -> None:
-        """The world is about to be changed: wait until that is on the disk. Raises as `RunJournal.barrier` does."""
+    async def intend(self, what: str, server: str = "", within: float | None = None) -> None:
+        """The world is about to be changed: wait until that is on the disk. `within` and errors: `OfRun.barrier`."""
         self.run.relies = self.run.relies or bool(server)
         self.run.append(self.path, Intends(self.run.now, what, server))
-        await self.run.barrier()
+        await self.run.barrier(within)
 
     def intended(self, what: str) -> int:
         """How often this may have been done to the world, without that its end is known."""

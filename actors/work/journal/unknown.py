@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from ....protocol.errors import NobodyToAsk, UnknownOutcome
@@ -22,6 +23,7 @@ from ....protocol.journal import BATCH, decode_value
 from ....protocol.json_values import NotJson, decode
 from ....protocol.kernel.questions import Question
 from ....protocol.repeats import OnUnknown
+from ..call_clock import current as call_clock
 from .scope import Scope, here
 
 if TYPE_CHECKING:
@@ -44,12 +46,19 @@ class Skipped:
 
 
 async def may_run(
-    me: Actor, node: str, what: str, wanted: OnUnknown | None, *, has_output: bool = True
+    me: Actor,
+    node: str,
+    what: str,
+    wanted: OnUnknown | None,
+    *,
+    has_output: bool = True,
+    within: float | None = None,
 ) -> Skipped | None:
     """Settle whether a script may run; in a durable run that it will is on the disk then.
 
     Args:
         has_output: a person may say what it would have printed.
+        within: seconds to wait for a disk that takes nothing.
 
     Returns:
         None: it may. Otherwise it was under way when an earlier process was killed, and a person wants it left out.
@@ -76,7 +85,7 @@ async def may_run(
         return verdict
     if verdict == FAIL:
         raise _failed(what)
-    await scope.intend(what)
+    await scope.intend(what, within=within)
     return None
 
 
@@ -123,6 +132,7 @@ async def once(
     skipped: T,
     name: str = "",
     noted: bool = True,
+    within: float | None = None,
 ) -> T:
     """What this comes to, which may change the world: done once in all lives of a durable run, as far as is known.
 
@@ -133,6 +143,7 @@ async def once(
         skipped: what it comes to if a person wants it left out.
         name: what its end is noted as; "" for `what`.
         noted: whether that is noted; not where the end of its node's work is told at once.
+        within: seconds to wait for a disk that takes nothing.
 
     Raises:
         UnknownOutcome, JournalError: see `may_run`.
@@ -143,7 +154,7 @@ async def once(
     ended = scope.ended(name or what)
     if ended is not None:
         return decode_value(ended, kind)
-    left_out = await may_run(me, node, what, wanted, has_output=False)
+    left_out = await may_run(me, node, what, wanted, has_output=False, within=within)
     result = await work() if left_out is None else skipped
     if noted:
         scope.note(name or what, result)
@@ -214,8 +225,10 @@ async def _asked(
         problem=problem,
         permission=what,
     )
+    clock = call_clock.get()
     try:
-        return (await me.ask_person(question)).text
+        with nullcontext() if clock is None else clock.stopped():
+            return (await me.ask_person(question)).text
     except NobodyToAsk as error:
         raise UnknownOutcome(
             f"{what} was under way when the program ended, and nobody is there to say whether it is to be done again"

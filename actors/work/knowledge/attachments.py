@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import aclosing
 from html import escape
@@ -28,6 +27,7 @@ from ....protocol.errors import UsageError
 from ....protocol.events import Warned
 from ....protocol.knowledge import Document, Unreadable
 from ....supervisors.actor import Actor
+from ...io import temporary
 from ...io.last_reply import last_reply
 from .base.base import Base
 from .base.build import build
@@ -211,8 +211,8 @@ async def _passages(me: Actor, reading: _Reading, query: str, embedder: Embedder
         for source, documents in reading.sources.items():
             yield Held(source, hashlib.sha256(os.fsencode(source)).hexdigest(), documents)
 
-    with tempfile.TemporaryDirectory(prefix="callboard-attached-", ignore_cleanup_errors=True) as home:
-        place, query = Path(home) / "attached.kb", as_query(query)
+    with temporary.directory("attached-") as home:
+        place, query = home / "attached.kb", as_query(query)
         await build(me, place, sources(), embedder=embedder, splitter=split)
         [vector] = await embedder.embed(me, [query], query=True)
         base = await Base.open(place)

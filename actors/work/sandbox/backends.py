@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
@@ -85,7 +84,7 @@ def _tried(*, as_root: bool) -> str:
     program = bubblewrap.found()
     if program is None:
         return "bubblewrap is not installed (Debian: apt install bubblewrap)"
-    with tempfile.TemporaryFile() as filter:
+    with os.fdopen(os.memfd_create("seccomp", os.MFD_CLOEXEC), "r+b") as filter:
         filter.write(seccomp.program((seccomp.AF_UNIX,)))
         filter.seek(0)
         policy = Policy(profile="read-only")

@@ -7,6 +7,7 @@ to a person: whether it may write there, and runs again; or it is told to the mo
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, final
 
 from ....supervisors.confinement import Confined
 from ...io.directories import private_directory, sweep
+from ...io.temporary import LazyDirectory, run_bases
 from ..call_clock import current as call_clock
 from .backends import Backend
 from .confined import SandboxedProcess
@@ -30,9 +32,6 @@ from .variables import NO_PROGRAM, Program, withheld
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from .door import Door
-
-LEFT_FOR = 7 * 24 * 3600.0
-"""Seconds after which the directory of a run is taken to be that of one that was killed."""
 
 CACHES = {
     "npm_config_cache": ("npm", ".npm"),
@@ -62,6 +61,7 @@ class Held:
         way: what holds it.
         grants: None for a process of no run: nobody is asked about it.
         door: its way out, if its network is a list of hosts.
+        temporary: the directory that is its `/tmp`; None for one that ends with it.
         given: variables that are meant for it, whatever they are called.
         program: its text, among whose words may be names of variables.
         lacks: secrets among those that it does not have, and why.
@@ -75,6 +75,7 @@ class Held:
         grants: Grants | None = None,
         door: Door | None = None,
         *,
+        temporary: LazyDirectory | None = None,
         given: Iterable[str] = (),
         program: Program = NO_PROGRAM,
         lacks: Mapping[str, str] = MappingProxyType({}),
@@ -85,6 +86,8 @@ class Held:
         self._way = way
         self._grants = grants
         self._door = door
+        self._temporary = temporary
+        self._own = LazyDirectory(f"tmp-{secrets.token_hex(6)}", run_bases(os.environ))
         has_all = isinstance(place.network, tuple) and door is None and "*" in place.network
         self._network = nature.beyond.network or has_all
         self._given = tuple(given)
@@ -95,6 +98,7 @@ class Held:
         self._started: SandboxedProcess | None = None
         self._policy: Policy | None = None
         self._cwd = place.here
+        self._cached_in = ""
 
     def begin(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Confined:
         """See `Confinement`."""
@@ -115,6 +119,7 @@ class Held:
         """See `Confinement`."""
         if self._started is not None:
             self._started.end()
+        self._own.remove()
         if self._door is not None and self._client is not None:
             self._door.forget(self._client)
 
@@ -181,12 +186,25 @@ class Held:
 
     def _caches(self, policy: Policy, env: Mapping[str, str]) -> dict[str, str]:
         """Where package managers keep what they fetch: where it can't change what the user, or another, starts."""
-        place, home = self._place.caches, self._place.home
+        place, home = self._cached_in, self._place.home
         if policy.profile != "workspace" or not place:
             return {}
         theirs = {name: f"{home}/{usual}" for name, (_, usual) in CACHES.items() if name not in env}
         own = [name for name, usual in theirs.items() if not any(is_below(usual, each) for each in policy.writes)]
         return {name: f"{place}/{CACHES[name][0]}" for name in own}
+
+    def _cache(self) -> str:
+        """Make the directory for caches. One that is not used for long is removed when another is made."""
+        directory = Path(self._place.caches)
+        try:
+            if not directory.is_dir():
+                sweep(directory.parent, CACHES_LEFT_FOR)
+                private_directory(directory)
+            os.utime(directory)
+        except OSError:  # a read-only home: then caches last as long as the run, or as this process
+            directory = (self._temporary or self._own).path() / "caches"
+            private_directory(directory)
+        return str(directory)
 
     def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Without what it has inherited and should not have. What was made for it it keeps."""
@@ -202,12 +220,11 @@ class Held:
         named = real([place.here, *(_seen_from(place, path) for path in rules.write), *granted])
         works_in = tuple(path for path in named if path not in WHOLE)
         writes = (*works_in, *place.named) if profile == "workspace" else ()
-        if place.temporary:
-            _made(Path(place.temporary), LEFT_FOR)
-        caches = [place.caches] if place.caches and profile == "workspace" else []
-        for each in caches:
-            _made(Path(each), CACHES_LEFT_FOR)
-            os.utime(each)
+        temporary = self._temporary
+        if temporary is None and self._way.kind == "landlock":  # bubblewrap gives it an empty `/tmp` in memory
+            temporary = self._own
+        self._cached_in = self._cache() if place.caches and profile == "workspace" else ""
+        caches = [self._cached_in] if self._cached_in else []
         home = Path(place.home)
         shown = real(_seen_from(place, path) for path in rules.show)
         hidden = (
@@ -224,17 +241,10 @@ class Held:
             shows=real((place.home, place.config_dir, self._cwd, *works_in, *nature.shows, *shown, *programs)),
             hides=tuple(path for path in dict.fromkeys(hidden) if path not in shown and path not in works_in),
             env_files=tuple(path for path in env_files(works_in) if path not in shown) if can_hide else (),
-            temporary=place.temporary or None,
+            temporary=None if temporary is None else str(temporary.path()),
             network=place.network == "on" or (self._door is None and (self._network or self._was_granted)),
             namespace=None if self._door is None else self._door.namespace,
         )
-
-
-def _made(directory: Path, left_for: float) -> None:
-    """Make it, if this is the first process that needs it; what others have left for so long goes."""
-    if not directory.is_dir():
-        sweep(directory.parent, left_for)
-        private_directory(directory)
 
 
 def _is_within(path: str, directories: Sequence[str]) -> bool:

@@ -55,7 +55,9 @@ async def hold(me: Actor, place: Place, nature: Nature, shared: Shared, asks: As
     lacks: Mapping[str, str] = {}
     if not ours and place.profile != "open":
         has, lacks = await _secrets(me, place, Who(name, program.sum), program.names, shared)
-    return Held(place, nature, way, shared.grants, door, program=program, given=has, lacks=lacks)
+    return Held(
+        place, nature, way, shared.grants, door, temporary=shared.temporary, program=program, given=has, lacks=lacks
+    )
 
 
 async def hold_server(me: Actor, place: Place, name: str, given: Iterable[str], environ: Mapping[str, str]) -> Held:

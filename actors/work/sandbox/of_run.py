@@ -11,7 +11,6 @@ import copy
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -29,6 +28,7 @@ from .policy import real
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
+    from ...io.temporary import LazyDirectory
     from .door import Door
     from .held import Held
     from .proxy import Client
@@ -54,7 +54,7 @@ class Sandbox:
         here: the run's directory.
         config_dir: where agents and settings live.
         environ: ours.
-        temporary: a directory that the run's processes have as `/tmp`, made when it is needed.
+        temporary: the directory that the run's processes have as `/tmp`; None: each has one of its own.
         roots: further directories in which the run works.
         grants: what a person lets them do beyond.
         narrowed: what files of agents and nodes say, which can only take away.
@@ -67,7 +67,7 @@ class Sandbox:
         here: Path,
         config_dir: Path,
         environ: Mapping[str, str],
-        temporary: Path,
+        temporary: LazyDirectory | None,
         grants: Grants,
         roots: Iterable[Path] = (),
         narrowed: tuple[OwnSandbox, ...] = (),
@@ -78,8 +78,7 @@ class Sandbox:
         self._config_dir = str(config_dir)
         self._home = environ.get("HOME") or str(Path.home())
         self._roots = tuple(map(str, roots))
-        self._shared = Shared(grants, environ)
-        self.temporary = temporary
+        self._shared = Shared(grants, environ, temporary)
 
     def works_under(self, me: Actor) -> None:
         """Whose way out is to end with `me`, the run's own actor."""
@@ -110,7 +109,6 @@ class Sandbox:
         return self._place(
             rules,
             usual,
-            str(self.temporary),
             self._caches("workspaces", hashlib.sha256(os.fsencode(self._here)).hexdigest()[:16]),
         )
 
@@ -126,7 +124,7 @@ class Sandbox:
             named: words of its entry in the user's own file: the paths among them are meant for it.
         """
         rules = _put_together(self._rules, _named(self._rules.servers, name))
-        place = self._place(rules, "on", "", self._caches("servers", _UNSAFE.sub("_", name)))
+        place = self._place(rules, "on", self._caches("servers", _UNSAFE.sub("_", name)))
         if place is None:
             return None
         return msgspec.structs.replace(place, named=_paths_in(named, self._here, self._home))
@@ -152,12 +150,13 @@ class Sandbox:
 
     def remove(self) -> None:
         """The run is over. Blocks."""
-        shutil.rmtree(self.temporary, ignore_errors=True)
+        if self._shared.temporary is not None:
+            self._shared.temporary.remove()
 
     def _caches(self, *folders: str) -> str:
         return str(cache_dir(self._shared.environ).joinpath(*folders))
 
-    def _place(self, rules: SandboxRules, usual: Network, temporary: str, caches: str) -> Place | None:
+    def _place(self, rules: SandboxRules, usual: Network, caches: str) -> Place | None:
         for own in self._narrowed:
             rules = _narrowed(rules, own)
         if rules.profile == "off":
@@ -168,7 +167,6 @@ class Sandbox:
             here=self._here,
             config_dir=self._config_dir,
             home=self._home,
-            temporary=temporary,
             network=() if network == "ask" else network,
             caches=caches,
         )
@@ -181,13 +179,15 @@ class Shared:
     Attributes:
         grants: what a person lets them do beyond.
         environ: ours.
+        temporary: the directory that they have as `/tmp`.
         door: their way out, once one of them has needed it; `opening` is held while it is opened.
         top: the actor that it ends with.
     """
 
-    def __init__(self, grants: Grants, environ: Mapping[str, str]) -> None:
+    def __init__(self, grants: Grants, environ: Mapping[str, str], temporary: LazyDirectory | None) -> None:
         self.grants = grants
         self.environ = environ
+        self.temporary = temporary
         self.opening = trio.Lock()
         self.top: Actor | None = None
         self.door: Door | None = None
@@ -214,7 +214,7 @@ def before_any_run(said: Profile | UserSandbox, config_dir: Path, environ: Mappi
         here=Path.cwd(),
         config_dir=config_dir,
         environ=environ,
-        temporary=Path("/nonexistent"),  # that of a run: a server has one of its own
+        temporary=None,
         grants=Grants(None, None),
     )
 

@@ -21,7 +21,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         rules: what the user says of them.
         here: where they work.
         config_dir, home: where our configuration and the user's files are.
-        temporary: the directory that they have as `/tmp`; "" for one that ends with each.
         network: `on`, `off`, or the hosts that they reach without asking.
         caches: a directory for what package managers keep; "" for none.
         named: paths that a server's entry names, which are meant for it.
@@ -31,7 +30,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     here: str
     config_dir: str
     home: str
-    temporary: str = ""
     network: str | tuple[str, ...] = "off"
     caches: str = ""
     named: tuple[str, ...] = ()

@@ -128,7 +128,7 @@ class Ledger:
         self._pending = Batch(1)
         self._some, self._urgent = trio.Event(), trio.Event()
         self._last_id = self._open = 0
-        self._troubled = self._closing = False
+        self._troubled = self._closing = self._closed = False
 
     async def commit(self, keys: Iterable[str], most: Amount) -> int:
         """Write what a request may come to, before it goes out; returns what to `end` after it.
@@ -178,11 +178,13 @@ class Ledger:
     async def aclose(self) -> None:
         """Write what is left, also when the root's time is up: what it came to can't be written later."""
         if self._writer is None:
+            self._closed = True
             return
         self._closing = True
         # More than once, as the writer may put back what it could not write while this waits for the thread.
         while (self._pending.ended or self._pending.sums) and await self._write():
             pass
+        self._closed = True  # a writer that outlives this must not open the store again
         with self._shield():
             await trio.to_thread.run_sync(self.store.close, limiter=self._thread, abandon_on_cancel=True)
 
@@ -192,6 +194,8 @@ class Ledger:
     async def _transaction(self) -> None:
         """Wait for the next transaction."""
         batch = self._pending
+        if self._closed:
+            raise Unwritten(batch.trouble)
         self._gather()
         self._urgent.set()
         await batch.over.wait()
@@ -199,6 +203,8 @@ class Ledger:
             raise Unwritten(batch.trouble)
 
     def _gather(self) -> None:
+        if self._closed:
+            return
         self._some.set()
         if self._writer is None:
             self._writer = self._root.spawn(self._write_when_due, name="ledger", link=False)
@@ -215,6 +221,8 @@ class Ledger:
 
     async def _write(self) -> bool:
         """One transaction with all that waits for it; whether that was possible."""
+        if self._closed:
+            return False
         batch, self._pending = self._pending, Batch(self._pending.number + 1)
         self._some, self._urgent = trio.Event(), trio.Event()
         now, written, store = self._today(), False, self.store

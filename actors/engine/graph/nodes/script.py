@@ -12,16 +12,11 @@ process holds any more. The lock says that, and no process id, which would mean 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
-import stat
-import tempfile
-import time
 from collections.abc import Awaitable, Iterator
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import trio
@@ -30,10 +25,12 @@ from .....protocol.errors import NodeFailed, TimedOut
 from .....protocol.events import ToolDelta, ToolFinished, ToolStarted
 from .....protocol.graph.model import ScriptNode
 from .....protocol.json_values import NotJson, decode
+from ....io import temporary
 from ....io.directories import root_dir, user_folder
 from ....io.handed_out import without_secrets
 from ....work.call_clock import Clock
-from ....work.journal.unknown import may_run
+from ....work.journal.scope import here
+from ....work.journal.unknown import Skipped, may_run
 from ....work.library import PROMPT_UTILS
 from ....work.playback import playback as play
 from ....work.sandbox import current as sandbox
@@ -46,16 +43,15 @@ if TYPE_CHECKING:
     from .....supervisors.process import Completed
     from ....work.sandbox.held import Held
 
+T = TypeVar("T")
+
 INLINE_LIMIT = 32_768
 """Bytes of state up to which it travels in the environment."""
 
 INTERPRETERS: dict[str, tuple[str, ...]] = {".sh": ("bash",), ".py": ("python3",), ".ts": ("npx", "tsx")}
 """By extension; a shebang is not looked at."""
 
-PREFIX, SUFFIX = "callboard-state-", ".json"
-
-SETTLED = 60.0
-"""Seconds after which a file that is not locked has no owner who is just about to lock it."""
+PREFIX, SUFFIX = "state-", ".json"
 
 
 async def run_script_node(me: Actor, job: Job) -> Result:
@@ -67,12 +63,7 @@ async def run_script_node(me: Actor, job: Job) -> Result:
     assert isinstance(node, ScriptNode)
     path = job.plan.directory / node.script
     argv = _command(node.script, path) if play.in_the_world() else []
-    left_out = await may_run(me, node.id, f"the script '{node.script}'", job.context.settles(node.on_unknown))
-    if left_out is not None:
-        return _result(left_out.output or {})
     began = trio.current_time()
-    if me.stream.heard:
-        me.emit(ToolStarted(tool=node.script))
 
     def on_stderr(line: str) -> None:
         me.emit(ToolDelta(tool=node.script, text=line))
@@ -97,9 +88,19 @@ async def run_script_node(me: Actor, job: Job) -> Result:
         told = f"{done.stderr_tail.rstrip()}\n{note}\n"
         return msgspec.structs.replace(done, stderr_tail=told) if note else done
 
-    clock = Clock(job.plan.steps[node.id].timeout)
-    played = play.done(me, play.Effect("script", node.script, dict(job.state)), Completed, run)
-    done = await _in_time(node.script, clock, played)
+    async def settled() -> Completed | Skipped:
+        nonlocal began
+        left_out = await may_run(me, node.id, f"the script '{node.script}'", job.context.settles(node.on_unknown))
+        if left_out is not None:
+            return left_out
+        began = trio.current_time()
+        if me.stream.heard:
+            me.emit(ToolStarted(tool=node.script))
+        return await play.done(me, play.Effect("script", node.script, dict(job.state)), Completed, run)
+
+    done = await _in_time(me, node.script, Clock(job.plan.steps[node.id].timeout), settled())
+    if isinstance(done, Skipped):
+        return _result(done.output or {})
     if not play.in_the_world():
         for line in done.stderr_tail.splitlines():
             on_stderr(line)
@@ -108,11 +109,13 @@ async def run_script_node(me: Actor, job: Job) -> Result:
     return _result(without_secrets(_parse(node.script, done)))  # models read it
 
 
-async def _in_time(script: str, clock: Clock, work: Awaitable[Completed]) -> Completed:
+async def _in_time(me: Actor, script: str, clock: Clock, work: Awaitable[T]) -> T:
     """What it comes to within the node's time, which does not run while a person is asked about the script."""
     with clock.counting(), clock.scope:
         return await work
-    raise TimedOut(f"Script '{script}' timed out after {clock.seconds:g}s")
+    scope = here(me)
+    why = f": it {scope.run.trouble}" if scope is not None and scope.run.trouble else ""
+    raise TimedOut(f"Script '{script}' timed out after {clock.seconds:g}s{why}")
 
 
 def _result(written: dict[str, Any]) -> Result:
@@ -195,45 +198,9 @@ def state_file(text: bytes) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         name = "a temporary file"
         try:
-            directory = tempfile.gettempdir()
-            _remove_leftovers_once(directory)
-            handle, name = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=directory)
-            stack.callback(_remove, name)
-            file = stack.enter_context(os.fdopen(handle, "wb", buffering=0))
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            left = memoryview(text)
-            while left:
-                left = left[file.write(left) :]
+            path = stack.enter_context(temporary.file(PREFIX, SUFFIX))
+            name = str(path)
+            path.write_bytes(text)
         except OSError as error:
             raise NodeFailed(f"the state could not be written to {name}: {error.strerror or error}") from error
         yield name
-
-
-def remove_leftovers(directory: str) -> None:
-    """Remove the files in `directory` whose owners were killed."""
-    with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.name.startswith(PREFIX) and entry.name.endswith(SUFFIX):
-                with contextlib.suppress(OSError):  # in use, gone, or not ours to touch
-                    _remove_if_left(entry.path)
-
-
-_remove_leftovers_once = cache(remove_leftovers)
-
-
-def _remove_if_left(path: str) -> None:
-    """Raises `BlockingIOError` if its owner lives."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        found = os.fstat(handle)
-        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-        if ours and time.time() - found.st_mtime > SETTLED:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(path)
-    finally:
-        os.close(handle)
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        Path(path).unlink()

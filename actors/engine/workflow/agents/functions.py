@@ -9,7 +9,6 @@ it differs too much.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from .....protocol.decoding import decode_json
 from .....protocol.errors import GraphMistake, ToolFailed
 from .....protocol.problems import did_you_mean, errors_in
 from .....protocol.workflow.agents import FunctionTools, ToolEntry
+from ....io import temporary
 from ....work.models.codec import file_as_text
 from ....work.tools.files.call_file import Host
 from ....work.tools.registry import ToolOptions, ToolRegistry, read_tool_file
@@ -84,8 +84,8 @@ async def _call(
     from ....work.tools.files.output import DONE
 
     workspace = await run.workspace.path()
-    with tempfile.TemporaryDirectory(prefix="callboard-parts-", ignore_cleanup_errors=True) as directory:
-        parts = Path(directory) / "parts.json"
+    with temporary.directory("parts-") as directory:
+        parts = directory / "parts.json"
         given = {
             "roots": [str(root) for root in roots_of(declaration.file)],
             "directory": str(declaration.file.absolute().parent),

@@ -111,7 +111,9 @@ async def run_python_node(me: Actor, job: Job) -> Said:
     wanted = job.shared.context.settles(None)
     noted_here = not job.is_told_at_once
     work = partial(whole, me, Effect("code", job.node.id, code), str, run)
-    return _said(await once(me, job.node.id, what, str, work, wanted=wanted, skipped="", noted=noted_here))
+    within = config.timeout_seconds
+    output = await once(me, job.node.id, what, str, work, wanted=wanted, skipped="", noted=noted_here, within=within)
+    return _said(output)
 
 
 def code_in(text: str) -> str:

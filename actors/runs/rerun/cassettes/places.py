@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ....io.directories import cache_dir, state_dir
+from ....io.temporary import system_directory
 
 _ENDS = r"(?![\w.-]*[\w-])"
 """What may follow a path: `/x`, a quote, a full stop at the end of a sentence, and no more of a name."""
@@ -34,7 +34,7 @@ class Places:
         self.add("state", state_dir(environ))
         self.add("cache", cache_dir(environ))
         self.add("home", Path(environ.get("HOME") or Path.home()))
-        self.add("tmp", Path(tempfile.gettempdir()))
+        self.add("tmp", system_directory(environ))
 
     def add(self, name: str, path: Path) -> None:
         """Call this path by this name as well; one that is named already keeps its name."""

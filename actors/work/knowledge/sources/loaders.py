@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shlex
-import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePath
@@ -29,6 +28,7 @@ from .....protocol.errors import ConfigError, ProcessError
 from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Document, Unreadable
 from .....protocol.references import expanded
+from ....io import temporary
 from ...sandbox.current import sandboxed
 from ..reading.bounds import TOO_MUCH, CantRead
 from ..reading.read import Raw
@@ -155,8 +155,8 @@ def arguments(context: SourceContext, name: str, command: str, target: str, outp
 
 @contextlib.contextmanager
 def _temporary(name: str) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="callboard-loader-") as directory:
-        yield Path(directory) / name
+    with temporary.directory("loader-") as directory:
+        yield directory / name
 
 
 def _listed(data: bytes, source: str) -> list[Raw] | None:

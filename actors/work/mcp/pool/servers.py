@@ -29,13 +29,14 @@ from .....protocol.references import Secrets
 from .....supervisors import Actor, Root
 from .....supervisors.memory import memory_of
 from .....supervisors.tally import Tally
+from ....io.directories import socket_dir
 from ..auth.access import Accesses
 from ..links.link import Json
 from .catalog import Catalog, Catalogs
 from .leases import Key, Leases
 from .opening import Live, Opening
 from .scope import Scope
-from .status import Counters, Inquiry, answer_inquiries, socket_dir, status_of
+from .status import Counters, Inquiry, answer_inquiries, status_of
 
 if TYPE_CHECKING:
     from ....io.vault.vault import Vault

@@ -6,8 +6,8 @@ user may enter. One line of JSON goes in, one comes out:
     {"ask":"status"}                        {"pid":4711,"counters":{...},"servers":[...]}
     {"ask":"reload","server":"time"}        {"pid":4711,"reloaded":["time"]} or {"pid":4711,"error":"..."}
 
-The socket is there from the first start of a server to the end. The next look removes
-what a killed process left behind.
+The socket exists from the first start of a server to the end. It is in a locked directory of the process
+(`actors.io.temporary`), which the next command removes if the process was killed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -28,7 +28,7 @@ from .....protocol.events import Warned
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.status import ServerStatus
 from .....supervisors import Actor
-from ....io.directories import private_directory
+from ....io import temporary
 from ....io.handed_out import hidden
 from ....io.whole_file import replacing
 
@@ -132,12 +132,6 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     server: str | None = None
 
 
-def socket_dir(environ: Mapping[str, str], cache: Path) -> Path:
-    """Where the sockets are: `$XDG_RUNTIME_DIR/callboard`, else `run` below `cache`."""
-    runtime = environ.get("XDG_RUNTIME_DIR") or ""
-    return Path(runtime) / "callboard" if os.path.isabs(runtime) else cache / "run"  # noqa: PTH117 - a text is at hand
-
-
 # --- being asked ------------------------------------------------------------------------------------------
 
 Answerer: TypeAlias = Callable[[Inquiry], Awaitable[dict[str, Json]]]
@@ -159,16 +153,11 @@ async def answer_inquiries(me: Actor, directory: Path, answer: Answerer) -> None
             nursery.cancel_scope.cancel()
     finally:
         listener.close()
-        path.unlink(missing_ok=True)
+        temporary.remove(path)
 
 
 def _listening(directory: Path) -> tuple[trio.socket.SocketType, Path]:
-    private_directory(directory)
-    directory.chmod(0o700)  # which fails if it isn't ours
-    name = f"mcp-{os.getpid()}"
-    number = 1
-    while (path := directory / (f"{name}.sock" if number == 1 else f"{name}.{number}.sock")).exists():
-        number += 1  # another root of this process
+    path = temporary.reserve(f"mcp-{os.getpid()}", ".sock", bases=[temporary.Base(directory)])
     raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with replacing(path) as part:  # so a refused connection proves that no process listens
@@ -178,6 +167,7 @@ def _listening(directory: Path) -> tuple[trio.socket.SocketType, Path]:
             raw.listen(ASKERS)
     except OSError:
         raw.close()
+        temporary.remove(path)
         raise
     return trio.socket.from_stdlib_socket(raw), path
 
@@ -232,7 +222,7 @@ async def ask_all(directory: Path, request: Mapping[str, Json]) -> list[dict[str
     """
     answers: list[dict[str, Json]] = []
     try:
-        paths = sorted(directory.glob("mcp-*.sock"))  # noqa: ASYNC240 - a short directory
+        paths = sorted(directory.glob("*/mcp-*.sock"))  # noqa: ASYNC240 - a short directory
     except OSError:
         paths = []
     async with trio.open_nursery() as nursery:
@@ -251,11 +241,8 @@ async def _ask(path: Path, request: bytes, answers: list[dict[str, Json]]) -> No
                 line = await _line(stream, MAX_ANSWER)
         told = decode_json(line, dict[str, Json]) if line else {"ended": True}
         answers.append({**told, "pid": pid})
-    except ConnectionRefusedError:
-        with suppress(OSError):
-            path.unlink()  # noqa: ASYNC240 - left by a process that was killed
-    except FileNotFoundError:
-        pass  # it ended just now
+    except (ConnectionRefusedError, FileNotFoundError):
+        pass  # it ended just now, or was killed: the next command removes what it has left
     except trio.TooSlowError:
         answers.append({"pid": pid, "error": f"process {pid} did not answer within {ANSWER_WITHIN:g} s"})
     except (OSError, trio.BrokenResourceError, msgspec.MsgspecError) as error:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -24,6 +23,7 @@ import trio
 from .....protocol.errors import ProcessError, ToolFailed
 from .....supervisors.child import QUICK_STOP
 from .....supervisors.spawn import WHY
+from ....io import temporary
 from ....io.directories import private_directory
 from ...call_clock import Clock
 from ...journal.unknown import call_key
@@ -73,7 +73,7 @@ async def play(
     if not declaration.file.is_file():
         raise ToolFailed(f"Tool '{declaration.name}' can't be run: there is no file {declaration.file}")
     call = _Call(me, declaration, limits, home.cwd)
-    with _told(declaration), _place(home, declaration) as output:
+    with _told(declaration), _place(home, declaration) as (home, output):
         call.writes = (output, *caches(home, declaration))
         raw = raw_json(arguments, declaration)
         environ = environment(home, declaration, output=output, raw=raw)
@@ -101,6 +101,10 @@ async def play(
         return written
 
 
+_CACHES = temporary.LazyDirectory("caches")
+"""The caches of tools where the usual directory can't be written to."""
+
+
 @contextmanager
 def _told(declaration: Declaration) -> Iterator[None]:
     """What the system refuses us becomes the failure of the call: where many are played at once, files run out."""
@@ -112,17 +116,17 @@ def _told(declaration: Declaration) -> Iterator[None]:
 
 
 @contextmanager
-def _place(home: Home, declaration: Declaration) -> Iterator[Path]:
-    """The file for the result, which is there as long as the call. The caches are made and stay."""
-    for directory in caches(home, declaration):
-        private_directory(directory)
-    fd, name = tempfile.mkstemp(prefix="callboard-output-")
-    os.close(fd)
+def _place(home: Home, declaration: Declaration) -> Iterator[tuple[Home, Path]]:
+    """Make the caches, which stay, and the file for the result, which is removed after the call."""
     try:
-        yield Path(name)
-    finally:
-        with suppress(OSError):  # the tool may have removed it
-            Path(name).unlink()
+        for directory in caches(home, declaration):
+            private_directory(directory)
+    except OSError:  # a read-only home: then caches last as long as this process
+        home = msgspec.structs.replace(home, cache=_CACHES.path())
+        for directory in caches(home, declaration):
+            private_directory(directory)
+    with temporary.file("output-") as path:
+        yield home, path
 
 
 class _Call:

@@ -69,8 +69,8 @@ async def test_a_workspace_that_can_not_be_made_fails_the_node(house: House, tmp
 async def test_an_attachment_that_is_gone_leaves_no_directory(
     house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     workspace = Workspace(house.root.actor, None, [tmp_path / "gone.txt"])
     with pytest.raises(NodeFailed, match=says("engine.workflow.workspace.Workspace._made.2")):
         await workspace.path()
-    assert list(tmp_path.glob("callboard-workspace-*")) == []
+    assert list(tmp_path.rglob("workspace-*")) == []

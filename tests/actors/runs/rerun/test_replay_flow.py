@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -44,9 +43,9 @@ def house(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOST", "0")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("TMPDIR", str(temporary))
     yield FlowHouse(tmp_path, fake_model)
-    assert list(temporary.iterdir()) == []
+    assert list(temporary.glob("*/*")) == []
 
 
 async def begin(house: FlowHouse, hears: Callable[[Event], None] = lambda _: None, flow: str = "") -> callboard.Outcome:

@@ -13,6 +13,7 @@ from bundle_house import AGENT, BUNDLE, TAKEN, TOOL, House, Repository, files_be
 from support.messages import has_message, says
 
 from callboard.actors.engine.graph.findings import agents_in
+from callboard.actors.io import temporary
 from callboard.actors.runs.target import LoopAgent, load_agent
 from callboard.actors.work.bundles import git
 from callboard.actors.work.bundles.manage import installed
@@ -361,7 +362,7 @@ async def test_a_repository_that_is_too_large_or_too_slow_is_not_fetched(
 async def test_a_directory_for_temporary_files_that_takes_nothing_is_named(
     house: House, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(temporary, "usual_bases", lambda: [temporary.Base(tmp_path / "nowhere" / "x", shared=True)])
     with pytest.raises(NotKept, match="can't be written to: No such file or directory; TMPDIR names another"):
         await house.install(repository.url)
 

@@ -19,6 +19,7 @@ from support.messages import says
 
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.days import Days
+from callboard.actors.work.spending.ledger import Unwritten
 from callboard.actors.work.spending.ledger_file import LedgerFile
 from callboard.actors.work.spending.today import DAY
 from callboard.protocol.errors import DayReached, LedgerBroken
@@ -270,3 +271,16 @@ async def test_what_refused_callers_read_has_no_path(tmp_path: Path, caplog: pyt
             await asked(days)
     assert str(tmp_path) not in str(told.value)
     assert str(home) in caplog.text, "the log has it"
+
+
+async def test_nothing_is_written_to_a_ledger_that_was_closed(tmp_path: Path) -> None:
+    async with kept(tmp_path, ALICE, Clock()) as days:
+        await spend(days, Amount(60, 0.5))
+        await days.aclose()
+        before = rows(tmp_path, "ledger")
+        days.ledger.add("2024-10-04", "alice", Amount(7, 0.1))
+        days.ledger.end(1)
+        with pytest.raises(Unwritten):
+            await days.ledger.look(["alice"])
+        await days.aclose()
+    assert rows(tmp_path, "ledger") == before

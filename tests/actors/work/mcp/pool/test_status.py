@@ -18,8 +18,10 @@ from mcp_house import House, runs, scripted, tiny
 from support.messages import says
 from waiting import until
 
+from callboard.actors.io.directories import socket_dir
+from callboard.actors.io.temporary import sweep
 from callboard.actors.work.mcp.pool import status
-from callboard.actors.work.mcp.pool.status import ask_all, socket_dir
+from callboard.actors.work.mcp.pool.status import ask_all
 from callboard.supervisors import Root
 
 STATUS = {"ask": "status"}
@@ -33,10 +35,17 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     assert list((tmp_path / "callboard").glob("*")) == []
 
 
+def socket_path(directory: Path, pid: int) -> Path:
+    """The path of a socket of another process."""
+    path = directory / f"{pid}-0123456789ab" / f"mcp-{pid}.sock"
+    path.parent.mkdir(parents=True)
+    return path
+
+
 async def up(house: House) -> Path:
     """Where the sockets are, now that there is one."""
     directory = house.directory / "callboard"
-    await until(lambda: list(directory.glob("mcp-*.sock")))
+    await until(lambda: list(directory.rglob("mcp-*.sock")))
     return directory
 
 
@@ -109,7 +118,7 @@ async def test_only_their_user_may_enter(house: House) -> None:
     with house.scope() as scope:
         await house.call(scope, "s")
         directory = await up(house)
-        (path,) = directory.iterdir()
+        (path,) = directory.rglob("*.sock")
         assert path.name == f"mcp-{os.getpid()}.sock"
         assert directory.stat().st_mode & 0o777 == 0o700
         assert path.stat().st_mode & 0o777 == 0o600
@@ -121,7 +130,7 @@ async def test_a_path_may_be_longer_than_the_kernel_takes(house: House) -> None:
     with house.scope() as scope:
         await house.call(scope, "s")
         directory = house.directory / ("long" * 40) / "callboard"
-        await until(lambda: list(directory.glob("mcp-*.sock")))
+        await until(lambda: list(directory.rglob("mcp-*.sock")))
         assert len(await ask_all(directory, STATUS)) == 1
 
 
@@ -143,7 +152,7 @@ async def test_two_roots_of_a_process_have_a_socket_each(house: House) -> None:
         await house.call(one, "s")
         await other.call(two, "t")
         directory = await up(house)
-        await until(lambda: len(list(directory.iterdir())) == 2)
+        await until(lambda: len(list(directory.rglob("*.sock"))) == 2)
         answers = await ask_all(directory, STATUS)
     assert sorted(answer["servers"][0]["name"] for answer in answers) == ["s", "t"]
 
@@ -153,11 +162,13 @@ async def test_what_dead_processes_left_is_removed(house: House) -> None:
     with house.scope() as scope:
         await house.call(scope, "s")
         directory = await up(house)
-        left = directory / "mcp-1.sock"
+        left = socket_path(directory, 1)
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(left))
         assert [answer["pid"] for answer in await ask_all(directory, STATUS)] == [os.getpid()]
+        sweep({"XDG_RUNTIME_DIR": str(house.directory)})
         assert not left.exists()
+        assert len(await ask_all(directory, STATUS)) == 1
 
 
 async def test_nobody_is_there_to_be_asked(tmp_path: Path) -> None:
@@ -165,17 +176,20 @@ async def test_nobody_is_there_to_be_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [b"{}\n", b"junk\n", b'{"ask":"kill"}\n', b"[1]\n", b"\xff\n", b'{"ask":"status"'])
-async def test_a_request_that_makes_no_sense_is_refused(house: House, line: bytes) -> None:
+async def test_a_request_that_makes_no_sense_is_refused(
+    house: House, monkeypatch: pytest.MonkeyPatch, line: bytes
+) -> None:
     house.build(tiny("s"))
     with house.scope() as scope:
         await house.call(scope, "s")
-        (path,) = (await up(house)).iterdir()
-        async with await trio.open_unix_socket(path) as stream:
+        (path,) = (await up(house)).rglob("*.sock")
+        monkeypatch.chdir(path.parent)  # the kernel takes 107 bytes of a path
+        async with await trio.open_unix_socket(path.name) as stream:
             await stream.send_all(line)
             stream.socket.shutdown(trio.socket.SHUT_WR)
             answer = json.loads(b"".join([data async for data in stream]))
         assert answer["error"]
-        assert len(await ask_all(path.parent, STATUS)) == 1
+        assert len(await ask_all(house.directory / "callboard", STATUS)) == 1
 
 
 async def test_askers_that_say_nothing_or_too_much_hold_nobody_up(
@@ -185,12 +199,13 @@ async def test_askers_that_say_nothing_or_too_much_hold_nobody_up(
     house.build(tiny("s"))
     with house.scope() as scope:
         await house.call(scope, "s")
-        (path,) = (await up(house)).iterdir()
-        silent = [await trio.open_unix_socket(path) for _ in range(2 * status.ASKERS)]
-        async with await trio.open_unix_socket(path) as loud:
+        (path,) = (await up(house)).rglob("*.sock")
+        monkeypatch.chdir(path.parent)  # the kernel takes 107 bytes of a path
+        silent = [await trio.open_unix_socket(path.name) for _ in range(2 * status.ASKERS)]
+        async with await trio.open_unix_socket(path.name) as loud:
             with pytest.raises(trio.BrokenResourceError):
                 await loud.send_all(b"x" * 10_000_000)
-        assert len(await ask_all(path.parent, STATUS)) == 1
+        assert len(await ask_all(house.directory / "callboard", STATUS)) == 1
         for stream in silent:
             await stream.aclose()
 
@@ -212,7 +227,7 @@ async def test_an_answer_that_crashes_is_told_and_others_are_heard(
 
 async def test_a_process_that_ends_meanwhile_is_told_as_such(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as ending:
-        ending.bind(str(tmp_path / "mcp-77.sock"))
+        ending.bind(str(socket_path(tmp_path, 77)))
         ending.listen()
 
         def end() -> None:
@@ -228,7 +243,7 @@ async def test_a_process_that_ends_meanwhile_is_told_as_such(tmp_path: Path) -> 
 async def test_a_process_that_does_not_answer_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "ANSWER_WITHIN", 0.1)
     with socket.socket(socket.AF_UNIX) as deaf:
-        deaf.bind(str(tmp_path / "mcp-77.sock"))
+        deaf.bind(str(socket_path(tmp_path, 77)))
         deaf.listen()
         (answer,) = await ask_all(tmp_path, STATUS)
     assert answer["pid"] == 77
@@ -260,7 +275,7 @@ trio.run(main)
 
 
 async def test_sigkill_of_us(tmp_path: Path) -> None:
-    """All servers, and what they started, are gone; what is left of the socket is removed by who asks next."""
+    """All servers, and what they started, are gone; what is left of the socket is removed by the next command."""
     program = PROGRAM.format(tests=str(Path(__file__).parents[4]), directory=str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as host:
         assert host.stdout is not None
@@ -273,6 +288,7 @@ async def test_sigkill_of_us(tmp_path: Path) -> None:
         assert [each["state"] for each in answer["servers"]] == ["leased"] * 3
         os.kill(host.pid, signal.SIGKILL)
     await until(lambda: not any(map(runs, pids)), seconds=5)
-    assert len(list(directory.iterdir())) == 1
+    assert len(list(directory.rglob("*.sock"))) == 1
     assert await ask_all(directory, STATUS) == []
+    sweep({"XDG_RUNTIME_DIR": str(tmp_path)})
     assert list(directory.iterdir()) == []

@@ -6,7 +6,6 @@ import random
 import re
 import resource
 import subprocess
-import tempfile
 
 import pytest
 import trio
@@ -164,7 +163,7 @@ async def test_whenever_a_call_is_cancelled_nothing_is_left(
     bench: Bench, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path_factory.mktemp("calls")
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.setenv("TMPDIR", str(place))
     file = bench.write("tools.sh", 'main() { sleep 1000 & read -r x; echo "$x" >> "$LLM_OUTPUT"; wait; }')
     tool = file_tool(bench.declare(file), bench.home)
     await alive(bench)
@@ -181,7 +180,7 @@ async def test_whenever_a_call_is_cancelled_nothing_is_left(
             await ref.stop()
             assert bench.root.questions.open == ()
     assert not bench.root.processes.live
-    assert list(place.iterdir()) == []
+    assert list(place.glob("*/*")) == []
     assert open_descriptors() <= before, "others may have been closed meanwhile: garbage of earlier tests"
 
 
