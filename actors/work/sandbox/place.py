@@ -24,7 +24,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         temporary: the directory that they have as `/tmp`; "" for one that ends with each.
         network: `on`, `off`, or the hosts that they reach without asking.
         caches: a directory for what package managers keep; "" for none.
-        named: paths that a server's entry names, which are meant for it.
+        named: absolute paths that a server's entry names, which are meant for it; not resolved (see `named_data`).
     """
 
     rules: SandboxRules
