@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, final
 import trio
 
 from ..protocol.kernel.events import Event, EventData
+from .user_code import failure_of
 
 if TYPE_CHECKING:
     from .life import Life
@@ -154,7 +155,10 @@ class Stream(_Heard):
                 for listener, drop in self._hearers:
                     try:
                         listener(event)
-                    except Exception:  # the listener is dropped and reported; it must not break who publishes
+                    except (
+                        BaseException
+                    ) as error:  # the listener is dropped and reported; it must not break who publishes
+                        failure_of(error)
                         drop(listener)
                         log.exception("an event listener raised on %s and is no longer called", event.kind)
                 if not self._behind:

@@ -37,6 +37,7 @@ from ..protocol.kernel.errors import ActorError, AskTimeout, NobodyToAsk, Satura
 from ..protocol.kernel.events import ActorBusy, ActorWaiting, QuestionAnswered, QuestionAsked, QuestionExpired
 from ..protocol.kernel.questions import Answer, Question, understood
 from .ref import Request
+from .user_code import failure_of
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -344,7 +345,8 @@ class Desk:
     def _show(self, front_end: FrontEnd, question: Question) -> None:
         try:
             front_end.asked(question)
-        except Exception:  # the front end is detached and reported; the asker is not to blame
+        except BaseException as error:  # the front end is detached and reported; the asker is not to blame
+            failure_of(error)
             log.exception("front end '%s' raised on a question and is detached", front_end.name)
             self._detach(front_end)
 
@@ -383,7 +385,8 @@ class Desk:
             for front_end in list(self._front_ends):
                 try:
                     front_end.closed(pending.question.id, by)
-                except Exception:  # as above
+                except BaseException as error:  # as above
+                    failure_of(error)
                     log.exception("front end '%s' raised on a closed question and is detached", front_end.name)
                     self._detach(front_end)
 
@@ -404,7 +407,8 @@ class _Open(msgspec.Struct, eq=False):
 def _ask_policy(actor: Actor, policy: Policy, question: Question) -> Answer | Verdict:
     try:
         return policy(question)
-    except Exception:  # reported; the question goes on to the next who may answer
+    except BaseException as error:  # reported; the question goes on to the next who may answer
+        failure_of(error)
         log.exception("the policy of %s raised on a question, which passes", actor.path)
         return PASS
 

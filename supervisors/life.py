@@ -31,6 +31,7 @@ from ..protocol.kernel.events import ActorSpawned, ActorStopped, ActorStuck, Dea
 from .ending import end_together
 from .mailbox import BOUND, TURN
 from .ref import End, Reason, Ref, Request, State, describe
+from .user_code import failure_of
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -399,7 +400,8 @@ class Life:
         for callback in callbacks or ():
             try:
                 callback(end)
-            except Exception:  # reported; the others have to learn of the end as well
+            except BaseException as error:  # reported; the others have to learn of the end as well
+                failure_of(error)
                 log.exception("a callback on the end of %s raised", self.path)
 
     def _start_over(self, end: End) -> None:

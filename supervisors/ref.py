@@ -28,6 +28,7 @@ from ..protocol.kernel.errors import (
 )
 from ..protocol.kernel.messages import Down
 from .told import M_contra, T_co, accepted, check
+from .user_code import UserCodeError
 
 if TYPE_CHECKING:
     from .life import Life
@@ -438,7 +439,20 @@ def refuse_circle(asker: Life, target: Life) -> None:
         step = step.asks
 
 
+def crash_text(error: BaseException) -> str:
+    """Return the class and the text of an error that is not Callboard's own."""
+    text = describe(error)
+    name = type(error).__name__
+    return text if isinstance(error, UserCodeError) or text == name else f"{name}: {text}"
+
+
+MEMBERS = 3
+"""Members of an exception group that a description names."""
+
+
 def describe(error: BaseException) -> str:
-    """An error in one line: its text, or its class where it has none."""
+    """An error in one line: its text, or its class where it has none. A group is followed by its first members."""
     text = str(error).strip()
+    if isinstance(error, BaseExceptionGroup):
+        text += ": " + "; ".join(map(crash_text, error.exceptions[:MEMBERS]))
     return text or type(error).__name__

@@ -21,6 +21,7 @@ Whatever happens, reapers (see `guardian`) end the subprocesses that we can't.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import threading
@@ -44,11 +45,13 @@ from .mailbox import Mailbox
 from .ref import Ref
 from .tasks import Workers
 from .told import N
+from .user_code import failure_of
 
 if TYPE_CHECKING:
     from .census import Pauses, Sent
     from .process import Processes
 
+log = logging.getLogger("callboard.root")
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -300,7 +303,7 @@ class Root:
             return  # a terminal that is closed sends it more than once: by the kernel, and by its shell
         ends = self._hangup_ends
         if number == signal.SIGHUP and self._on_hangup is not None and not (ends is not None and ends()):
-            self._soon(self._on_hangup)
+            self._soon(_call_back, self._on_hangup)
             return
         if self._on_drain is not None and self.signal is None:
             self.signal = number
@@ -318,8 +321,8 @@ class Root:
 
     def _drain(self, call: Callable[[], None], number: int) -> None:
         if self._on_signal is not None:
-            self._on_signal(number, 1)
-        call()
+            _call_back(self._on_signal, number, 1)
+        _call_back(call)
 
     def _soon(self, call: Callable[..., object], *args: object) -> None:
         """Have the event loop call this; without memory for that, it is the guard that ends the process."""
@@ -329,7 +332,7 @@ class Root:
 
     def _react(self, number: int, count: int) -> None:
         if self._on_signal is not None:
-            self._on_signal(number, self._drained + count)
+            _call_back(self._on_signal, number, self._drained + count)
         self.begin_stop()
         if count > 1:
             self.hurry.set()
@@ -363,6 +366,15 @@ class _Shield:
     ) -> bool:
         self._all.discard(self._scope)
         return self._scope.__exit__(kind, error, trace)
+
+
+def _call_back(call: Callable[..., object], *args: object) -> None:
+    """Call back the owner of a root in the event loop, which an exception would end without stopping anything."""
+    try:
+        call(*args)
+    except BaseException as error:  # reported; the signal has its effect all the same
+        failure_of(error)
+        log.exception("a callback of the root raised")
 
 
 async def _keep(me: Actor) -> None:

@@ -46,6 +46,7 @@ from ...protocol.failure import Failure
 from ...protocol.kernel.messages import Message
 from ...protocol.messages import CallAnswered, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 from ...supervisors import Actor, End
+from ...supervisors.ref import crash_text
 from ..work.journal.scope import Player, here
 from .beside import Beside
 from .deciding import Decider, Tape, recorder
@@ -420,7 +421,7 @@ def _error_of(end: End) -> CallboardError:
         return WorkCancelled(f"it was {end.reason}")
     if isinstance(end.error, CallboardError):
         return end.error
-    return WorkCrashed(f"{type(end.error).__name__}: {end.error}")
+    return WorkCrashed(crash_text(end.error))
 
 
 async def drive(

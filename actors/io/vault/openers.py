@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol, final
 
 from ....protocol.errors import ConfigError
+from ....supervisors.user_code import failure_of
 from ..directories import private_directory
 from ..whole_file import write_whole
 from . import age
@@ -179,8 +180,9 @@ class Keyring:
             raise ConfigError("`keyring` of `vault` needs the library of that name: pip install keyring") from error
         try:
             found = getattr(keyring, method)(*arguments)
-        except Exception as error:  # a backend's, of any type
-            raise ConfigError(f"the system's keyring can't be used: {type(error).__name__}: {error}") from error
+        except BaseException as raised:  # a backend's, of any type
+            failure = failure_of(raised)
+            raise ConfigError(f"the system's keyring can't be used: {type(failure).__name__}: {failure}") from raised
         return found if isinstance(found, str) else None
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 
 from ....protocol.chat import AssistantTurn, ToolTurn, Turn, UserTurn
 from ....protocol.requests import Overrides
+from ....supervisors.user_code import user_code
 
 if TYPE_CHECKING:
     from .todo import TodoList
@@ -56,7 +57,8 @@ class History:
             return
         whole = [*_mended(messages), *([AssistantTurn(said)] if said else [])]
         if self._is_more(whole):
-            self._keep(whole)
+            with user_code:
+                self._keep(whole)
 
     def _is_more(self, whole: Sequence[Turn]) -> bool:
         """Whether the model has said something, or calls have come to results. It may have been shortened meanwhile."""
@@ -71,7 +73,8 @@ class History:
     def pair(self, prompt: str, output: str) -> None:
         """A run without a conversation of its own is over."""
         if self._keep is not None and not self.is_left():
-            self._keep([*self.turns, UserTurn(prompt), AssistantTurn(output)])
+            with user_code:
+                self._keep([*self.turns, UserTurn(prompt), AssistantTurn(output)])
 
 
 def _never() -> bool:

@@ -22,6 +22,7 @@ from ....protocol.events import Warned
 from ....protocol.hooks import Event, Hook, HookTable, matches
 from ....protocol.others_names import ours, split_pattern
 from ....supervisors.process import run_process
+from ....supervisors.user_code import failure_of
 from ..playback.playback import Effect, done
 from ..sandbox.current import sandboxed
 from .answers import Said, of_command, of_json, together
@@ -199,7 +200,8 @@ async def _function(event: Event, call: Function, told: Input) -> Said:
         if inspect.isawaitable(value):
             value = await value
         return Said() if value is None else of_json(event, value)
-    except Exception as error:  # noqa: BLE001 - a program's own function; what it raises is told, and costs itself
+    except BaseException as raised:  # noqa: BLE001 - a program's own function; its failure is reported
+        error = failure_of(raised)
         return _lost(name, "allow", str(error) or repr(error), "")
 
 

@@ -219,7 +219,7 @@ class Held:
         granted = () if self._grants is None or profile != "workspace" else self._grants.writes(self._who)
         named = real([place.here, *(_seen_from(place, path) for path in rules.write), *granted])
         works_in = tuple(path for path in named if path not in WHOLE)
-        writes = (*works_in, *place.named) if profile == "workspace" else ()
+        writes = (*works_in, *named_data(place)) if profile == "workspace" else ()
         temporary = self._temporary
         if temporary is None and self._way.kind == "landlock":  # bubblewrap gives it an empty `/tmp` in memory
             temporary = self._own
@@ -245,6 +245,20 @@ class Held:
             network=place.network == "on" or (self._door is None and (self._network or self._was_granted)),
             namespace=None if self._door is None else self._door.namespace,
         )
+
+
+def named_data(place: Place) -> tuple[str, ...]:
+    """Return the directories and data files that a server's entry names, without links.
+
+    A file that does not exist yet is replaced with its directory, where the server may create it.
+    """
+    found = []
+    for path in place.named:
+        if not os.path.lexists(path) and os.path.dirname(path) not in (place.home, place.here):
+            path = os.path.dirname(path)
+        if os.path.isdir(path) or not os.access(path, os.X_OK):
+            found.append(path)
+    return tuple(path for path in real(found) if path not in WHOLE)
 
 
 def _is_within(path: str, directories: Sequence[str]) -> bool:

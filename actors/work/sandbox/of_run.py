@@ -23,8 +23,7 @@ from ....protocol.sandbox import PROFILES, Network, OwnSandbox, Profile, Sandbox
 from ...io.directories import cache_dir
 from ...io.imports import imported
 from .grants import Grants
-from .place import WHOLE, Nature, Place
-from .policy import real
+from .place import Nature, Place
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -127,7 +126,7 @@ class Sandbox:
         place = self._place(rules, "on", self._caches("servers", _UNSAFE.sub("_", name)))
         if place is None:
             return None
-        return msgspec.structs.replace(place, named=_paths_in(named, self._here, self._home))
+        return msgspec.structs.replace(place, named=_paths_in(named, self._here))
 
     async def held(self, me: Actor, nature: Nature) -> Held | None:
         """How a process is held that `me` is about to start; None if it is not.
@@ -193,18 +192,14 @@ class Shared:
         self.door: Door | None = None
 
 
-def _paths_in(words: Iterable[str], here: str, home: str) -> tuple[str, ...]:
-    """The directories and files of data that a server is told of, without links; the place of one still to be made."""
-    found = []
-    for word in words:
-        path = os.path.join(here, os.path.expanduser(word.rpartition("=")[2]))
-        if "/" not in word or "://" in word or path.endswith(PROGRAMS):
-            continue
-        if not os.path.lexists(path) and os.path.dirname(path) not in (home, here):
-            path = os.path.dirname(path)
-        if os.path.isdir(path) or not os.access(path, os.X_OK):
-            found.append(path)
-    return tuple(path for path in real(found) if path not in WHOLE)
+def _paths_in(words: Iterable[str], here: str) -> tuple[str, ...]:
+    """Return the absolute paths among a server's words, whether or not they exist.
+
+    They are part of the key that the server is shared by, so the files must not be looked at here: a server that makes
+    its database would have another key from then on, and would be started twice. `held` resolves them at each start.
+    """
+    paths = ((word, os.path.join(here, os.path.expanduser(word.rpartition("=")[2]))) for word in words)
+    return tuple(path for word, path in paths if "/" in word and "://" not in word and not path.endswith(PROGRAMS))
 
 
 def before_any_run(said: Profile | UserSandbox, config_dir: Path, environ: Mapping[str, str]) -> Sandbox:

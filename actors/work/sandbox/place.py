@@ -23,7 +23,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         config_dir, home: where our configuration and the user's files are.
         network: `on`, `off`, or the hosts that they reach without asking.
         caches: a directory for what package managers keep; "" for none.
-        named: paths that a server's entry names, which are meant for it.
+        named: absolute paths that a server's entry names, which are meant for it; not resolved (see `named_data`).
     """
 
     rules: SandboxRules

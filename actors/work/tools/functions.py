@@ -39,6 +39,7 @@ import trio
 from ....protocol.decoding import convert
 from ....protocol.errors import ToolFailed, UsageError
 from ....protocol.repeats import REPEATS, Repeats
+from ....supervisors.user_code import UserCodeError, user_code
 from ..journal.unknown import call_key
 from .declare.docstrings import read_docstring
 from .tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
@@ -111,16 +112,18 @@ class _Run:
 
     async def __call__(self, me: Actor, arguments: Arguments) -> Json:
         try:
-            values = {key: convert(value, self.types[key], strict=False) for key, value in arguments.items()}
+            with user_code:  # a dataclass may check its values in `__post_init__`
+                values = {key: convert(value, self.types[key], strict=False) for key, value in arguments.items()}
         except msgspec.ValidationError as error:
             raise ToolFailed(f"The call '{self.called}' has invalid arguments: {error}") from error
         if self.keyed:
             values[KEY] = call_key(me)
-        if self.asynchronous:
-            result = await self.function(**values)
-        else:
-            result = await trio.to_thread.run_sync(partial(self.function, **values), abandon_on_cancel=True)
-        return result if isinstance(result, str) else msgspec.to_builtins(result, str_keys=True)
+        with user_code:
+            if self.asynchronous:
+                result = await self.function(**values)
+            else:
+                result = await trio.to_thread.run_sync(partial(self.function, **values), abandon_on_cancel=True)
+            return result if isinstance(result, str) else msgspec.to_builtins(result, str_keys=True)
 
 
 def _effect_of(function: Function) -> Repeats | None:
@@ -160,8 +163,9 @@ _known: WeakKeyDictionary[Function, tuple[ToolSpec, dict[str, Any], bool]] = Wea
 def _parameters(function: Function, called: str) -> tuple[dict[str, Any], list[str]]:
     try:
         signature = inspect.signature(function)
-        hints = typing.get_type_hints(_with_annotations(function), include_extras=True)
-    except (TypeError, ValueError, NameError) as error:
+        with user_code:  # an annotation that is a string is evaluated
+            hints = typing.get_type_hints(_with_annotations(function), include_extras=True)
+    except (TypeError, ValueError, NameError, UserCodeError) as error:
         raise UsageError(f"'{called}' can't be a tool: {error}") from error
     types: dict[str, Any] = {}
     required: list[str] = []

@@ -18,6 +18,7 @@ from .....protocol.errors import CallboardError, GraphMistake
 from .....protocol.failure import Failure
 from .....protocol.workflow_messages import NODE, NodeSaid
 from .....supervisors import Actor
+from .....supervisors.user_code import failure_of, user_code
 from ....work.journal.scope import here
 from ....work.journal.unknown import once
 from ....work.playback.playback import Effect, playback, whole
@@ -40,7 +41,8 @@ def _code(type: str) -> Code:
         raise GraphMistake(f"no installed package brings nodes of the type '{type}' (entry points of {GROUP})")
     try:
         return cast("Code", point.load())
-    except Exception as error:  # a foreign package: its import may raise anything
+    except BaseException as raised:  # noqa: BLE001 - a foreign package: its import may raise anything
+        error = failure_of(raised)
         raise GraphMistake(f"nodes of the type '{type}' can't be had: {point.value} failed with {error!r}") from error
 
 
@@ -66,7 +68,9 @@ async def run_custom_node(me: Actor, job: Job) -> Said:
 
 
 async def _said(me: Actor, job: Job) -> Said:
-    said = await _code(job.node.type)(me, job)
+    code = _code(job.node.type)
+    with user_code:
+        said = await code(me, job)
     if not isinstance(said, Said):
         raise GraphMistake(f"the code of the type '{job.node.type}' gave {said!r} back instead of what it says (Said)")
     return said

@@ -67,7 +67,7 @@ def main() -> None:
     while (call := line.read()) is not None:
         try:
             answer = {"value": value_of(call, line)}
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is the function's
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the function's
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
         if call.get("keeps") and SHARED:

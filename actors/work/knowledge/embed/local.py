@@ -27,6 +27,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import ConfigError
+from .....supervisors.user_code import failure_of
 from ...models import weights
 from ...models.call import Emitter
 from .embedder import normalised
@@ -151,7 +152,8 @@ class Static(Local):
                 try:
                     read = partial(_Weights, *self._files)
                     self._loaded = await trio.to_thread.run_sync(read, limiter=self._limiter)
-                except Exception as error:  # tokenizers has no error of its own; any means they are no weights
+                except BaseException as raised:  # noqa: BLE001 - tokenizers' own may be a panic of Rust; any means they are no weights
+                    error = failure_of(raised)
                     raise ConfigError(
                         f"the weights of {STATIC} in {self._files[0].parent} can't be read: {error};"
                         f" run: callboard models pull {PULLED_AS}"

@@ -14,7 +14,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -207,9 +207,19 @@ def _directory(server: Server) -> str | None:
     another program in another directory, and what one offers must not be remembered of the other."""
     if server.cwd is not None:
         return str(Path(server.cwd).absolute())
-    words = (server.command, *server.args) if os.sep in server.command else server.args
-    near = any(word and not os.path.isabs(word) and os.path.exists(word) for word in words)  # noqa: PTH110, PTH117 - words, most are no paths
-    return str(Path.cwd()) if near else None
+    words = (server.command, *server.args) if os.sep in server.command else tuple(server.args)
+    directory = str(Path.cwd())
+    return directory if _names_a_file(directory, words) else None
+
+
+@lru_cache(maxsize=4096)
+def _names_a_file(directory: str, words: tuple[str, ...]) -> bool:
+    """True if a word is a path below the directory.
+
+    The first answer holds for the life of the process: a file that the server itself makes later must not give it
+    another key.
+    """
+    return any(word and not os.path.isabs(word) and os.path.exists(os.path.join(directory, word)) for word in words)  # noqa: PTH110, PTH117, PTH118 - words, most are no paths
 
 
 def digest_of(server: Server, declared: Abilities) -> str:

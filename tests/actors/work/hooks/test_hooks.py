@@ -278,6 +278,21 @@ async def test_functions_of_a_program_have_the_same_say(house: Repository) -> No
     assert "go on" in house.models.requests[0].prompt
 
 
+@pytest.mark.parametrize("error", [SystemExit(2), KeyboardInterrupt(), GeneratorExit()], ids=repr)
+async def test_a_function_that_raises_a_base_exception_costs_itself(house: Repository, error: BaseException) -> None:
+    def broken(_told: dict[str, Any]) -> dict[str, Any]:
+        raise error
+
+    async def broken_later(_told: dict[str, Any]) -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    hooks = {"PreToolUse": [("Write", broken)], "UserPromptSubmit": [broken_later]}
+    await house.run(write("made"), "over", yes=True, hooks=hooks)
+    assert (house.root / "made").exists()
+    assert sum(type(error).__name__ in warning for warning in house.warnings) == 2
+
+
 # --- files ------------------------------------------------------------------------------------------------
 
 

@@ -199,6 +199,29 @@ async def test_mcp_servers_are_and_have_a_network_unless_the_user_says_no(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("database", ["data/test.db", "test.db"])
+async def test_a_server_that_makes_the_file_of_its_entry_is_started_once(
+    house: House, monkeypatch: pytest.MonkeyPatch, backend: str, database: str
+) -> None:
+    need(backend, monkeypatch)
+    data = house.workspace / database
+    (house.workspace / "data").mkdir()
+    events: list[callboard.Event] = []
+    server = house.home / "server.py"
+    made = "import sys\nopen(sys.argv[1], 'a').close()\n"
+    server.write_text(made + scripted_server("    return 'here'", attempt={}))
+    functions = house.config / "functions"
+    functions.mkdir()
+    entry = {"command": sys.executable, "args": [str(server), str(data)]}
+    (functions / "mcp.json").write_text(json.dumps({"mcpServers": {"one": entry}}))
+    house.settings(sandbox="workspace", mcp_tools="direct", mcp_pool={"idle_timeout_seconds": 60})
+    house.agent("a", "config.yaml", "name: a\nmcp_servers: [one]\n")
+    assert await house.calls("one__attempt", {}, on_event=events.append) == "here"
+    assert data.exists()
+    assert [event.kind for event in events].count("mcp.started") == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 async def test_the_limits_of_a_call_hold_in_it(house: House, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     need(backend, monkeypatch)
     house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")

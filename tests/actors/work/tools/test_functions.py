@@ -10,11 +10,15 @@ from typing import Annotated, Literal, TypedDict
 import msgspec
 import pytest
 import trio
+from fake_models import Reply, Request
+from stage import Stage
 from support.messages import says
 
+import callboard
 from callboard.actors.work.tools.functions import function_tool
 from callboard.protocol.errors import ToolFailed, UsageError
 from callboard.supervisors import Actor
+from callboard.supervisors.user_code import UserCodeError
 
 
 class Size(enum.Enum):
@@ -109,3 +113,71 @@ def test_what_no_model_can_fill_in_is_refused_at_once() -> None:
     with pytest.raises(UsageError, match=says("work.tools.functions.function_tool")):
         function_tool(lambda: 1)
     assert function_tool(lambda: 1, name="one").name == "one"
+
+
+class Odd(BaseException):
+    """A base exception of a library."""
+
+
+@dataclass
+class Checked:
+    n: int
+
+    def __post_init__(self) -> None:
+        raise SystemExit(f"{self.n} is refused")
+
+
+@pytest.mark.parametrize("error", [SystemExit(2), KeyboardInterrupt(), GeneratorExit(), Odd("o")], ids=repr)
+@pytest.mark.parametrize("kind", ["thread", "async", "nursery"])
+async def test_whatever_a_function_raises_is_the_error_of_its_call(
+    stage: Stage, kind: str, error: BaseException
+) -> None:
+    begun, ended = trio.Event(), trio.Event()
+
+    def fails() -> str:
+        raise error
+
+    async def fails_async() -> str:
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    async def fails_in_a_nursery() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fails_async)
+            await trio.sleep_forever()
+
+    async def beside() -> str:
+        begun.set()
+        await ended.wait()
+        return "whole"
+
+    def answer(request: Request) -> Reply | str:
+        if request.results:
+            return request.results[-1]
+        return Reply(calls=[("bad" if request.prompt == "bad" else "beside", {})])
+
+    stage.models.answer_with(answer)
+    bad = {"thread": fails, "async": fails_async, "nursery": fails_in_a_nursery}[kind]
+    tools = [function_tool(bad, name="bad"), function_tool(beside)]
+    agent = callboard.Agent(name="a", instructions="x")
+    outcomes: dict[str, callboard.Outcome] = {}
+
+    async def run(prompt: str) -> None:
+        outcomes[prompt] = await callboard.run(agent, prompt, root=stage.root, tools=tools, yes=True)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, "beside")
+        await begun.wait()
+        await run("bad")
+        ended.set()
+    assert outcomes["bad"].status == "done"
+    assert type(error).__name__ in outcomes["bad"].output
+    assert outcomes["beside"].output == "whole"
+
+
+async def test_a_check_of_an_argument_that_exits_is_the_error_of_its_call(me: Actor) -> None:
+    def tool(item: Checked) -> str:
+        return str(item.n)
+
+    with pytest.raises(UserCodeError):
+        await function_tool(tool).run(me, {"item": {"n": 1}})

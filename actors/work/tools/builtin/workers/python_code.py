@@ -35,7 +35,9 @@ def main() -> int:
     except SyntaxError as error:
         traceback.print_exception(SyntaxError, error, None if error.filename == NAME else error.__traceback__)
         return 1
-    except Exception as error:  # noqa: BLE001 - shown as Python shows it, without our own frames
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - shown as Python shows it, without our own frames
         below = error.__traceback__
         for _ in range(2):
             below = below.tb_next if below is not None else None

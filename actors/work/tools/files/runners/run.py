@@ -51,7 +51,9 @@ def main() -> None:
         result = _call(function, call["arguments"], {} if host is None else host.arguments(function))
         if host is not None:
             result = host.result(result)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the tool's
+    except SystemExit:
+        raise  # its status, and its text if it has one, are the call's
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the tool's
         _explain(error, path)
         sys.exit(1)
     if result is not None:

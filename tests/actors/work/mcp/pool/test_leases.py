@@ -63,6 +63,18 @@ def test_a_program_named_by_a_relative_path_is_another_one_in_another_directory(
     assert {what: len(digests) for what, digests in told.items()} == {"near": 2, "on the path": 1, "said": 2}
 
 
+@pytest.mark.parametrize("words", [("serve", "data/new.db"), ("serve", "new.db"), ("serve", "--path=new.db")], ids=str)
+def test_a_file_that_the_server_makes_does_not_change_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    before = digest(STDIO, cwd=None, args=words)
+    for word in words[1:]:
+        (tmp_path / word.rpartition("=")[2]).touch()
+    assert digest(STDIO, cwd=None, args=words) == before
+
+
 @pytest.mark.parametrize("changes", [{"url": "https://example.org/"}, {"headers": {}}, {"type": "sse"}], ids=str)
 def test_what_a_session_is_made_of_counts(changes: dict[str, Any]) -> None:
     assert digest(HTTP, **changes) != digest(HTTP)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 from support.messages import says
 from tool_bench import Bench
