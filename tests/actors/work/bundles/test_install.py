@@ -330,7 +330,7 @@ async def test_links_and_pipes_in_a_directory_are_refused(house: House, tmp_path
 
 async def test_a_repository_without_anything_for_us_says_what_is_looked_for(house: House, tmp_path: Path) -> None:
     made = Repository(tmp_path / "other")
-    with pytest.raises(InvalidFile, match=says("work.bundles.git._Git._refused.5")):
+    with pytest.raises(InvalidFile, match=says("work.bundles.git._Git._refused.2")):
         await house.install(made.url)
     made.commit({"src/main.py": "x", ".github/workflows/ci.yaml": "x"})
     with pytest.raises(InvalidFile, match=says("work.bundles.layout.lay_out")):
@@ -349,7 +349,7 @@ async def test_a_repository_that_is_too_large_or_too_slow_is_not_fetched(
     (repository.path / "roles/large.md").write_bytes(os.urandom(3_000_000))
     repository.commit({})
     monkeypatch.setattr(git, "_BOUNDED", 'ulimit -f 1000; exec git "$@"')
-    with pytest.raises(InvalidFile, match=says("work.bundles.git._Git._refused.9", MIB=256)):
+    with pytest.raises(InvalidFile, match=says("work.bundles.git._Git._refused.4", MIB=256)):
         await house.install(repository.url)
     monkeypatch.setattr(git, "_BOUNDED", 'sleep 60; exec git "$@"')
     monkeypatch.setattr(git, "SECONDS", 0.3)
@@ -367,7 +367,7 @@ async def test_a_directory_for_temporary_files_that_takes_nothing_is_named(
 
 
 async def test_a_repository_that_is_not_there_is_an_error_of_the_other_side(house: House, tmp_path: Path) -> None:
-    with pytest.raises(UpstreamError, match=says("work.bundles.git._Git._refused.12")):
+    with pytest.raises(UpstreamError, match=says("work.bundles.git._Git._refused.6")):
         await house.install((tmp_path / "nowhere").as_uri())
 
 
