@@ -370,7 +370,7 @@ async def test_window_key_and_price_hold_for_all_of_them(fake_model: FakeModels)
         gateway.check_price(AB, Account("the run", Limits(max_tokens=1)))
         with pytest.raises(CredentialsError, match=says("work.models.catalog.Catalog._door.2", model="openai:gpt-4o")):
             gateway.check("one:a,openai:gpt-4o")
-        with pytest.raises(ConfigError, match=says("work.models.providers.unknown.5", model="opnai:gpt-4o")):
+        with pytest.raises(ConfigError, match=says("work.models.providers.unknown.4", model="opnai:gpt-4o")):
             gateway.check("one:a,opnai:gpt-4o")
         with pytest.raises(ConfigError, match=says("work.models.catalog.Catalog.targets")):
             gateway.check("one:a,")
