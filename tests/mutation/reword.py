@@ -54,7 +54,7 @@ LEFT_OUT = {"golden", "mutation", "interop", "benchmarks", "corpus", "support", 
 
 _FACT = re.compile(
     r"`[^`]*`|'[^']*'|\"[^\"]*\"|\{[^{}]*\}|%\([^)]*\)\w|%[\w.]+|<[^>]*>"
-    r"|\bcallboard(?: [a-z-]+)+|\S*[/_.~\\-][\w/~\\-]\S*"
+    r"|\bcallboard(?: [a-z-]+)+|\S*[/_.:~\\-][\w/~\\-]\S*"
 )
 """Parts of a text that keep their spelling: quotations, placeholders, commands, options, paths, identifiers."""
 _WORD = re.compile(r"\b[a-z]{2,}\b")
