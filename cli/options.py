@@ -246,8 +246,10 @@ class ListByDefault(click.Group):
         if name not in self.commands and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
+            from ..protocol.problems import suggestion
+
             near = get_close_matches(name, self.commands, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(self.commands)}"
+            hint = suggestion(near[0]) if near else f"there are: {', '.join(self.commands)}"
             raise click.UsageError(f"'{self.name}' has no command '{name}'; {hint}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -67,7 +67,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def did_you_mean(found: str, known: Iterable[str]) -> str | None:
     """`did you mean 'x'?` for the nearest known name, or None when nothing is near."""
     near = get_close_matches(found, list(islice(known, MOST_KNOWN)), n=1, cutoff=0.6)
-    return f"did you mean '{near[0]}'?" if near else None
+    return suggestion(near[0]) if near else None
+
+
+def suggestion(name: str) -> str:
+    """Return the question whether another name was meant."""
+    return f"did you mean '{name}'?"
 
 
 def slip_of(found: str, known: Iterable[str]) -> str | None:

@@ -21,7 +21,7 @@ from typing import Literal
 import msgspec
 
 from ...protocol.errors import InvalidFile, UsageError
-from ...protocol.problems import Problem, did_you_mean, errors_in
+from ...protocol.problems import Problem, did_you_mean, errors_in, suggestion
 from ...protocol.source import parse_mapping
 from ...protocol.tree import Mapping as YamlMapping
 from ...protocol.tree import Scalar
@@ -226,7 +226,7 @@ def _no_such_file(path: Path, name: str) -> str:
     except OSError:
         names = {}
     near = get_close_matches(path.stem, names, n=1)
-    return f"the file '{name}' does not exist" + (f"; did you mean '{names[near[0]]}'?" if near else "")
+    return f"the file '{name}' does not exist" + (f"; {suggestion(names[near[0]])}" if near else "")
 
 
 def text_of_problems(problems: Sequence[Problem], file: str) -> str:

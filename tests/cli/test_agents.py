@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_models import FakeModels, Reply
+from support.messages import has_message
 
 import callboard as package
 from callboard.actors.runs.finding import built_in_agents
@@ -73,7 +74,7 @@ def test_what_is_there_is_left_alone(callboard: Callboard, home: Path) -> None:
     folder = agent(home, "mine")
     code, _out, err = callboard("agents", "new", "mine")
     assert code == 2
-    assert "left alone" in err
+    assert has_message(err, "cli.agent_catalog._home.2")
     assert [path.name for path in folder.iterdir()] == ["config.yaml"]
 
 
@@ -92,7 +93,11 @@ def test_a_new_agent_does_not_ask_its_user(callboard: Callboard, models: FakeMod
 
 
 def test_an_unknown_template_suggests_one(callboard: Callboard, home: Path) -> None:
-    assert "did you mean 'approval'?" in callboard("agents", "new", "x", "--template", "aproval")[2]
+    assert has_message(
+        callboard("agents", "new", "x", "--template", "aproval")[2],
+        "cli.render.markdown.theme._known",
+        near="'approval'",
+    )
 
 
 def test_the_list_has_your_agents_then_the_built_in_ones(callboard: Callboard, home: Path) -> None:
@@ -181,7 +186,7 @@ def test_an_agent_is_shown_with_all_there_is_to_know(callboard: Callboard, home:
         """  callboard run mine 'What'"'"'s new?'""",
     ):
         assert line in lines
-    assert "`global_tools` lists 'fs_reed', and there is no such tool" in out
+    assert has_message(out, "runs.file_checks.check_listed.3", name="…`global_tools` lists 'fs_reed")
     assert out.count("did you mean 'fs_read'?") == 1
     shown = json.loads(callboard("agents", "show", "mine", "-o", "json")[1])
     assert [tool["name"] for tool in shown["tools"]] == ["lookup", "fs_read"]
@@ -243,4 +248,4 @@ def test_paths_of_agents(callboard: Callboard, home: Path) -> None:
 def test_a_command_of_agents_that_does_not_exist_suggests_one(callboard: Callboard, home: Path) -> None:
     code, _out, err = callboard("agents", "shw")
     assert code == 2
-    assert "did you mean 'show'?" in err
+    assert has_message(err, "cli.render.markdown.theme._known", near="'show'")

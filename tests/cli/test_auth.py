@@ -117,7 +117,9 @@ async def test_a_person_signs_in_through_the_browser_and_the_token_is_kept(place
     process = await place.begin(nursery, "auth", "login", "--no-browser")
     page = await place.server.browser(await address(process))
     assert b"You can close this page" in page
-    assert await everything(process.stdout) == "signed in to client 'lab' for chat\n"
+    assert has_message(
+        await everything(process.stdout), "cli.auth_clients.sign_in_to.by_hand", scopes="client 'lab' for chat"
+    )
     assert await process.wait() == 0
     (file,) = place.files()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -153,7 +155,7 @@ async def test_a_browser_here_is_opened(place: Place, nursery: trio.Nursery, tmp
             await trio.sleep(0.05)
     code, out, err = said[0]
     assert (code, out) == (0, "signed in to client 'lab' for chat\n")
-    assert "The browser should show a page; if it does not, open this address to sign in to client 'lab':" in err
+    assert has_message(err, "cli.auth_clients._SigningIn.here.3", who="client 'lab'")
 
 
 async def test_at_a_terminal_without_a_browser_the_address_is_pasted(
@@ -287,7 +289,7 @@ async def test_wrong_calls(place: Place, arguments: tuple[str, ...], code: int, 
 
 
 async def test_status_says_what_to_do(place: Place, nursery: trio.Nursery) -> None:
-    assert "not signed in; callboard auth login lab" in (await place.run("auth", "status"))[1]
+    assert has_message((await place.run("auth", "status"))[1], "cli.auth_clients.in_words")
     place.server.gives_refresh, place.server.lifetime = False, 7200.0
     await place.sign_in(nursery)
     assert re.search(r"lab +signed in for (2h00m|1h59m) +chat", (await place.run("auth", "status"))[1])

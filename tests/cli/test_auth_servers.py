@@ -13,6 +13,7 @@ import pytest
 import trio
 from fake_models import Request
 from mcp_protected import Town, protected_town
+from support.messages import has_message
 from waiting import PATIENCE
 
 Callboard = Callable[..., "tuple[int, str, str]"]
@@ -99,9 +100,9 @@ def test_what_a_tool_wants_more_is_seen(callboard: Callboard, home: Home, town: 
     assert callboard("auth", "login", "mcp:docs")[0] == 0
     code, _, err = callboard("mcp", "call", "docs", "write")
     assert code == 1
-    assert "more scopes (files:write); sign in again: callboard auth login mcp:docs" in err
-    assert "more is wanted (files:write); callboard auth login mcp:docs" in callboard("auth", "status")[1]
-    assert callboard("auth", "login", "mcp:docs")[1] == "signed in to MCP server 'docs' for read files:write\n"
+    assert has_message(err, "work.mcp.links.texts._unauthorized", named=" (files:write)")
+    assert has_message(callboard("auth", "status")[1], "cli.auth_clients.in_words.2", row="files:write")
+    assert has_message(callboard("auth", "login", "mcp:docs")[1], "cli.auth_servers.sign_in_to.by_hand", name="docs")
     assert callboard("mcp", "call", "docs", "write")[:2] == (0, "write: done\n")
 
 
@@ -126,7 +127,7 @@ def test_no_person_there(callboard: Callboard, home: Home, town: Town, monkeypat
     monkeypatch.delenv("BROWSER")
     code, out, err = callboard("auth", "login", "mcp:docs")
     assert (code, out) == (5, "")
-    assert "there is neither a browser nor a terminal here" in err
+    assert has_message(err, "cli.auth_servers.sign_in_to.by_hand.person")
     assert callboard("auth", "login", "mcp:docs", "--device")[0] == 2
     assert callboard("auth", "status", "mcp:docs")[0] == 3
 
@@ -135,7 +136,7 @@ def test_a_service_that_is_not_safe_to_sign_in_to(callboard: Callboard, home: Ho
     del town.published["code_challenge_methods_supported"]
     code, out, err = callboard("auth", "login", "mcp:docs")
     assert (code, out) == (3, "")
-    assert "MCP server 'docs' can't be signed in to" in err
+    assert has_message(err, "work.mcp.auth.sign_in.sign_in", name="docs")
     assert "PKCE" in err
 
 
@@ -143,4 +144,4 @@ def test_files_that_are_not_to_be_used_are_told(callboard: Callboard, home: Home
     assert callboard("auth", "login", "mcp:docs")[0] == 0
     for file in (tmp_path / "state" / "callboard" / "oauth" / "mcp").iterdir():
         file.chmod(0o644)
-    assert "others may read or write it" in callboard("auth", "status")[1]
+    assert has_message(callboard("auth", "status")[1], "io.oauth.token_file.TokenFile._bytes.4")

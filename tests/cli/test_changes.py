@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fake_models import FakeModels, Reply
+from support.messages import has_message
 
 from callboard.cli.render.diff import diff_lines
 
@@ -57,7 +58,7 @@ def test_a_run_without_a_server_is_shown_and_taken_back(callboard: Callboard, pr
         "created",
     ]
     code, _out, err = callboard("runs", "restore", run)
-    assert (code, "--yes agrees beforehand" in err) == (5, True)
+    assert (code, has_message(err, "cli.control.commands.changed._agreed")) == (5, True)
     (project / "b" / "mine").write_text("mine")
     code, out, _err = callboard("runs", "restore", run[4:], "--yes")
     assert (code, out) == (1, "restored a.txt\nremoved b/new.txt\nleft b: other files are in it now\n")
@@ -68,7 +69,7 @@ def test_a_run_without_a_server_is_shown_and_taken_back(callboard: Callboard, pr
 
 def test_a_run_that_is_not_there_and_one_that_has_changed_nothing(callboard: Callboard, project: Path) -> None:
     code, _out, err = callboard("runs", "diff")
-    assert (code, "no run has changed files yet" in err) == (2, True)
+    assert (code, has_message(err, "cli.control.commands.changed._run_of")) == (2, True)
     assert callboard("runs", "diff", "run-nope")[0] == 2
     assert callboard("runs", "restore", "run-nope", "--yes")[0] == 2
 

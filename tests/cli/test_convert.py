@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.messages import has_message
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -32,7 +33,7 @@ def test_the_graph_does_what_the_workflow_does(answer: str, result: str, callboa
     assert callboard("validate", graph, "--strict")[0] == 0
     assert callboard("run", graph, "go", "--answer", answer, "-q")[1] == result + "\n"
     code, _, err = callboard("convert", str(flow), graph)
-    assert (code, "nothing in it is overwritten" in err) == (2, True)
+    assert (code, has_message(err, "cli.files.convert.2")) == (2, True)
 
 
 def test_every_reason_is_told_with_its_line_and_nothing_is_written(callboard: Callboard, tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ def test_every_reason_is_told_with_its_line_and_nothing_is_written(callboard: Ca
     code, _, err = callboard("convert", str(flow), str(tmp_path / "flow"))
     assert code == 2
     assert "flow.yaml:4:" in err
-    assert "messages go round: 'Ask', 'Yes'" in err
+    assert has_message(err, "engine.workflow.convert.reasons.reasons.3", named="'Ask', 'Yes'")
     assert "flow.yaml:5:23:" in err
     assert "'Yes' is a python node" in err
     assert "can't be a graph, for 2 reasons" in err
@@ -58,7 +59,11 @@ def test_a_function_of_the_users_own_is_not_taken_for_the_common_one(callboard: 
     (tmp_path / "functions" / "edge").mkdir(parents=True)
     (tmp_path / "functions" / "edge" / "own.py").write_text("def code_pass(data: str) -> bool:\n    return False\n")
     code, _, err = callboard("convert", str(flow), str(tmp_path / "own"))
-    assert (code, "flow.yaml:9:" in err, "asks the function 'code_pass'" in err) == (2, True, True)
+    assert (
+        code,
+        "flow.yaml:9:" in err,
+        has_message(err, "engine.workflow.convert.reasons._of_edge.3", function="code_pass"),
+    ) == (2, True, True)
 
 
 def test_each_reason_stands_at_the_key_that_is_one(callboard: Callboard, tmp_path: Path) -> None:

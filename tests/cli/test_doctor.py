@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.messages import has_message
 
 from callboard.cli import diagnostics
 
@@ -35,8 +36,8 @@ def test_what_is_missing_says_how_to_get_it(callboard: Callboard, monkeypatch: p
     monkeypatch.setenv("PATH", "/nowhere")
     code, out, _err = callboard("doctor")
     assert code == 0
-    assert "tree-sitter-nowhere not installed (pip install 'callboard[typescript]')" in out
-    assert "not found (npm install --global tsx)" in out
+    assert has_message(out, "cli.diagnostics._reader", missing="…tree-sitter-nowhere")
+    assert has_message(out, "cli.diagnostics._instead_of_tsx")
 
 
 def test_a_key_in_the_config_file_is_there_too(
@@ -92,7 +93,7 @@ def test_settings_that_are_accepted_for_lokis_sake_are_listed(callboard: Callboa
     (home / "config.yaml").write_text("max_agent_depth: 3\nescalation_timeout: 5\ntheme: dark\nsave: false\n")
     found = ["escalation_timeout", "max_agent_depth"]
     assert json.loads(callboard("doctor", "-o", "json")[1])["config"]["without_effect"] == found
-    assert "`max_agent_depth`: accepted for Loki's sake, no effect yet" in callboard("doctor")[1]
+    assert has_message(callboard("doctor")[1], "cli.diagnostics.as_text.2", key="max_agent_depth")
 
 
 def test_validate_reads_the_config_file_of_the_directory_as_settings(callboard: Callboard, home: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fake_models import FakeModels
+from support.messages import has_message
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -48,7 +49,7 @@ def test_no_key_is_needed(callboard: Callboard, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.delenv(name, raising=False)
     assert callboard("ask", "-q", "hello", "-m", "claude:claude-haiku-4-5", "--dry-run")[0] == 0
     code, _out, err = callboard("ask", "-q", "hello", "-m", "cloude:x", "--dry-run")
-    assert (code, "unknown chat model 'cloude:x'" in err) == (3, True)
+    assert (code, has_message(err, "work.models.providers.unknown.4", model="cloude:x")) == (3, True)
 
 
 def test_a_graph_goes_through_and_answers_of_a_shape_are_the_emptiest(

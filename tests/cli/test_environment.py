@@ -13,6 +13,7 @@ from unittest.mock import patch
 import pytest
 from fake_models import FakeModels
 from starter import CALLBOARD
+from support.messages import has_message
 
 from callboard.actors.io.settings import load_settings
 
@@ -89,7 +90,13 @@ def test_a_provider_without_a_file(callboard: Callboard, environment: Path, mode
     os.environ["CALLBOARD_PROVIDER"] = "opnai"
     ended = callboard("ask", "hello", "-q")
     assert ended.code == 3
-    assert "CALLBOARD_PROVIDER is 'opnai', which is no provider; there are anthropic, bedrock" in ended.err
+    assert has_message(
+        ended.err,
+        "work.models.providers.unknown",
+        model_from="…CALLBOARD_PROVIDER",
+        model="opnai",
+        PROVIDERS="anthropic, bedrock…",
+    )
 
 
 def test_a_provider_is_ignored_beside_a_file(callboard: Callboard, environment: Path) -> None:
@@ -114,7 +121,7 @@ def test_files_may_be_elsewhere(callboard: Callboard, environment: Path, tmp_pat
     assert "hoist" in callboard("macros").out
     assert "sail" in callboard("tools").out
     told = callboard("doctor").out
-    assert "servers: wind" in told
+    assert has_message(told, "cli.diagnostics._told_of_mcp.2", found="wind")
     assert "ollama:ship" in told
     os.environ[f"{prefix}SESSIONS_DIR"] = str(tmp_path / "my-sessions")
     made = callboard("sessions", "list")
@@ -144,7 +151,7 @@ def test_the_log_goes_where_lokis_variables_say(
     os.environ["LOKI_LOG_LEVEL"] = "loud"
     ended = callboard("ask", "hello", "-q")
     assert ended.code == 3
-    assert "LOKI_LOG_LEVEL: there is no level 'loud'; expected one of trace" in ended.err
+    assert has_message(ended.err, "cli.logging.parse", variable="…LOKI_LOG_LEVEL", level="loud")
 
 
 def test_doctor_shows_which_variables_count_and_no_secret(callboard: Callboard, environment: Path) -> None:
@@ -154,7 +161,7 @@ def test_doctor_shows_which_variables_count_and_no_secret(callboard: Callboard, 
     out = callboard("doctor").out
     assert f"{environment}/.env: LOKI_TEMPERATURE, OPENAI_API_KEY" in out
     assert "  CALLBOARD_TEMPERATURE 0.1\n" in out
-    assert "  LOKI_TEMPERATURE 0.5  (CALLBOARD_TEMPERATURE goes before it)" in out
+    assert has_message(out, "cli.environment_report._variables", first="  LOKI_TEMPERATURE 0.5  (CALLBOARD_TEMPERATURE")
     assert "CALLBOARD_TOKEN set\n" in out
     assert "LOKI_PATCH_OPENAI_CHAT_COMPLETIONS set\n" in out
     assert "CALLBOARD_MODLE set  (did you mean 'CALLBOARD_MODEL'?)" in out

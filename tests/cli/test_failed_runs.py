@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from fake_models import FakeModels, Reply
 from served_house import House, open_house
+from support.messages import has_message
 
 from callboard.actors.front.control.logs.files import Kept, read_kept, write_kept
 from callboard.protocol.control.caller import LOCAL
@@ -86,7 +87,7 @@ def test_a_missing_key_is_told_before_anything_runs(callboard: Callboard, monkey
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     code, out, err = callboard("run", "haiku.yaml", "frogs", "-m", "openai:gpt-4o", "-q")
     assert (code, out) == (3, "")
-    assert "no API key for 'openai:gpt-4o'" in err
+    assert has_message(err, "work.models.catalog.Catalog._door.2")
 
 
 @pytest.mark.usefixtures("here")

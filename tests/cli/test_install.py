@@ -12,6 +12,7 @@ import trio
 from bundle_house import BUNDLE, SILENT, Repository, put
 from screen import Screen
 from starter import CALLBOARD
+from support.messages import has_message
 from waiting import PATIENCE, READING
 
 from callboard.protocol.version import VERSION
@@ -80,7 +81,7 @@ def test_what_comes_with_callboard_is_laid_out(install: Install, tmp_path: Path)
     assert done.out == f"installed builtin, which comes with Callboard {VERSION}: 1 file written\n"
     assert install("list").out.startswith(f"  builtin  comes with Callboard  {VERSION}  1 file  20")
     refused = install("--builtin", "--filter", "zzz", "--yes")
-    assert "'zzz' is no kind and no name of what is in this bundle; it has agents, roles, macros" in refused.err
+    assert has_message(refused.err, "work.bundles.layout.chosen", text="zzz")
     assert (tmp_path / "config/roles/shell.md").is_file()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fake_models import FakeModels
 from starter import CALLBOARD
+from support.messages import has_message
 from tiny_weights import put_weights
 
 Callboard = Callable[..., "tuple[int, str, str]"]
@@ -39,7 +40,7 @@ def test_a_base_is_built_when_it_is_needed_and_what_it_knows_goes_into_the_promp
     assert "[Source: docs/plums.md]\nplums are blue" in models.requests[0].prompt
     assert models.requests[0].prompt.count("are plums blue") == 1
     built, found = [line for line in err.splitlines() if "knowledge base 'fruit'" in line]
-    assert "is ready: 2 chunks, 2 embedded, in " in built
+    assert has_message(built, "cli.render.brief.built_in_short.2", chunks="2 chunks", embedded=2, lost=", in …")
     assert "found 2 passages of docs/plums.md, docs/apples.md in " in found
     assert "is ready" not in callboard("ask", "are plums blue", "--kb", "fruit")[2]
 
@@ -50,7 +51,7 @@ def test_a_base_that_is_out_of_date_is_told_and_can_be_built_anew(
     assert callboard("ask", "-q", "are plums blue", "--kb", "fruit")[0] == 0
     (here / "docs" / "plums.md").write_text("plums are red")
     err = callboard("ask", "are plums blue", "--kb", "fruit")[2]
-    assert "warning: knowledge base 'fruit' is used as it was built" in err
+    assert has_message(err, "work.knowledge.of_run._tell_stale.2", what="warning: knowledge base 'fruit'")
     assert "callboard kb build fruit" in err
     assert callboard("ask", "-q", "are plums blue", "--kb", "fruit", "--rebuild-kb")[0] == 0
     prompts = [request.prompt for request in models.requests]
@@ -60,7 +61,7 @@ def test_a_base_that_is_out_of_date_is_told_and_can_be_built_anew(
 def test_a_base_that_is_not_there_is_wrong_usage(callboard: Callboard, models: FakeModels, here: Path) -> None:
     code, out, err = callboard("ask", "hi", "--kb", "fruits")
     assert (code, out) == (2, "")
-    assert "there is no knowledge base 'fruits'; did you mean 'fruit'?" in err
+    assert has_message(err, "work.knowledge.registry.named.2", called="fruits", hint="…'fruit'…")
     assert models.requests == []
 
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from support.messages import says
 
 from callboard.cli.logging import TRACE, configure, parse
 from callboard.protocol.errors import ConfigError
@@ -69,5 +70,5 @@ def test_levels_are_read_by_logger() -> None:
 
 
 def test_an_unknown_level_is_an_error_that_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="no level 'loud'; expected one of trace, debug, info, warning, error, off"):
+    with pytest.raises(ConfigError, match=says("cli.logging.parse", level="loud")):
         parse("loud")

@@ -15,6 +15,7 @@ import trio
 from fake_models import FakeModels, Reply
 from served_house import House, open_house
 from starter import CALLBOARD
+from support.messages import has_message
 from waiting import PATIENCE, until
 
 from callboard.protocol.control.caller import LOCAL
@@ -183,6 +184,6 @@ def test_a_run_under_way_is_not_deleted(callboard: Callboard, house: House) -> N
 
     house.call(kept)
     code, _out, err = callboard("runs", "delete", run)
-    assert (code, "is under way" in err) == (2, True)
+    assert (code, has_message(err, "cli.control.commands.kept.delete_kept")) == (2, True)
     assert callboard("runs", "prune", "--keep", "0")[1] == "0 runs deleted\n"
     assert house.call(house.hub.cancel, LOCAL, run)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 from starter import CALLBOARD
+from support.messages import has_message
 from waiting import PATIENCE
 
 from callboard.actors.work.mcp.files import load_mcp
@@ -166,8 +167,8 @@ def test_a_server_that_is_not_there_is_wrong_usage(
     mcp_json(time=entry())
     code, out, err = callboard("mcp", *command)
     assert (code, out) == (2, "")
-    assert "there is no MCP server 'tim'" in err
-    assert "did you mean 'time'?" in err
+    assert has_message(err, "protocol.mcp.config.McpConfig.get.4", name="tim")
+    assert has_message(err, "cli.render.markdown.theme._known", near="'time'")
 
 
 def test_an_entry_that_cannot_be_used_has_failed_where_all_are_tested(callboard: Callboard, mcp_json: Home) -> None:
@@ -195,16 +196,18 @@ def test_a_file_that_cannot_be_read_is_not_told_to_be_written(callboard: Callboa
         assert f"{file} can't be read" in out + err
         assert "init" not in out + err
     (problem,) = json.loads(callboard("mcp", "list", "-o", "json")[1])["problems"]
-    assert "is not closed" in problem["message"]
-    assert "is not closed" in json.loads(callboard("mcp", "test", "-o", "json")[1])["error"]["message"]
+    assert has_message(problem["message"], "protocol.mcp.jsonc._Parser.closes")
+    assert has_message(
+        json.loads(callboard("mcp", "test", "-o", "json")[1])["error"]["message"], "protocol.mcp.jsonc._Parser.closes"
+    )
 
 
 def test_where_all_are_disabled_that_is_what_is_told(callboard: Callboard, mcp_json: Home) -> None:
     mcp_json(s=entry(disabled=True), t=entry(disabled=True))
     code, _out, err = callboard("mcp", "test")
     assert code == 2
-    assert "all 2 MCP servers of " in err
-    assert 'are disabled; remove "disabled" of one to use it' in err
+    assert has_message(err, "cli.mcp_servers._nothing_to_probe.4", all_of="…all 2 MCP servers")
+    assert has_message(err, "cli.mcp_servers._nothing_to_probe.4", verb="are")
 
 
 def test_where_no_entry_can_be_used_each_is_told(callboard: Callboard, mcp_json: Home) -> None:
@@ -267,7 +270,7 @@ def test_a_server_that_never_tells_its_resources_holds_nobody_up(callboard: Call
     code, out, _err = callboard("mcp", "test")
     assert code == 6
     assert "s FAILED in " in out
-    assert "did not list its resources and prompts within 3 s (timeout_seconds of its entry, " in out
+    assert has_message(out, "cli.mcp_servers._in_time", timeout_seconds=3)
 
 
 # --- tools ------------------------------------------------------------------------------------------------
@@ -314,7 +317,7 @@ def test_the_result_is_on_stdout_and_nothing_on_stderr(callboard: Callboard, mcp
 def test_verbose_tells_how_it_comes_about(callboard: Callboard, mcp_json: Home) -> None:
     mcp_json(s=entry())
     err = callboard("mcp", "call", "s", "progress", "--json", '{"steps": 2}', "-v")[2]
-    assert "MCP server s started in " in err
+    assert has_message(err, "cli.render.agent_lines.AgentTeller._mcp_started", server="…MCP server s")
     assert "    s__progress: 50% " in err
     assert "s__progress steps=2 done in " in err
 

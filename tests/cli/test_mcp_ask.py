@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fake_models import FakeModels, Reply
+from support.messages import has_message
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 Home = Callable[..., Path]
@@ -53,7 +54,7 @@ def test_no_server_at_all_is_wrong_usage(callboard: Callboard, mcp_json: Home) -
     mcp_json(s=entry())
     code, _out, err = callboard("ask", "hi", "--tool", "mcp:")
     assert code == 2
-    assert "--tool mcp: names no MCP server" in err
+    assert has_message(err, "cli.running._check", WHOLE="mcp:")
 
 
 def test_only_entries_that_a_run_names_are_told(callboard: Callboard, models: FakeModels, mcp_json: Home) -> None:
@@ -85,7 +86,7 @@ def test_where_mcp_is_turned_off_the_command_line_is_blamed(
     (tmp_path / "config" / "config.yaml").write_text("mcp_server_support: false\n")
     code, _out, err = callboard("ask", "hi", "--tool", "mcp:s")
     assert code == 3
-    assert "--tool mcp:s: MCP is turned off; set `mcp_server_support: true` in " in err
+    assert has_message(err, "cli.running._check.2", servers="mcp:s")
     assert "agent 'ask'" not in err
 
 
@@ -110,11 +111,13 @@ def test_an_agent_that_lists_a_server_among_its_tools_is_told_where_it_belongs(
     agent.mkdir(parents=True)
     for tool in ("mcp:s", "s", "s__echo"):
         (agent / "config.yaml").write_text(f"name: a\nglobal_tools: ['{tool}']\n")
-        assert "for the tools of MCP server 's': `mcp_servers: [s]`" in callboard("validate", "a")[1]
+        assert has_message(callboard("validate", "a")[1], "runs.file_checks.check_listed", server="s", server_2="s")
     (agent / "config.yaml").unlink()
     graph = "name: g\nstart: a\nnodes:\n  a: {type: llm, prompt: p, tools: [s], next: e}\n  e: {type: end}\n"
     (agent / "graph.yaml").write_text(graph)
-    assert "`mcp_servers: [s]` of the graph, and here `mcp:s`" in callboard("validate", "a")[1]
+    assert has_message(
+        callboard("validate", "a")[1], "engine.graph.node_checks._check_tools.3", server_2="s", server_3="mcp:s"
+    )
 
 
 def test_doctor_shows_enabled_servers_and_aliases(callboard: Callboard, mcp_json: Home, tmp_path: Path) -> None:
@@ -122,5 +125,5 @@ def test_doctor_shows_enabled_servers_and_aliases(callboard: Callboard, mcp_json
     settings = "enabled_mcp_servers: s\nmapping_mcp_servers: {web: 's,t'}\n"
     (tmp_path / "config" / "config.yaml").write_text(settings)
     out = callboard("doctor")[1]
-    assert "  of callboard ask: s (enabled_mcp_servers)" in out
+    assert has_message(out, "cli.diagnostics._told_of_mcp.3", found="s")
     assert "  alias web: s,t (mapping_mcp_servers)" in out

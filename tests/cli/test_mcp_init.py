@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.messages import has_message
 
 from callboard.protocol.mcp.read_config import read_mcp
 
@@ -37,7 +38,7 @@ def test_what_it_writes_has_no_problems_and_one_server_that_is_enabled(
 def test_what_the_server_needs_is_told_if_it_is_missing(callboard: Callboard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     out = callboard("mcp", "init")[1]
-    assert "uvx was not found on the PATH" in out
+    assert has_message(out, "cli.mcp_servers")
     assert "mcp test" not in out
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.messages import has_message
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -51,7 +52,7 @@ def test_the_file_of_an_agent_is_heard_and_so_are_flags(callboard: Callboard) ->
 
 
 def test_where_no_rule_says_anything_what_the_tool_does_decides(callboard: Callboard) -> None:
-    assert "what the tool does" in explain(callboard, "make")
+    assert has_message(explain(callboard, "make"), "work.tools.permissions.Permissions.explained.2")
     assert explain(callboard, "--tool", "get_current_time", "{}").startswith("allow")
     assert explain(callboard, "--tool", "fs_cat", "a.txt").startswith("allow")
     assert explain(callboard, "--tool", "fs_cat", "x/../secrets/key").startswith("deny")
@@ -61,4 +62,4 @@ def test_where_no_rule_says_anything_what_the_tool_does_decides(callboard: Callb
 def test_a_tool_without_a_subject_needs_its_arguments(callboard: Callboard) -> None:
     status, _, said = callboard("permissions", "explain", "x", "--tool", "get_current_time")
     assert status == 2
-    assert "as JSON" in said
+    assert has_message(said, "cli.tool_catalog.explain_call")

@@ -13,6 +13,7 @@ import pytest
 import trio
 from fake_models import FakeModels, Reply
 from starter import CALLBOARD
+from support.messages import has_message
 from waiting import until
 
 from callboard.supervisors.journal.reading import kept_runs
@@ -87,13 +88,13 @@ async def test_a_run_whose_process_was_killed_is_listed_and_goes_on(town: Town) 
     assert run["run"] in out
     code, out, err = await town.say("resume", run["run"].removeprefix("run-")[:5])
     assert (code, out) == (0, "two answer to THREE two first\n")
-    assert "goes on" in err
+    assert has_message(err, "cli.resuming._drive")
     assert (town.home / "world").read_text() == "once\n"
     assert [request.prompt.split()[0] for request in town.models.requests] == ["TWO", "THREE", "THREE"]
-    assert (await town.say("runs", "--interrupted"))[1] == "no durable run was interrupted\n"
+    assert has_message((await town.say("runs", "--interrupted"))[1], "cli.resuming.list_interrupted")
     code, _, err = await town.say("resume", run["run"])
     assert code == 2
-    assert "was interrupted" in err
+    assert has_message(err, "cli.resuming._id_of")
 
 
 async def test_it_goes_on_with_the_file_that_it_began_with_unless_told_otherwise(town: Town) -> None:
@@ -109,7 +110,7 @@ async def test_of_several_one_has_to_be_named_or_all_go_on(town: Town) -> None:
     await town.killed()
     await town.killed()
     code, _, err = await town.say("resume")
-    assert (code, "2 runs were interrupted" in err) == (2, True)
+    assert (code, has_message(err, "cli.resuming._chosen.2", there="…2")) == (2, True)
     code, out, _ = await town.say("resume", "--all", "-o", "json")
     assert code == 0
     assert out.count('"status":"done"') + out.count('"status": "done"') == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_models import FakeModels
+from support.messages import has_message
 
 from callboard.cli.main import cli
 
@@ -161,7 +162,7 @@ def test_roles_are_listed_with_what_is_wrong(callboard: Callboard, home: Path) -
     put(home, "tr", "---\ndescription: Translates.\nmodel: fake:model\n---\n__ARG1__")
     code, out, _ = callboard("roles")
     assert code == 0
-    assert "  broken   can't be used: 1 error (callboard roles show broken)\n" in out
+    assert has_message(out, "cli.role_catalog._why_not", name="broken")
     assert "  tr#ARG1  Translates. [fake:model]\n" in out
     assert "Explains a command of the shell." in out
     listed = json.loads(callboard("roles", "-o", "json")[1])["roles"]
@@ -189,24 +190,24 @@ def test_a_role_is_saved_from_standard_input_and_deleted(
 
     code, out, _ = save(b"Be brief.\n")
     assert code == 0
-    assert "from now on 'code' means this one: it hides the built-in role of that name" in out
-    assert "--force replaces it" in save(b"Other.")[2]
+    assert has_message(out, "cli.role_catalog._hides", name="code")
+    assert has_message(save(b"Other.")[2], "cli.role_catalog.save_role.2")
     assert save(b"Other.", "--force")[0] == 0
-    assert "is not UTF-8" in save(b"\xff")[2]
+    assert has_message(save(b"\xff")[2], "cli.role_catalog.save_role")
     assert callboard("roles", "path", "code")[1] == f"{home}/roles/code.md\n"
     assert callboard("roles", "path")[1] == f"{home}/roles\n"
     assert callboard("roles", "delete", "code")[1] == f"deleted {home}/roles/code.md\n"
-    assert "can't be deleted" in callboard("roles", "delete", "code")[2]
+    assert has_message(callboard("roles", "delete", "code")[2], "io.named_files.NamedFiles.delete")
 
 
 def test_a_role_is_edited(callboard: Callboard, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", "true")
-    assert callboard("roles", "edit", "new")[1] == "nothing was written, so there is no role 'new' of yours\n"
+    assert has_message(callboard("roles", "edit", "new")[1], "cli.role_catalog.edit_role", name="new")
     assert not (home / "roles" / "new.md").exists()
     monkeypatch.setenv("EDITOR", "sh -c 'echo Be brief >> \"$0\"'")
     assert "callboard ask -r new PROMPT" in callboard("roles", "edit", "new")[1]
-    assert "hides the built-in role" in callboard("roles", "edit", "shell")[1]
+    assert has_message(callboard("roles", "edit", "shell")[1], "cli.role_catalog._hides")
     assert (home / "roles" / "shell.md").read_text().endswith("no full stop.\nBe brief\n") is False
     assert (home / "roles" / "shell.md").read_text().endswith("harm.\nBe brief\n")
     monkeypatch.setenv("EDITOR", 'sh -c \'printf -- "---\\ntop_p: x\\n---\\n" > "$0"\'')
@@ -214,10 +215,10 @@ def test_a_role_is_edited(callboard: Callboard, home: Path, monkeypatch: pytest.
     assert code == 2
     assert "`top_p` is the text 'x'" in err
     monkeypatch.setenv("EDITOR", "no-such-editor-at-all")
-    assert "can't be started" in callboard("roles", "edit", "new")[2]
-    assert "can't be started" in callboard("roles", "edit", "code")[2]
+    assert has_message(callboard("roles", "edit", "new")[2], "cli.editor.edit_file")
+    assert has_message(callboard("roles", "edit", "code")[2], "cli.editor.edit_file")
     assert not (home / "roles" / "code.md").exists()
-    assert "can't be a role's name" in callboard("roles", "edit", "../x")[2]
+    assert has_message(callboard("roles", "edit", "../x")[2], "io.named_files.NamedFiles.place_for", kind="role")
 
 
 def test_names_of_roles_are_completed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from fake_models import FakeModels, Reply
+from support.messages import has_message
 
 from callboard.actors.runs.sessions.store import SessionStore
 
@@ -69,7 +70,7 @@ def test_a_new_session_on_a_full_disk_is_an_error_that_says_so_and_leaves_nothin
     (home / "sessions").symlink_to(full_disk / "sessions")
     code, out, err = callboard("ask", "-q", "-s", "new", "one")
     assert (code, out) == (1, "")
-    assert "sessions can't be kept: " in err
+    assert has_message(err, "runs.sessions.disk.files.telling.2")
     assert "No space left on device; free some space there" in err
     assert not list((full_disk / "sessions" / "by-id").iterdir())
     (full_disk / "filling").unlink()
@@ -78,7 +79,7 @@ def test_a_new_session_on_a_full_disk_is_an_error_that_says_so_and_leaves_nothin
 
 def test_help_says_that_a_uuid_is_an_id(callboard: Callboard) -> None:
     for command in ("run", "ask"):
-        assert "a UUID is the id of a session" in " ".join(callboard(command, "--help")[1].split())
+        assert has_message(" ".join(callboard(command, "--help")[1].split()), "cli.options.37")
 
 
 def test_the_session_that_an_agents_file_names_is_used_unless_another_is_given(
@@ -212,7 +213,7 @@ def test_cmd_prelude_names_the_session_of_ask(
     monkeypatch.setenv("CALLBOARD_CMD_PRELUDE", "daily")
     code, _, err = callboard("ask", "-q", "one")
     assert code == 3
-    assert "`cmd_prelude` is session:NAME, SESSION:ROLE or role:NAME, not 'daily'" in err
+    assert has_message(err, "protocol.settings.prelude.prelude_of", key="cmd_prelude", text="daily")
     found = json.loads(callboard("sessions", "-o", "json")[1])
     assert {each["alias"] for each in found} == {"daily", "new", "other"}
 
@@ -267,7 +268,7 @@ def test_an_answer_that_can_not_be_kept_is_printed_and_the_reason_told(
 
 
 def test_a_list_of_nothing_says_how_to_begin(callboard: Callboard, home: Path) -> None:
-    assert callboard("sessions")[1] == 'no sessions yet: callboard ask -s NAME "..." begins one\n'
-    assert callboard("sessions", "-a", "clerk")[1] == (
-        'agent clerk has no sessions: callboard run clerk -s NAME "..." begins one\n'
+    assert has_message(callboard("sessions")[1], "cli.session_files.list_sessions.2")
+    assert has_message(
+        callboard("sessions", "-a", "clerk")[1], "cli.session_files.list_sessions", agent="clerk", agent_2="clerk"
     )

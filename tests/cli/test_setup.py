@@ -17,6 +17,7 @@ import trio
 import trio.testing
 from fake_models import FakeModels, Reply
 from starter import CALLBOARD
+from support.messages import has_message
 from waiting import PATIENCE
 
 from callboard.actors.runs.setup.needed import needs_setup
@@ -453,4 +454,4 @@ def test_without_a_key_and_a_server_it_says_what_to_do(environ: dict[str, str]) 
 def test_without_any_model_other_commands_lead_here(environ: dict[str, str], command: list[str]) -> None:
     ended = run(environ, *command)
     assert ended.returncode == 3
-    assert "no model is configured: run `callboard setup`" in ended.stderr
+    assert has_message(ended.stderr, "work.models.gateway.Gateway.lacks_model")

@@ -13,6 +13,7 @@ import trio
 from fake_models import FakeModels, Reply
 from screen import Screen
 from starter import CALLBOARD
+from support.messages import has_message
 from waiting import PATIENCE, until
 
 Callboard = Callable[..., "tuple[int, str, str]"]
@@ -123,7 +124,7 @@ def test_the_body_is_shown_as_the_provider_got_it(callboard: Callboard, kept: st
     assert [line.encode() for line in bodies] == [request.body for request in models.requests]
     code, _out, err = callboard("show", "last", "--raw", "--reply")
     assert code == 2
-    assert "--raw is the body alone" in err
+    assert has_message(err, "cli.show.command")
 
 
 def test_of_an_agent_with_several_calls_the_last_is_shown(
@@ -133,7 +134,7 @@ def test_of_an_agent_with_several_calls_the_last_is_shown(
     code, *_ = callboard("ask", "go", "--tool", "fs_ls", "--yes", "--keep-requests", "-q")
     assert code == 0
     code, out, err = callboard("show", "last", "ask")
-    assert err == "'ask' has calls 1, 2; this is the last of them (--all shows all)\n"
+    assert has_message(err, "cli.control.commands.calls.show_calls", of="ask", numbers="1, 2")
     assert (
         '--- assistant ---\nlooking\n  calls fs_ls {"path": "/nowhere-at-all"}\n\n--- tool fs_ls (failed) ---\n' in out
     )
@@ -158,9 +159,9 @@ def test_what_is_not_there_is_told(callboard: Callboard, kept: str, words: list[
 def test_a_name_of_several_actors_is_told_with_their_numbers(callboard: Callboard, kept: str) -> None:
     code, out, err = callboard("show", "last", f"/{kept}")
     assert (code, out) == (2, "")
-    assert "means several actors" in err
+    assert has_message(err, "cli.control.commands.calls.meant.2")
     assert "plan (1)" in err
-    assert "write (2); give a number, or --all" in err
+    assert has_message(err, "cli.control.commands.calls.meant.2", more="…write (2)")
     assert callboard("show", "last", f"/{kept}", "--all")[0] == 0
 
 
@@ -169,7 +170,7 @@ def test_without_anything_kept_it_says_how_to_keep_it(
 ) -> None:
     code, _out, err = callboard("show", "last")
     assert code == 2
-    assert "no run is kept in " in err
+    assert has_message(err, "cli.control.commands.kept.kept_run")
     assert callboard("run", talk, "tea", "-q")[0] == 0  # stderr is no terminal
     assert not (state / "runs").exists()
     assert callboard("run", talk, "tea", "-q", "--no-keep-requests")[0] == 0
@@ -233,7 +234,7 @@ def test_a_state_directory_that_takes_nothing_costs_the_run_nothing(
     (state / "runs").write_text("no directory")
     code, out, err = callboard("run", talk, "tea", "--keep-requests", "--no-input")
     assert (code, out) == (0, "ok\n")
-    assert "this run is not kept: " in err
+    assert has_message(err, "front.control.kept_run.keep_runs")
 
 
 async def test_at_a_terminal_requests_are_kept_without_a_word_and_shown_in_colours(

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from access_house import made_key
 from fake_models import FakeModels, Reply, Request
+from support.messages import has_message
 
 from callboard.actors.work.spending.book import _SCHEMA
 from callboard.actors.work.spending.ledger_file import _HELD, _LEDGER
@@ -194,4 +195,4 @@ def test_a_book_that_can_not_be_read_is_an_error(callboard: Callboard, state: Pa
     code, _, err = callboard("usage")
     assert code == 1
     assert f"what models have cost can't be read: {state / 'usage.db'}: file is not a database" in err
-    assert "move it away, and a new one is begun" in err
+    assert has_message(err, "cli.control.commands.usage.show_usage")

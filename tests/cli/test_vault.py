@@ -16,6 +16,7 @@ import pytest
 import trio
 from screen import Screen
 from starter import CALLBOARD
+from support.messages import has_message
 from waiting import PATIENCE
 
 from callboard.actors.io.vault import age
@@ -116,11 +117,11 @@ def test_lokis_own_vault_is_told_with_what_to_do(vault: Vault, tmp_path: Path) -
     assert f"{lokis} is Loki's own, which can't be read: callboard vault import --help" in vault("list").err
     ended = vault("import", "--from-json", str(lokis))
     assert ended.code == 2
-    assert "loki --get-secret NAME | callboard vault add NAME" in ended.err
+    assert has_message(ended.err, "cli.vault_file._of_json.3")
 
 
 def test_a_short_value_is_kept_with_a_warning(vault: Vault) -> None:
-    assert "shorter than 8 characters" in vault("add", "PIN", text="1234").err
+    assert has_message(vault("add", "PIN", text="1234").err, "cli.vault_file.put", SHORTEST=8)
 
 
 def test_a_vault_that_is_a_command_shows_what_it_gives(vault: Vault, tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ def test_a_vault_that_is_a_command_shows_what_it_gives(vault: Vault, tmp_path: P
     for arguments in (("list",), ("add", "X"), ("delete", "X"), ("rotate",)):
         ended = vault(*arguments)
         assert ended.code == 2
-        assert "the vault is a command" in ended.err
+        assert has_message(ended.err, "cli.vault_file._file")
     config.write_text('vault: {command: "false {name}"}\n')
     ended = vault("get", "X")
     assert (ended.code, ended.out) == (3, "")
@@ -187,7 +188,7 @@ def test_lokis_key_can_not_be_a_secret(vault: Vault, tmp_path: Path) -> None:
     (tmp_path / "config" / "config.yaml").write_text("vault_password_file: '{{X}}'\n")
     ended = vault("list")
     assert ended.code == 3
-    assert "`vault_password_file` can't be a secret itself: it opens the vault" in ended.err
+    assert has_message(ended.err, "protocol.settings.vault.vault_problems.11", path="vault_password_file")
 
 
 def test_who_shares_a_vault_is_told_the_fresh_key(vault: Vault, tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_without_a_terminal_and_without_a_pipe_nobody_is_asked(vault: Vault, mon
     monkeypatch.setattr(sys, "stdin", Terminal())
     ended = vault("add", "NAME", "--no-input")
     assert ended.code == 5
-    assert "no terminal is here to ask for the value of NAME: pipe it in" in ended.err
+    assert has_message(ended.err, "cli.vault_file._value", name="NAME")
 
 
 async def at_terminal(

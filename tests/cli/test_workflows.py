@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.messages import has_message
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 
@@ -79,4 +80,4 @@ def test_what_only_agents_have_is_not_looked_for_in_a_workflow(callboard: Callbo
     Path(flow).write_text(FLOW.replace("${TONE}", "dry"))
     code, _, err = callboard("tools", "list", "--agent", flow)
     assert code == 2
-    assert "is a workflow, and an agent is wanted" in err
+    assert has_message(err, "runs.target.load_agent")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.messages import has_message
 
 from callboard.protocol.agent import Agent, read_agent
 from callboard.protocol.graph.model import Variable
@@ -96,7 +97,7 @@ def test_a_missing_name() -> None:
 def test_an_unquoted_default_is_a_number() -> None:
     problem = only_problem("name: a\nvariables:\n  - name: n\n    default: 1\n")
     assert (problem.line, problem.column, problem.key) == (4, 14, "variables[0].default")
-    assert 'put quotes around it: "1"' in str(problem.hint)
+    assert has_message(str(problem.hint), "protocol.reading._remedy.2", quoted='"1"')
 
 
 @pytest.mark.parametrize("key", ["nodes", "start", "settings"])

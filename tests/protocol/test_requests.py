@@ -132,16 +132,22 @@ def test_every_field_is_generated_so_that_a_new_one_is_tested_too() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"compat": "lokki"}, "compat must be one of standard, loki, devall, not 'lokki'"),
+        (
+            {"compat": "lokki"},
+            says("protocol.requests.RunRequest.__post_init__", COMPAT="standard, loki, devall", compat="lokki"),
+        ),
         ({"id": "run_1"}, says("protocol.requests.RunRequest.__post_init__.2", id="run_1")),
-        ({"prompt": "h\udcffi"}, "the prompt is not Unicode text: its character 2 is a byte that is not UTF-8"),
-        ({"variables": {"where": "\udcff"}}, "the value of variable 'where' is not Unicode text: its character 1 is a"),
+        ({"prompt": "h\udcffi"}, says("protocol.requests._check_unicode.2", what="the prompt")),
+        (
+            {"variables": {"where": "\udcff"}},
+            says("protocol.requests._check_unicode.2", what="…'where'…", where="its character 1 is a…"),
+        ),
         ({"state": {"x": "\udcff"}}, says("protocol.requests._plain_state.4")),
         ({"state": {"x": object()}}, says("protocol.requests._plain_state")),
-        ({"answers": ["yes", "n\udcff"]}, "answer 2 is not Unicode text: its character 2 is a byte that is not UTF-8"),
-        ({"answers": {"ask": "\ud800"}}, "the answer for 'ask' is not Unicode text"),
+        ({"answers": ["yes", "n\udcff"]}, says("protocol.requests._check_unicode.2", what="answer 2")),
+        ({"answers": {"ask": "\ud800"}}, says("protocol.requests._check_unicode.2", what="…'ask'…")),
         ({"answers": [{"a": 1}]}, says("protocol.requests._worded", what="answer 1", __name__="dict")),
-        ({"answers": {"q": [b"x"]}}, "the answer for 'q' must be text, .* not bytes"),
+        ({"answers": {"q": [b"x"]}}, says("protocol.requests._worded", what="…'q'…", __name__="bytes")),
     ],
 )
 def test_what_no_run_can_be_given_is_refused_when_the_request_is_made(given: dict[str, Any], words: str) -> None:

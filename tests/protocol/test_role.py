@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.messages import says
+from support.messages import has_message, says
 
 from callboard.protocol.errors import UsageError
 from callboard.protocol.problems import Problem
@@ -153,7 +153,7 @@ def test_unknown_and_old_keys_are_warnings() -> None:
         (4, "old_key"),
         (5, "ignored_key"),
     ]
-    assert problems[0].hint == "did you mean 'temperature'?"
+    assert has_message(problems[0].hint, "protocol.problems.suggestion", name="temperature")
     assert role.tools == ("fs_cat",)
     assert role.problems == tuple(problems)
     assert read("---\nuse_tools: a\nenabled_tools: b\n---\n")[0].tools == ("b",)
@@ -194,8 +194,13 @@ def test_arguments_are_put_in_once() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ((), "role 'r' takes 2 arguments, not 0: write it as r#ARG1#ARG2"),
-        (("a", "b", "c"), "role 'r' takes 2 arguments, not 3"),
+        (
+            (),
+            says(
+                "protocol.role.Role.with_arguments", called="r", takes="takes 2 arguments", given=0, usage="r#ARG1#ARG2"
+            ),
+        ),
+        (("a", "b", "c"), says("protocol.role.Role.with_arguments", called="r", takes="takes 2 arguments", given=3)),
         (("a", "{{__cwd__}}"), "an argument of role 'r' holds '{{'"),
     ],
 )

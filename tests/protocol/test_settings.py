@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jsonschema
 import pytest
+from support.messages import has_message
 
 from callboard.protocol.permissions import PermissionRule
 from callboard.protocol.problems import errors_in
@@ -282,7 +283,7 @@ def test_permissions_are_read_with_their_lines() -> None:
         (4, "error", "permissions.fs_rm"),
         (5, "warning", "permissions.fs_cat.allw"),
     ]
-    assert problems[0].hint == "did you mean 'allow'?"
+    assert has_message(problems[0].hint, "protocol.problems.suggestion", name="allow")
 
 
 def test_tools_can_be_chosen_by_the_environment() -> None:

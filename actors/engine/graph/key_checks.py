@@ -32,7 +32,7 @@ from ....protocol.graph.model import (
     Raw,
     ScriptNode,
 )
-from ....protocol.problems import slip_of
+from ....protocol.problems import slip_of, suggestion
 from ....protocol.tree import Path
 from ...io.stamps import look
 from .findings import WRITING, Findings, Surroundings
@@ -100,7 +100,7 @@ def _words_of_scripts(graph: Graph, directory: FilePath | None) -> frozenset[str
 
 def _how_to_have(key: str, near: str | None, graph: Graph) -> str:
     if near:
-        return f"did you mean '{near}'?"
+        return suggestion(near)
     seed = f"`initial_state: {{{key}: ''}}`."
     if any(variable.name == key for variable in graph.variables):
         return f"variables reach scripts only: let a script write it into the state, or seed it: {seed}"

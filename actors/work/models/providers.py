@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ....protocol.errors import ConfigError, GraphMistake
-from ....protocol.problems import did_you_mean
+from ....protocol.problems import did_you_mean, suggestion
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from ....protocol.settings.model import KEYS_OF_TYPES
 
@@ -337,5 +337,5 @@ def unknown(
     names = list(dict.fromkeys((*clients, *BUILT_IN)))
     near = get_close_matches(name, names, n=1, cutoff=0.75)
     guess = meant or (f"{near[0]}:..." if near else None)
-    hint = f"did you mean '{guess}'?" if guess else f"clients are: {', '.join(names)}"
+    hint = suggestion(guess) if guess else f"clients are: {', '.join(names)}"
     return f"unknown chat model '{model}': models are named `client:model`; {hint}"

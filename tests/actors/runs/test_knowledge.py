@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fake_models import FakeModels, Reply, Request
 from stage import Stage
+from support.messages import has_message
 
 import callboard
 from callboard.protocol.errors import UsageError
@@ -107,4 +108,11 @@ async def test_tokens_for_vectors_count_in_the_run_and_can_end_it(
         assert outcome.usage["fake:vectors"].input_tokens == 120  # the chunk, which the cache knows after that; queries
         outcome = await stage.run("second", limits=callboard.Limits(max_tokens=39))
     assert (outcome.status, outcome.error.code) == ("failed", "budget")
-    assert outcome.error.message == "at node 'two': the run has used 40 of its 39 tokens (--max-tokens)"
+    assert has_message(
+        outcome.error.message,
+        "work.spending.accounts.Account._check_spent.2",
+        name="…'two'…",
+        tokens=40,
+        max_tokens=39,
+        _key="--max-tokens",
+    )

@@ -11,6 +11,7 @@ import trio
 import trio.testing
 from fake_models import FakeModels, Reply, Request
 from stage import Stage
+from support.messages import has_message
 
 import callboard
 
@@ -42,7 +43,14 @@ async def test_an_agent_that_reaches_its_own_limit_has_failed_and_the_graph_take
     assert outcome.output == "ok"
     assert len(stage.models.requests) == 2
     *_, failed = [data for data in stage.of("node.exited") if data.error]
-    assert "agent 'kid' has used 15 of its 15 tokens (`limits: max_tokens`)" in failed.error
+    assert has_message(
+        failed.error,
+        "work.spending.accounts.Account._check_spent.2",
+        name="…agent 'kid'",
+        tokens=15,
+        max_tokens=15,
+        _key="`limits: max_tokens`",
+    )
     assert failed.code == "budget"
 
 
@@ -52,7 +60,13 @@ async def test_without_a_fallback_the_run_fails_with_4_and_names_the_agent(stage
     assert outcome.exit_code == 4
     assert outcome.error is not None
     assert outcome.error.code == "max_turns"
-    assert "agent 'g' has used its 1 model turn (`limits: max_turns`)" in outcome.error.message
+    assert has_message(
+        outcome.error.message,
+        "work.spending.accounts.Account.check_own",
+        name="…agent 'g'",
+        turns="1 model turn",
+        _key="`limits: max_turns`",
+    )
 
 
 async def test_a_limit_of_the_run_is_no_failure_of_the_agent_below(stage: Stage) -> None:
@@ -68,7 +82,14 @@ async def test_a_limit_of_the_run_is_no_failure_of_the_agent_below(stage: Stage)
     outcome = await stage.run(limits=callboard.Limits(max_tokens=15))
     assert outcome.exit_code == 4
     assert outcome.error is not None
-    assert "the run has used 15 of its 15 tokens (--max-tokens)" in outcome.error.message
+    assert has_message(
+        outcome.error.message,
+        "work.spending.accounts.Account._check_spent.2",
+        name="…the run",
+        tokens=15,
+        max_tokens=15,
+        _key="--max-tokens",
+    )
 
 
 async def test_the_model_that_has_called_an_agent_reads_that_its_limit_was_reached(stage: Stage) -> None:
@@ -92,7 +113,9 @@ async def test_the_model_that_has_called_an_agent_reads_that_its_limit_was_reach
     stage.models.answer_with(answer)
     outcome = await stage.run("go", target="lead")
     assert outcome.status == "done", outcome.error
-    assert "agent 'kid' has used 15 of its 15 tokens" in told[1]
+    assert has_message(
+        told[1], "work.spending.accounts.Account._check_spent.2", name="…agent 'kid'", tokens=15, max_tokens=15
+    )
     assert outcome.output.endswith("told")
 
 
@@ -136,7 +159,7 @@ async def test_an_agents_time_is_limited(stage: Stage, mock_clock: trio.testing.
         mock_clock.jump(6)
     assert outcomes[0].status == "done"
     *_, failed = [data for data in stage.of("node.exited") if data.error]
-    assert "agent 'kid' did not end within 5 s (`limits: timeout`)" in failed.error
+    assert has_message(failed.error, "runs.prepared.Prepared._within", name="kid", timeout=5)
 
 
 async def test_requests_at_once_wait_for_room_and_no_limit_is_passed_by_more_than_one(stage: Stage) -> None:
@@ -174,7 +197,13 @@ async def test_a_request_that_is_cut_off_is_estimated(stage: Stage, mock_clock: 
     assert outcomes[0].exit_code == 4
     assert outcomes[0].error is not None
     # what was asked, and what a model may have made within the six seconds
-    assert "1300 of its 100 tokens, 1300 of them estimated (--max-tokens)" in outcomes[0].error.message
+    assert has_message(
+        outcomes[0].error.message,
+        "work.spending.accounts.Account._check_spent.2",
+        tokens=1300,
+        max_tokens=100,
+        _key="--max-tokens",
+    )
     assert outcomes[0].usage == {}  # which has the providers' figures alone
 
 
@@ -245,7 +274,7 @@ async def test_a_reply_of_which_a_server_tells_no_tokens_is_estimated(stage: Sta
     outcome = await stage.run("x", limits=callboard.Limits(max_tokens=1000))
     assert outcome.exit_code == 4
     assert outcome.error is not None
-    assert "1000 of them estimated" in outcome.error.message
+    assert has_message(outcome.error.message, "work.spending.accounts.Account._check_spent", estimated=1000)
 
 
 async def test_a_request_that_waits_after_a_refusal_costs_nothing_when_it_is_cancelled(

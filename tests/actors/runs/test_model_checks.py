@@ -82,7 +82,7 @@ def test_credentials_of_google_are_read_but_not_used(tmp_path: Path) -> None:
     broken = look(text, "vertexai:gemini-2.5-pro", {**nowhere, "GOOGLE_APPLICATION_CREDENTIALS": str(key)})
     assert has_message(str(broken.failed), "work.models.vertex.login._what_it_is.3")
     signed_in(tmp_path, "http://127.0.0.1:1", quota_project_id="")
-    assert "has no `project_id`" in str(look(text, "vertexai:gemini-2.5-pro", nowhere).failed)
+    assert has_message(str(look(text, "vertexai:gemini-2.5-pro", nowhere).failed), "runs.model_checks._of_google")
     assert look(text, "vertexai:gemini-2.5-pro", {**nowhere, "GOOGLE_CLOUD_PROJECT": "p"}).failed is None
     assert look(text, "vertexai:gemini-2.5-pro", {"VERTEXAI_API_KEY": "k"}).key == "VERTEXAI_API_KEY"
 
@@ -98,7 +98,7 @@ clients:
     assert all_models(settings, Catalog(settings, {})) == ["ollama:llama3.2", "openai:a", "openai:e"]
     embedding = look(text, "openai:e", {"OPENAI_API_KEY": "x"})
     assert (embedding.kind, embedding.failed, embedding.lacks) == ("embedding", None, ())
-    with pytest.raises(ConfigError, match="did you mean 'openai"):
+    with pytest.raises(ConfigError, match=says("protocol.problems.suggestion", name="openai…")):
         look(text, "opena:x")
     assert exit_code([]) == 0
 

@@ -11,6 +11,7 @@ import pytest
 from fake_models import Reply, Request
 from mcp_stage import _own_cache, mcp_json, scripted  # noqa: F401 - a fixture
 from stage import Stage
+from support.messages import has_message
 
 import callboard
 from callboard.protocol.agent import Agent
@@ -118,9 +119,9 @@ async def test_a_run_stays_in_its_directory_when_the_process_goes_elsewhere(
     assert outcome.error is None, outcome.error
     assert Path.cwd() == project / "secrets"
     denied, missing, through, code, where = stage.models.requests[-1].results
-    assert "permissions deny" in denied
-    assert "does not exist" in missing
-    assert "permissions deny" in through
+    assert has_message(denied, "work.tools.permissions.Permissions.admit")
+    assert has_message(missing, "work.tools.builtin.allowed_paths._words")
+    assert has_message(through, "work.tools.permissions.Permissions.admit")
     assert (code, where) == ("code\n", f"{project}\n")
 
 
@@ -199,7 +200,7 @@ async def test_what_a_parent_denies_is_denied_to_the_children_it_spawns(
     stage.models.answer_with(spawning("kid"))
     await stage.run("go", target="boss", yes=True, allow=["fs_cat"])
     (result,) = results_of(stage, "I am a child")
-    assert "permissions deny" in result
+    assert has_message(result, "work.tools.permissions.Permissions.admit")
     await stage.run("go", target="kid")
     assert results_of(stage, "I am a child")[-1] == "text of a"
 
@@ -222,7 +223,7 @@ async def test_it_is_denied_to_the_agents_of_tasks_as_well(stage: Stage) -> None
     stage.models.answer_with(answer)
     await stage.run("go", target="boss", yes=True)
     (result,) = results_of(stage, "I am a child")
-    assert "permissions deny" in result
+    assert has_message(result, "work.tools.permissions.Permissions.admit")
 
 
 async def test_it_reaches_through_agent_nodes_graphs_maps_and_their_llm_nodes_to_any_depth(stage: Stage) -> None:
@@ -261,7 +262,7 @@ async def test_it_reaches_through_agent_nodes_graphs_maps_and_their_llm_nodes_to
     for word in ("I am an llm node", "I am a child"):
         results = results_of(stage, word)
         assert len(results) == 2
-        assert all("permissions deny" in text for text in results)
+        assert all(has_message(text, "work.tools.permissions.Permissions.admit") for text in results)
 
 
 async def test_it_reaches_the_tools_of_mcp_servers_however_a_child_calls_them(stage: Stage) -> None:
@@ -275,7 +276,7 @@ async def test_it_reaches_the_tools_of_mcp_servers_however_a_child_calls_them(st
         stage.models.answer_with(spawning("kid", call))
         await stage.run("go", target="boss", yes=True)
         (result,) = results_of(stage, f"I use {mode}")
-        assert "permissions deny" in result
+        assert has_message(result, "work.tools.permissions.Permissions.admit")
 
 
 async def test_what_a_parent_asks_for_or_allows_is_its_own(
@@ -291,7 +292,7 @@ async def test_what_a_parent_asks_for_or_allows_is_its_own(
     assert results_of(stage, "I am a child") == ["text of a"]
     stage.models.answer_with(spawning("kid", ("fs_write", {"path": "b", "contents": "x"})))
     await stage.run("go", target="boss")
-    assert "needs a person's permission" in results_of(stage, "I am a child")[-1]
+    assert has_message(results_of(stage, "I am a child")[-1], "work.tools.permissions.Permissions._ask")
 
 
 async def test_a_parents_paths_are_hidden_from_the_searches_of_its_children(stage: Stage, project: Path) -> None:

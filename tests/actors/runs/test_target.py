@@ -71,7 +71,7 @@ def test_names_are_looked_up_in_the_configuration_directory_and_paths_are_not(tm
     home.mkdir(parents=True)
     (home / "graph.yaml").write_text(GRAPH)
     assert find("greeter", config_dir=tmp_path).directory == home
-    with pytest.raises(UsageError, match=says("runs.finding._no_such_file.4", near="greeter")):
+    with pytest.raises(UsageError, match=says("protocol.problems.suggestion", name="greeter")):
         find("greeters", config_dir=tmp_path)
     with pytest.raises(UsageError):
         find("./greeter", config_dir=tmp_path)

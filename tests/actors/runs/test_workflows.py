@@ -101,7 +101,9 @@ async def test_a_dialect_from_outside_wins_over_the_file(stage: Stage, tmp_path:
     file = put(tmp_path, GREETING)
     with pytest.raises(InvalidFile, match=says("protocol.workflow.parts.ends.with_ends.4")):
         await stage.run("task", file, compat="devall")
-    with pytest.raises(UsageError, match="compat must be one of standard, loki, devall"):
+    with pytest.raises(
+        UsageError, match=says("protocol.requests.RunRequest.__post_init__", COMPAT="standard, loki, devall")
+    ):
         await stage.run("task", file, compat="langgraph")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from support.messages import has_message
 
 from callboard.cli.chat.story import Display, Story
 from callboard.cli.render.answer import Look
@@ -79,4 +80,4 @@ def test_of_a_long_change_the_beginning_is_shown() -> None:
     story = at_a_call()
     diff = "--- a/x\n+++ b/x\n@@ -0,0 +1,200 @@\n" + "".join(f"+{number}\n" for number in range(200))
     story.see(told(4, ev.FileChanged(tool="fs_write", path="/p/x", how="created", diff=diff), "/lead/shout"))
-    assert story.settled()[-1] == "  163 more lines; .diff shows them"
+    assert has_message(story.settled()[-1], "cli.chat.story.Story._diff_of", left=163)

@@ -75,8 +75,8 @@ async def test_an_answer_of_another_shape_is_told(small: SmallServer, client: Cl
     ("status", "error", "text"),
     [
         (401, Unauthorized, says("cli.control.connection._rejected.2")),
-        (403, Denied, "refuses this client: not now"),
-        (503, Saturated, "takes no more clients now: not now"),
+        (403, Denied, says("cli.control.connection._rejected.4", said=": not now")),
+        (503, Saturated, says("cli.control.connection._rejected.5", said=": not now")),
         (404, NoServer, says("cli.control.connection._rejected.6", status=404)),
     ],
 )

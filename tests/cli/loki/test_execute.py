@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 from fake_models import FakeModels, Reply
+from support.messages import has_message
 from tmux import Tmux
 from waiting import PATIENCE, READING
 
@@ -68,7 +69,7 @@ def test_what_a_terminal_would_obey_is_not_handed_to_a_shell(
     models.script(reply)
     code, out, err = callboard("-e", "list files")
     assert (code, out) == (2, "")
-    assert "characters that a terminal would obey" in err
+    assert has_message(err, "cli.loki.execute._harmless")
 
 
 @pytest.mark.parametrize("reply", ["", "```\n```"])
@@ -76,7 +77,7 @@ def test_no_command_is_a_failure(callboard: Callboard, models: FakeModels, reply
     models.script(reply)
     code, out, err = callboard("-e", "list files")
     assert (code, out) == (1, "")
-    assert "no command" in err
+    assert has_message(err, "cli.loki.execute._asked")
 
 
 def test_a_failed_run_has_its_own_exit_code(callboard: Callboard, models: FakeModels) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fake_models import FakeModels, Reply
+from support.messages import has_message
 
 from callboard.cli.chat import program
 from callboard.cli.loki import play
@@ -29,7 +30,7 @@ def test_a_text_is_asked_and_answered(callboard: Callboard, models: FakeModels, 
 def test_what_stands_behind_the_text_belongs_to_it(callboard: Callboard, models: FakeModels) -> None:
     _code, _out, err = callboard("explain", "tar", "-x", "-m", "--", "more")
     assert models.requests[0].prompt == "explain tar -x -m -- more"
-    assert "callboard: -m behind the text is part of it; flags stand before it\n" in err
+    assert has_message(err, "cli.loki.flags._tell_late_flags", late="-m")
     assert "behind the text" not in callboard("loki", "explain", "tar", "-x", "-m").err
 
 
@@ -69,7 +70,11 @@ def test_a_session_goes_on_is_emptied_and_kept(callboard: Callboard, models: Fak
 def test_a_dry_run_changes_no_session(callboard: Callboard, models: FakeModels) -> None:
     callboard("-s", "test", "one and two")
     code, _out, err = callboard("-s", "test", "--empty-session", "--dry-run", "and now?")
-    assert (code, "with --dry-run the session is left as it is" in err, "is empty now" in err) == (0, True, False)
+    assert (code, has_message(err, "cli.loki.play.play.2", what="the session"), "is empty now" in err) == (
+        0,
+        True,
+        False,
+    )
     callboard("-s", "test", "what did I say?")
     turns = [each["content"] for each in models.requests[-1].json["messages"] if each["role"] == "user"]
     assert turns == ["one and two", "what did I say?"]
@@ -126,7 +131,7 @@ def test_a_macro_gets_the_words_as_its_arguments(callboard: Callboard, models: F
     assert models.requests[0].prompt == "say one and two three"
     assert callboard("--macro", "say", "--dry-run", "one", "two").code == 0
     told = callboard("--macro", "say", "-r", "shell", "-f", "x", "--dry-run", "one", "two").err
-    assert "callboard: --role, --file: no effect on a macro" in told
+    assert has_message(told, "cli.loki.play._macro", said="--role, --file")
 
 
 def test_a_dry_run_shows_what_would_be_sent(callboard: Callboard, models: FakeModels) -> None:
@@ -178,7 +183,7 @@ def test_flags_that_make_no_sense_are_wrong_usage(
 def test_without_text_and_terminal_there_is_no_chat(callboard: Callboard, config: Path, line: list[str]) -> None:
     code, out, err = callboard(*line)
     assert (code, out) == (2, "")
-    assert 'No TTY for REPL: give a prompt (callboard "..."), or pipe a text in' in err
+    assert has_message(err, "cli.loki.play._without_text")
 
 
 def test_at_a_terminal_without_text_the_chat_begins_with_what_the_flags_say(
@@ -228,15 +233,19 @@ def test_loki_reads_the_directory_that_its_variable_names(
 @pytest.mark.parametrize("first", [[], ["loki"]], ids=str)
 def test_the_env_file_of_the_directory_counts(process: Callboard, config: Path, first: list[str]) -> None:
     (config / ".env").write_text("CALLBOARD_MODEL=claude:from-the-file\n")
-    assert "not sent to claude:from-the-file" in process(*first, "--dry-run", "hello there").out
+    assert has_message(process(*first, "--dry-run", "hello there").out, "work.models.dry.as_text")
     (config / ".env").unlink()
     other = config.parent / "other"
     other.mkdir()
     (other / ".env").write_text("CALLBOARD_MODEL=claude:from-another\n")
-    assert "not sent to claude:from-another" in process(*first, "-C", str(other), "--dry-run", "hello there").out
+    assert has_message(
+        process(*first, "-C", str(other), "--dry-run", "hello there").out,
+        "work.models.dry.as_text",
+        model="claude:from-another",
+    )
     theirs = {"LOKI_CONFIG_DIR": str(other), "CALLBOARD_CONFIG_DIR": str(config)}
     shown = process("loki", "--dry-run", "hello there", **theirs)
-    assert "not sent to claude:from-another" in shown.out
+    assert has_message(shown.out, "work.models.dry.as_text", model="claude:from-another")
 
 
 @pytest.mark.parametrize("line", [["-e"], ["--no-such-flag", "hello"], ["-r", "a", "-a", "b", "hello"]], ids=str)

@@ -76,7 +76,7 @@ def test_a_theme_with_two_sides_takes_the_light_one(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_none_says_what_there_is(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"`theme: drakula`.*did you mean dracula") as error:
+    with pytest.raises(ConfigError, match=says("cli.render.markdown.theme._known.2", name="drakula")) as error:
         chosen({"theme": "drakula"}, tmp_path, TERM)
     assert has_message(str(error.value), "cli.render.markdown.theme._known.2")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.messages import has_message
 from workflow_files import GOOD, KNOWN
 
 from callboard.protocol.workflow import DEVALL, STANDARD, Mode, Workflow, read_workflow
@@ -179,7 +180,7 @@ def test_a_role_may_name_the_unit_and_nothing_else() -> None:
     assert codes(role_text("See {{patient}} at once, {{ patient.name }}, {{item[0].age}}. Not {{ }} or {{a b}}.")) == []
     _, problems = read_workflow(role_text("See {{pateint}} at once."), "wf.yaml")
     assert [(problem.code, problem.line) for problem in problems] == [("fixed_template", 5)]
-    assert problems[0].hint == "did you mean 'patient'?"
+    assert has_message(problems[0].hint, "protocol.problems.suggestion", name="patient")
     assert codes(role_text("See {{patient}} at once."), "devall") == ["fixed_template", "ignored_key"]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 from journal_house import small_disk
+from support.messages import says
 from waiting import PATIENCE, until
 
 from callboard.protocol.kernel.errors import JournalBroken, JournalPlace, RunClaimed, ShuttingDown, StillPlayed
@@ -294,7 +295,10 @@ async def test_rows_beyond_what_may_wait_for_the_disk_break_the_journal_by_name(
         for _ in range(200):
             run.append("a", bytes(1000))
             await trio.lowlevel.checkpoint()
-        with trio.fail_after(PATIENCE), pytest.raises(JournalBroken, match="wait for the disk"):
+        with (
+            trio.fail_after(PATIENCE),
+            pytest.raises(JournalBroken, match=says("supervisors.journal.journal.Journal.put")),
+        ):
             await run.barrier()
         assert run.refused is not None
         await closed(journal)

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 from fake_models import Reply
 from stage import Stage
+from support.messages import has_message
 
 import callboard
 
@@ -61,7 +62,7 @@ async def test_both_an_unknown_next_is_not_tolerated(stage: Stage, compat: str, 
     )
     outcome = await stage.run(compat=compat)
     assert outcome.error is not None
-    assert outcome.error.message == "Nodes 'ghost', 'phantom' not found in graph 'g'"
+    assert has_message(outcome.error.message, "engine.graph.decider.GraphDecider._enter", names="…'phantom'", name="g")
     assert (outcome.error.code, outcome.exit_code) == ("graph", 1)
 
 
@@ -144,7 +145,7 @@ async def test_both_a_mistake_in_an_item_is_not_tolerated_by_its_map(stage: Stag
     assert "sub-branch [0]" not in outcome.error.message
     assert "sub-branch [1]" in outcome.error.message
     assert "sub-branch [2]" in outcome.error.message
-    assert "'item.name' not found in state" in outcome.error.message
+    assert has_message(outcome.error.message, "engine.graph.templates._complaint", names="'item.name'")
 
 
 @pytest.mark.parametrize("mistake", ["missing key", "unknown next", "visit cap", "nobody to ask"])
@@ -208,7 +209,7 @@ async def test_both_a_nodes_timeout_interrupts_an_llm_call(
 
         nursery.start_soon(pass_the_time)
         outcome = await stage.run(compat=compat)
-    assert outcome.output == "LLM node failed: llm node timed out after 1s"
+    assert has_message(outcome.output, "engine.graph.run._timeout_text.2", seconds=1)
     await stage.models.until(lambda server: server.cut == 1)
 
 
@@ -244,7 +245,7 @@ async def test_both_an_agent_nodes_timeout_interrupts_the_child_in_the_middle(
         with stage.root.questions.attach(_Silent()):
             outcome = await stage.run(compat=compat, on_event=watch)
     assert outcome.error is not None
-    assert outcome.error.message == "at node 'a': Agent 'kid' timed out after 1s"
+    assert has_message(outcome.error.message, "engine.graph.run._timeout_text.2", seconds=1)
     assert outcome.exit_code == 4
     assert stage.root.questions.open == ()
     # The child is gone before its node is left.
@@ -364,5 +365,5 @@ async def test_both_a_script_that_succeeds_and_whose_update_is_wrong_leaves_noth
     )
     outcome = await stage.run(compat=compat, state={"k": 1})
     assert outcome.error is not None
-    assert "reducer 'sum' requires a number for the incoming value, got string" in outcome.error.message
+    assert has_message(outcome.error.message, "engine.graph.reducers._mismatch.3", name="sum", value="string…")
     assert outcome.state == {"initial_prompt": "", "k": 1}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from support.messages import has_message
 
 from callboard.actors.engine.graph.findings import agents_in
 from callboard.protocol.graph.model import (
@@ -56,32 +57,34 @@ def test_d1_01_the_smallest_graph() -> None:
 
 def test_d1_02_an_unknown_version() -> None:
     problem = only_problem(MINIMAL.replace("name: g", 'name: g\nversion: "2.0"'))
-    assert problem.message == "Unsupported graph schema version '2.0'. Supported versions: 1.0"
+    assert has_message(problem.message, "protocol.graph.read._check_top.4", version="2.0", supported="1.0")
     assert (problem.line, problem.column) == (2, 10)
 
 
 def test_d1_03_an_empty_name() -> None:
-    assert only_problem(MINIMAL.replace("name: g", 'name: ""')).message == "Graph must have a non-empty 'name' field"
+    assert has_message(only_problem(MINIMAL.replace("name: g", 'name: ""')).message, "protocol.graph.read._check_top")
 
 
 @pytest.mark.parametrize("nodes", ["{}", ""])
 def test_d1_04_no_nodes(nodes: str) -> None:
-    assert only_problem(f"name: g\nstart: a\nnodes: {nodes}").message == "Graph 'g' has no nodes defined"
+    assert has_message(
+        only_problem(f"name: g\nstart: a\nnodes: {nodes}").message, "protocol.graph.read._check_top.6", name="g"
+    )
 
 
 def test_d1_05_a_start_that_is_no_node() -> None:
     problem = only_problem("name: g\nstart: zz\nnodes:\n  b: {type: end}\n  a: {type: end}")
-    assert problem.message == "Start node 'zz' not found in graph 'g'. Available nodes: b, a"
+    assert has_message(problem.message, "protocol.graph.read._check_top.9", start="zz", name="g", ids="b, a")
 
 
 def test_d1_05_a_start_that_is_nearly_a_node() -> None:
     problem = only_problem("name: g\nstart: finnish\nnodes: {finish: {type: end}}")
-    assert problem.hint == "did you mean 'finish'?"
+    assert has_message(problem.hint, "protocol.problems.suggestion", name="finish")
 
 
 def test_d1_06_an_id_that_is_not_the_key() -> None:
     problem = only_problem("name: g\nstart: a\nnodes: {a: {id: b, type: end}}")
-    assert problem.message == "Node ID mismatch: key 'a' does not match node.id 'b'"
+    assert has_message(problem.message, "protocol.graph.read._node.4", key="a", id="b")
     assert problem.node == "a"
 
 
@@ -95,7 +98,11 @@ def test_d1_07_an_unknown_type() -> None:
 
 
 def test_d1_07_a_type_that_is_nearly_one() -> None:
-    assert "did you mean 'script'?" in str(only_problem("name: g\nstart: a\nnodes: {a: {type: scrpt, script: s.sh}}"))
+    assert has_message(
+        str(only_problem("name: g\nstart: a\nnodes: {a: {type: scrpt, script: s.sh}}")),
+        "protocol.problems.suggestion",
+        name="script",
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,7 +202,7 @@ def test_d1_12_what_stands_at_an_agents_name(tmp_path: Path, files: list[str] | 
 def test_d1_12_an_unknown_key_warns() -> None:
     problem = only_problem("name: g\nstart: a\nnodes:\n  a:\n    type: llm\n    prompt: p\n    promt: q\n")
     assert (problem.severity, problem.line, problem.column) == ("warning", 7, 5)
-    assert problem.hint == "did you mean 'prompt'?"
+    assert has_message(problem.hint, "protocol.problems.suggestion", name="prompt")
 
 
 def test_d1_12_an_unknown_key_is_an_error_when_strict() -> None:
@@ -204,7 +211,7 @@ def test_d1_12_an_unknown_key_is_an_error_when_strict() -> None:
 
 def test_d1_12_a_key_of_another_type_says_whose_it_is() -> None:
     problem = only_problem("name: g\nstart: a\nnodes: {a: {type: end, tools: [x]}}")
-    assert problem.hint == "`tools` is a key of llm nodes; remove it here."
+    assert has_message(problem.hint, "protocol.reading.Reading.unknown_key", key="tools", key_2="llm nodes")
 
 
 def test_keys_that_start_with_x_are_the_authors_own() -> None:
@@ -252,7 +259,7 @@ def test_options_that_are_numbers_are_each_refused() -> None:
     graph, problems = read_graph(text, "graph.yaml")
     assert graph is None
     assert [problem.key for problem in problems] == ["nodes.a.options[0]", "nodes.a.options[1]"]
-    assert all('put quotes around it: "' in str(problem.hint) for problem in problems)
+    assert all(has_message(str(problem.hint), "protocol.reading._remedy.2", quoted='"…') for problem in problems)
 
 
 def test_an_unquoted_version_is_a_number() -> None:

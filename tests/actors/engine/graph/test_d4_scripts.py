@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from stage import Stage
+from support.messages import has_message
 
 import callboard
 from callboard.actors.work.library import PROMPT_UTILS
@@ -67,7 +68,7 @@ async def test_case_40_stdout_must_be_one_json_object(stage: Stage, compat: str,
     assert outcome.error.message.startswith("at node 's': ")
     assert text in outcome.error.message
     if "produced no output" not in text:
-        assert "Failed to merge output from script 's.sh': " in outcome.error.message
+        assert has_message(outcome.error.message, "engine.graph.nodes.script._parse.2", script="s.sh")
 
 
 async def test_case_41_failure_takes_the_fallback_and_merges_nothing(stage: Stage, compat: str) -> None:
@@ -124,7 +125,7 @@ async def test_case_42_timeout_ends_the_script_and_its_whole_group(stage: Stage,
     )
     outcome = await stage.run(compat=compat)
     assert outcome.error is not None
-    assert outcome.error.message == "at node 's': Script 's.sh' timed out after 0.3s"
+    assert has_message(outcome.error.message, "engine.graph.run._timeout_text.2", seconds="0.3")
     assert outcome.error.code == "timeout"
     assert outcome.exit_code == 4
     helper = int((tmp_path / "pid").read_text())
@@ -418,4 +419,4 @@ async def test_a_missing_interpreter_is_named(stage: Stage, tmp_path: Path, monk
     monkeypatch.setenv("PATH", str(tmp_path))
     outcome: callboard.Outcome = await stage.run()
     assert outcome.error is not None
-    assert "Script 's.ts' needs 'npx', which is not on the PATH" in outcome.error.message
+    assert has_message(outcome.error.message, "engine.graph.nodes.script._command.4", script="s.ts", interpreter="npx")

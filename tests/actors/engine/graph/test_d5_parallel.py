@@ -9,6 +9,7 @@ import trio
 import trio.testing
 from fake_models import FakeModels, Reply
 from stage import Stage
+from support.messages import has_message
 
 import callboard
 
@@ -69,7 +70,7 @@ async def test_case_48_two_writers_without_a_reducer_fail_the_run(stage: Stage, 
     stage.agent(DIAMOND.format(reducers=""), **PRINTS)
     outcome = await stage.run(compat=compat)
     assert outcome.error is not None
-    assert "Key 'results' was written by 2 parallel branches but has no reducer declared" in outcome.error.message
+    assert has_message(outcome.error.message, "engine.graph.reducers.merge_writes.2", key="results", nodes=2)
     assert "wa, wb" in outcome.error.message
     assert (outcome.error.code, outcome.exit_code) == ("graph", 1)
     assert outcome.state == {"initial_prompt": ""}
@@ -148,7 +149,7 @@ async def test_case_51_standard_warns_of_what_was_dropped_and_loki_does_not(stag
     await stage.run(compat="standard")
     assert stage.warnings == ["lanes_dropped"]
     warning = next(data for data in stage.of("run.warning") if data.code == "lanes_dropped")
-    assert warning.message == "'e' ended the graph while other lanes were on their way to: x"
+    assert has_message(warning.message, "engine.graph.decider.GraphDecider._finish", id="e", dropped="x")
 
 
 async def test_case_52_unequal_branches_visit_their_join_twice(stage: Stage, compat: str) -> None:
@@ -317,7 +318,9 @@ async def test_case_58_the_graphs_timeout_interrupts_the_node(
         nursery.start_soon(pass_the_time)
         outcome = await stage.run(compat=compat)
     assert outcome.error is not None
-    assert outcome.error.message == "Graph 'g' timed out after 1s during super-step with frontier ['a']"
+    assert has_message(
+        outcome.error.message, "engine.graph.decider.GraphDecider.on", name="g", limit=1, frontier="['a']"
+    )
     assert (outcome.error.code, outcome.exit_code) == ("timeout", 4)
     await stage.models.until(lambda server: server.cut == 1)
     stage.check_stream()
@@ -336,7 +339,7 @@ async def test_case_59_an_empty_next_ends_in_nowhere(stage: Stage, compat: str) 
     )
     outcome = await stage.run(compat=compat)
     assert outcome.error is not None
-    assert outcome.error.message == "Graph 'g' frontier emptied without reaching an End node"
+    assert has_message(outcome.error.message, "engine.graph.decider.GraphDecider._next_step.2", name="g")
 
 
 @pytest.mark.parametrize("kind", ["script", "llm", "map"])

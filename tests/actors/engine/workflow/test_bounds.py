@@ -43,8 +43,8 @@ async def test_a_text_that_doubles_every_round_ends_the_run(house: House, monkey
     twice = ', clear_context: true, process: {type: template, config: {template: "{{content}}{{content}}"}}'
     result = await house.run(doubling(house.directory, twice), "x")
     assert isinstance(result.error, GraphMistake)
-    assert "the edge from 'A' to 'B': its processor makes a text of 1024 characters, 1000 are the most" in str(
-        result.error
+    assert has_message(
+        str(result.error), "engine.workflow.machine.perform._processed.2", way="…'A'…", text=1024, LONGEST=1000
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from support.messages import says
 
 from callboard.actors.front.access import limits as limits_module
 from callboard.actors.front.access.limits import ConcurrencyLimiter, RateLimiter
@@ -105,7 +106,7 @@ async def test_a_subject_waits_a_little_for_its_own_places_and_is_then_sent_away
     for _ in range(2):
         await nursery.start(hold, places, "alice")
     began = trio.current_time()
-    with pytest.raises(Saturated, match="2 of yours"):
+    with pytest.raises(Saturated, match=says("front.access.limits.ConcurrencyLimiter.slot", _each=2)):
         async with places.slot("alice"):
             pass
     assert trio.current_time() - began == limits_module.PATIENCE
@@ -137,7 +138,7 @@ async def test_all_subjects_together_are_bounded_as_well(
     for name in ("alice", "bob", None):
         await nursery.start(partial(hold, places, name))
     assert places.free_share == 0
-    with pytest.raises(Saturated, match="3 requests are under way"):
+    with pytest.raises(Saturated, match=says("front.access.limits.ConcurrencyLimiter.slot.2", whose="3 requests are")):
         async with places.slot("carol"):
             pass
     assert places.taken == 3

@@ -13,6 +13,7 @@ from editors import Editor, editor, editors
 from fake_models import FakeModels, Reply
 from mcp_stage import _own_cache, scripted
 from stage import Stage
+from support.messages import has_message
 
 import callboard
 from callboard.actors.front.control.hub import Hub
@@ -158,16 +159,24 @@ async def test_servers_that_can_not_be_are_refused_by_name(editor: Editor, stage
         assert error["code"] == USAGE
         return str(error["message"])
 
-    assert "'x' has no `command`" in await refused({"name": "x", "command": "", "args": [], "env": []})
-    assert "http:// or https://" in await refused({"type": "http", "name": "x", "url": "file:///x", "headers": []})
+    assert has_message(
+        await refused({"name": "x", "command": "", "args": [], "env": []}), "front.acp.session._server", where="…'x'"
+    )
+    assert has_message(
+        await refused({"type": "http", "name": "x", "url": "file:///x", "headers": []}), "front.acp.session._server.3"
+    )
     for header in ({"name": "a b", "value": "x"}, {"name": "a", "value": "x\r\ny: z"}):
         told = await refused({"type": "sse", "name": "x", "url": "http://127.0.0.1:1", "headers": [header]})
         assert "header" in told
     assert "NUL" in await refused({"name": "x", "command": "x\0", "args": [], "env": []})
-    assert "50 servers" in await refused(*[named(f"s{number}") for number in range(51)])
+    assert has_message(
+        await refused(*[named(f"s{number}") for number in range(51)]),
+        "front.acp.session.workspace_of.3",
+        MOST_SERVERS=50,
+    )
     stage.agent("start: a\nnodes:\n  a: {type: end, output: x}", "flat")
     meta = {"callboard": {"agent": "flat"}}
-    assert "'flat' is no LLM agent" in await refused(named("x"), _meta=meta)
+    assert has_message(await refused(named("x"), _meta=meta), "front.acp.agent.AcpAgent._checked", agent="flat")
     strange = {"type": "carrier pigeon", "name": "x"}
     assert await editor.refused("session/new", cwd=str(tmp_path), mcpServers=[strange]) == -32602
 

@@ -11,6 +11,7 @@ import trio
 from editors import Editor, editor, editors
 from fake_models import FakeModels, Reply
 from stage import Stage
+from support.messages import has_message
 
 from callboard.actors.front.control.hub import Hub
 from callboard.protocol.control.caller import LOCAL, Caller
@@ -136,7 +137,7 @@ async def test_what_the_client_can_not_show_ends_the_prompt_and_says_so(editor: 
     stage.agent(ASKS_COLOUR, "colours")
     session = await editor.new("colours")
     assert await editor.say(session, "go") == {"stopReason": "cancelled"}
-    assert "can't show a question: Which colour?" in editor.text()
+    assert has_message(editor.text(), "front.acp.prompting.ask.2", question="Which colour?")
 
 
 async def test_another_front_end_may_be_the_first_to_answer(editor: Editor, stage: Stage, hub: Hub) -> None:

@@ -8,6 +8,7 @@ import pytest
 import trio
 from chat_house import Scripted
 from fake_models import FakeModels, Reply
+from support.messages import says
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
@@ -58,7 +59,7 @@ async def test_an_agent_that_is_not_begun_leaves_what_was_said(
     )
     await chat.play("remember this", person)
     reply = chat.reply
-    with pytest.raises(UsageError, match="variables are required"):
+    with pytest.raises(UsageError, match=says("front.chat.commands.agent._with_missing")):
         await chat.play(".agent needy", Scripted(None))
     assert (chat.agent, chat.reply, chat.place.turns) == (None, reply, 1)
     await chat.play("what was it?", person)
@@ -79,6 +80,6 @@ async def test_a_role_whose_model_is_a_file_answers_nobody_who_may_not_have_it(
     if not once:
         await chat.play(".role heavy", bob)
     file.write_text(f"---\nmodel: local:{tmp_path}/weights.gguf\n---\nBe brief.\n")
-    with pytest.raises(Denied, match="a model that is a file needs the scope"):
+    with pytest.raises(Denied, match=says("front.control.requests.check_model")):
         await chat.play(".role heavy hello" if once else "hello", bob)
     assert not fake_model.requests

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 from chat_house import Scripted
 from fake_models import FakeModels, Reply
+from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.line import Line
@@ -49,7 +50,7 @@ async def test_an_empty_line_does_nothing(chat: Chat, person: Scripted) -> None:
 
 @pytest.mark.parametrize("line", [".nonexistent", "/nonexistent"])
 async def test_an_unknown_command_is_an_error_that_names_help(chat: Chat, person: Scripted, line: str) -> None:
-    with pytest.raises(UsageError, match=r'Unknown command. Type ".help" for additional help.'):
+    with pytest.raises(UsageError, match=says("front.chat.matching")):
         await chat.play(line, person)
 
 
@@ -144,7 +145,7 @@ async def test_what_an_interrupted_agent_has_not_read_is_said(
                 await trio.sleep(0.01)
             await chat.play("or a dog", person)
             assert chat.interrupt()
-    notes = [each.text for each in person.told if "has not read this" in each.text]
+    notes = [each.text for each in person.told if has_message(each.text, "front.chat.prompting._give_back")]
     assert notes == ["The agent has not read this; send it again if it still counts:\nor a dog"]
 
 
@@ -236,7 +237,7 @@ async def test_words_behind_prompt_last_are_a_prompt(chat: Chat, person: Scripte
     async with trio.open_nursery() as nursery:
         nursery.start_soon(chat.play, "first", person)
         await fake_model.arrived(1)
-        with pytest.raises(Conflict, match="answers; wait for its end"):
+        with pytest.raises(Conflict, match=says("front.chat.chat.Chat.taken")):
             await chat.play(".prompt last of the Mohicans", person)
         hold.set()
     await chat.play("second", person)
@@ -251,7 +252,7 @@ async def test_an_agent_has_the_tools_of_its_file(chat: Chat, person: Scripted, 
     file.parent.mkdir(parents=True)
     file.write_text("name: clerk\nmodel: fake:of-agent\ninstructions: Be brief.\n")
     await chat.play(".agent clerk", person)
-    with pytest.raises(UsageError, match="agent 'clerk' has the tools and servers of its file"):
+    with pytest.raises(UsageError, match=says("front.chat.commands.settings._check_agent", agent="clerk")):
         await chat.play(f".set {key} all", person)
     assert key not in chat.info().settings
 

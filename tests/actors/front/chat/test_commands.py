@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from chat_house import Scripted
 from fake_models import FakeModels, Reply
+from support.messages import has_message, says
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
@@ -166,7 +167,7 @@ async def test_23_1_a_long_session_is_compressed_by_itself(
     fake_model.script("word " * 200, "a summary")
     await play(chat, person, ".set compression_threshold 100", f".session{name}", "first")
     assert "Compressing the session." in person.text
-    assert "a summary" in str(chat.place.session.messages)
+    assert has_message(str(chat.place.session.messages), "runs.sessions.summary")
 
 
 async def test_who_speaks_pays_for_the_compression_of_a_temporary_session(
@@ -192,14 +193,14 @@ async def test_12_9_what_was_said_last_comes_along_if_the_person_wants_it(
     person = Scripted(answer)
     fake_model.script("one", "two", "three")
     await play(chat, person, "first", "second", ".session test", "third")
-    assert person.asked[0].text == "Start a session that incorporates the last question and answer?"
+    assert has_message(person.asked[0].text, "front.chat.commands.session")
     along = [("user", "second"), ("assistant", "two")] if answer == "yes" else []
     assert said(fake_model) == [*along, ("user", "third")]
 
 
 async def test_12_11_no_session_in_a_session(chat: Chat, person: Scripted) -> None:
     await chat.play(".session", person)
-    with pytest.raises(Conflict, match="Already in a session"):
+    with pytest.raises(Conflict, match=says("front.chat.table.6")):
         await chat.play(".session", person)
 
 
@@ -261,7 +262,7 @@ async def test_11_7_a_role_that_is_not_there_is_made_in_the_editor(
 
 async def test_24_1_a_role_that_is_not_there_and_is_not_made_is_an_error(chat: Chat, person: Scripted) -> None:
     person.edits = [None]
-    with pytest.raises(NotFound, match="Unknown role"):
+    with pytest.raises(NotFound, match=says("front.chat.commands.role._role")):
         await chat.play(".role nonexistent_role_xxxxxxx", person)
     assert chat.role is None
 
@@ -279,7 +280,7 @@ async def test_11_10_a_role_within_an_empty_session_only(
     role(root, "pirate", "Talk like a pirate.\n")
     await play(chat, person, ".session test", ".role pirate", "hello")
     assert said(fake_model)[0] == ("system", "Talk like a pirate.")
-    with pytest.raises(Conflict, match="has messages"):
+    with pytest.raises(Conflict, match=says("front.chat.table.8")):
         await chat.play(".prompt be brief", person)
 
 
@@ -311,7 +312,7 @@ async def test_13_an_agent_with_variables_starters_and_a_session(
     assert "1: What is on my desk?" in person.text
     assert "You are Ada." in str(said(fake_model)[0])
     assert fake_model.requests[-1].prompt == "File this."
-    with pytest.raises(Conflict, match="Already in an agent"):
+    with pytest.raises(Conflict, match=says("front.chat.table.7")):
         await chat.play(".agent clerk", person)
     await play(chat, Scripted("no"), ".session desk", "one", ".exit agent")
     assert (chat.agent, chat.session) == (None, None)
@@ -378,7 +379,7 @@ async def test_a_role_with_servers_answers_without_them_where_mcp_is_off_and_it_
     assert person.told == []
     await play(chat, person, ".role reader", "hello")
     assert [each.kind for each in person.told] == ["warning"]
-    assert "role 'reader' wants MCP servers, and MCP is turned off: it answers without them" in person.text
+    assert has_message(person.text, "runs.in_role.without_servers", called="reader")
     assert fake_model.requests[-1].system == "You read."
     assert fake_model.requests[-1].offered == []
 
@@ -519,7 +520,7 @@ async def test_what_goes_on_and_has_gone_on_is_shown(chat: Chat, person: Scripte
     )
     assert "last run" in person.text
     assert "your prompts" in person.text
-    assert "has changed no file" in person.text
+    assert has_message(person.text, "front.chat.commands.reporting._diff.2")
 
 
 async def test_what_the_model_saw_last_is_shown_where_it_is_kept(

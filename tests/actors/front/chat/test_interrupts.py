@@ -12,6 +12,7 @@ import pytest
 import trio
 from chat_house import Scripted
 from fake_models import FakeModels, Reply, Request
+from support.messages import has_message
 from waiting import until
 
 from callboard.actors.front.chat.chat import Chat
@@ -105,7 +106,7 @@ async def test_a_prompt_during_the_compression_waits_for_it(
         await trio.sleep(0.05)
         hold.set()
     assert chat.reply == "fine"
-    assert "a summary" in str(fake_model.requests[2].json)
+    assert has_message(str(fake_model.requests[2].json), "runs.sessions.summary")
 
 
 async def test_a_command_during_the_compression_waits_for_it(

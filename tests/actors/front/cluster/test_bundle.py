@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.messages import says
 
 from callboard.actors.front.cluster.bundle import MOST, BundleLost, Packed, pack, unpacked
 from callboard.protocol.errors import UsageError
@@ -70,18 +71,18 @@ def test_what_is_hidden_or_a_key_and_what_a_link_leads_to_stays(tmp_path: Path) 
 def test_what_is_too_large_or_a_home_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = agent(tmp_path)
     (directory / "large").write_bytes(bytes(MOST))
-    with pytest.raises(UsageError, match="more than 8 MiB"):
+    with pytest.raises(UsageError, match=says("front.cluster.bundle.pack.2", MOST=8)):
         pack(directory, tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "flow.yaml").write_text("x")
-    with pytest.raises(UsageError, match="a directory of its own"):
+    with pytest.raises(UsageError, match=says("front.cluster.bundle.pack")):
         pack(tmp_path / "flow.yaml", tmp_path / "config")
 
 
 @pytest.mark.parametrize("name", ["../out", "/tmp/out", "mine/../../out"])
 async def test_a_bundle_writes_nothing_outside_of_its_place(tmp_path: Path, name: str) -> None:
     data = msgspec.msgpack.encode(Packed({name: (False, b"x")}))
-    with pytest.raises(BundleLost, match="outside"):
+    with pytest.raises(BundleLost, match=says("front.cluster.bundle._unpack")):
         await there(RunRequest(target="mine"), data, tmp_path / "cache")
     assert not list(tmp_path.rglob("out"))
 

@@ -12,6 +12,7 @@ import trio
 from control_house import Client, hub_of
 from fake_models import FakeModels, Reply, Request
 from stage import Stage
+from support.messages import says
 from waiting import until
 
 import callboard
@@ -231,13 +232,13 @@ async def test_what_is_not_there_is_told(keeping: Hub, hub: Hub, stage: Stage) -
     run = await played(keeping, "clerk")
     with pytest.raises(NotFound, match=f"{run} has no call 7; kept are 1 to 1"):
         await call_of(keeping, LOCAL, run, 7)
-    with pytest.raises(UsageError, match="`limit` is a number from 1 to 1000, not 0"):
+    with pytest.raises(UsageError, match=says("front.control.calls.calls_of", MOST=1000, limit=0)):
         await calls_of(keeping, LOCAL, run, limit=0)
     with pytest.raises(NotFound, match="there is no run"):
         await calls_of(keeping, LOCAL, "run-none")
     run = await played(hub, "clerk")
     for read in (calls_of, call_of):
-        with pytest.raises(NotFound, match=r"no request to a model is kept of .*keep_requests: true"):
+        with pytest.raises(NotFound, match=says("front.control.calls.nothing_kept")):
             await read(hub, LOCAL, run)
 
 

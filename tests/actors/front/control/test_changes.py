@@ -10,6 +10,7 @@ import trio
 from control_house import Client
 from fake_models import FakeModels, Reply
 from stage import Stage
+from support.messages import says
 
 from callboard.actors.front.access.scopes import METHODS
 from callboard.actors.front.control.changes import changes_of_run, restore_run
@@ -102,7 +103,7 @@ async def test_nothing_is_taken_back_while_the_run_goes_on(
 ) -> None:
     fake_model.script(Reply(calls=[("fs_write", {"path": "new.txt", "contents": "new"})]))
     info = await hub.start(LOCAL, StartRun(target="clerk", prompt="go"))  # it asks, and nobody answers
-    with pytest.raises(Conflict, match="under way"):
+    with pytest.raises(Conflict, match=says("front.control.changes.restore_run")):
         await restore_run(hub, LOCAL, info.run)
     hub.cancel(LOCAL, info.run)
 

@@ -15,6 +15,7 @@ import trio
 from control_house import Client, hub_of
 from fake_models import FakeModels
 from stage import Stage
+from support.messages import says
 from waiting import until
 
 import callboard
@@ -97,7 +98,7 @@ async def test_a_run_elsewhere_can_be_followed_from_where_one_was(stage: Stage, 
         assert await other.answer(LOCAL, question, "Anna")
         seqs = [event.seq async for event in events]
     assert seqs[0] == after + 1
-    with pytest.raises(UsageError, match="number from 0"):
+    with pytest.raises(UsageError, match=says("front.control.hub.Hub.subscribe")):
         hub.subscribe(LOCAL, run, -1)
 
 
@@ -215,7 +216,7 @@ async def test_a_run_elsewhere_whose_process_was_killed_ends_for_all_who_follow_
 
 async def test_a_run_elsewhere_can_not_be_steered_and_the_reason_is_said(stage: Stage, hub: Hub, other: Hub) -> None:
     run, _ = await _asking(other)
-    with pytest.raises(Conflict, match="goes on in another process, which alone can steer it"):
+    with pytest.raises(Conflict, match=says("front.control.runs.running.elsewhere")):
         hub.cancel(LOCAL, run)
     assert not other.get(LOCAL, run).over
     assert hub.actors.tree(LOCAL, run) == []

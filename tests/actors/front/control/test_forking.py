@@ -10,6 +10,7 @@ import trio
 from control_fixtures import root, stage
 from control_house import Client, Served, hub_of
 from stage import Stage
+from support.messages import has_message
 
 import callboard
 from callboard.actors.front.control.forking import fork_run, steps_of_run
@@ -157,4 +158,4 @@ async def check_methods(client: Client, run: str) -> None:
     forked = await client.result("_run/fork", run=run, at="ask#1", dry_run=True)
     assert forked["run"] is None
     _, text = await client.error("_run/fork", run=run, at="nowhere")
-    assert "there is no row, visit of a node or question 'nowhere'" in text
+    assert has_message(text, "runs.rerun.fork.cut.2", word="nowhere")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from support.messages import says
 
 import callboard
 from callboard.actors.front.control import usage
@@ -65,7 +66,9 @@ async def test_too_many_rows_are_refused_with_what_to_do(root: callboard.Root, m
     monkeypatch.setattr(usage, "MOST_ROWS", 1)
     for model in ("a:b", "c:d"):
         book_of(root).add("alice", "writer", model, TOKENS, 0.5)
-    with pytest.raises(UsageError, match="by model and day there are 2 rows in 7 days, more than 1: ask for"):
+    with pytest.raises(
+        UsageError, match=says("front.control.usage.usage_of.3", by="model and day", found=2, days=7, MOST_ROWS=1)
+    ):
         await usage_of(root, LOCAL, ["model", "day"], 7)
     assert (await usage_of(root, LOCAL, ["day"], 7)).total.requests == 2
 
@@ -74,7 +77,7 @@ async def test_a_book_that_can_not_be_read_is_an_error_that_names_no_path(root: 
     file = tmp_path / "state" / "callboard" / "usage.db"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("this is no database, and long enough to be seen as none" * 100)
-    with pytest.raises(NotKept, match="what models have cost can't be read: file is not a database") as caught:
+    with pytest.raises(NotKept, match=says("front.control.usage.usage_of.2")) as caught:
         await usage_of(root, LOCAL, ["day"], 7)
     assert str(tmp_path) not in str(caught.value)
     file.unlink()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from http_agents import LOOP
 from http_house import House
+from support.messages import has_message
 from waiting import until
 
 TEXT = "---\ntemperature: 0.25\ntop_k: 1\n---\nYou translate into __ARG1__.\n"
@@ -143,9 +144,11 @@ async def test_a_run_can_be_started_in_a_role(house: House) -> None:
 async def test_what_a_role_makes_of_a_prompt_has_a_bound(house: House) -> None:
     made = await house.post("/v1/sessions", {}, 201)
     body: dict[str, Any] = {"target": "", "prompt": "x" * 20_000, "role_prompt": "__INPUT__" * 1_000}
-    assert "puts the prompt in 1000 places" in (await house.post("/v1/runs", body, 400))["error"]["message"]
+    assert has_message(
+        (await house.post("/v1/runs", body, 400))["error"]["message"], "work.roles.cast.said", places=1000
+    )
     body |= {"role_prompt": "x" * 1_000_001, "prompt": "hi", "session": made["id"]}
-    assert "too long" in (await house.post("/v1/runs", body, 400))["error"]["message"]
+    assert has_message((await house.post("/v1/runs", body, 400))["error"]["message"], "protocol.role.role_of_prompt")
     house.stage.models.script("ok")
     await house.post(f"/v1/sessions/{made['id']}/completions", {"prompt": "hi"})
     assert sent(house) == [("user", "hi")]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from mcp_guest import HELLO
 from stage import Stage
+from support.messages import has_message, says
 
 from callboard.actors.front.mcp_server.offers import read_agents
 from callboard.actors.io.vault.vault import Vault
@@ -35,16 +36,16 @@ async def test_an_agent_with_errors_is_left_out_and_told_unless_it_was_named(sta
     offers, problems = read_agents(stage.root)
     assert list(offers) == ["good"]
     assert len(problems) == 1
-    assert "bad is not served" in problems[0]
+    assert has_message(problems[0], "front.mcp_server.offers.read_agents", target="…bad")
     with pytest.raises(InvalidFile, match="nowhere"):
         read_agents(stage.root, ["good", "bad"])
 
 
 async def test_no_agent_at_all_is_told_with_what_to_do(stage: Stage) -> None:
-    with pytest.raises(UsageError, match="name agents to serve"):
+    with pytest.raises(UsageError, match=says("front.mcp_server.offers.read_agents.3")):
         read_agents(stage.root)
     stage.agent("start: nowhere\nnodes: {a: {type: end}}", name="bad")
-    with pytest.raises(UsageError, match="bad is not served"):
+    with pytest.raises(UsageError, match=says("front.mcp_server.offers.read_agents", target="…bad")):
         read_agents(stage.root)
 
 
@@ -53,7 +54,7 @@ async def test_two_agents_of_one_name_are_told_apart_by_refusing_them(stage: Sta
     other = stage.config_dir / "one"
     other.mkdir()
     (other / "graph.yaml").write_text((one / "graph.yaml").read_text())
-    with pytest.raises(UsageError, match="two agents would be served as 'one'"):
+    with pytest.raises(UsageError, match=says("front.mcp_server.offers.read_agents.2", name="one")):
         read_agents(stage.root, ["one", other])
 
 
@@ -100,4 +101,4 @@ async def test_a_graph_needs_no_prompt_and_names_its_state(stage: Stage) -> None
     assert offer.schema["required"] == []
     assert list(offer.schema["properties"]["state"]["properties"]) == ["mood", "secret"]
     assert "hunter2" not in str(offer.tool)
-    assert offer.tool["description"] == "Runs the agent 'g' and returns its answer."
+    assert has_message(offer.tool["description"], "front.mcp_server.offers._offer", name="g")

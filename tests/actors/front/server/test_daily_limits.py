@@ -15,6 +15,7 @@ import trio
 from access_house import made_key
 from fake_models import FakeModels, Reply, Request
 from http_house import House, Serve
+from support.messages import has_message
 from trio_websocket import open_websocket_url
 
 from callboard.actors.work.spending.book import Book, BookFile
@@ -109,7 +110,13 @@ async def test_a_key_whose_day_is_spent_gets_429_and_when_to_come_again(callers:
             assert 0 < int(refused.headers["retry-after"]) <= 86_400
             error = refused.json()["error"]
             assert error["code"] == "daily_budget"
-            assert "the day of 'alice' has cost 0.0150 of its 0.0075 USD (`api.auth.keys[0].daily" in error["message"]
+            assert has_message(
+                error["message"],
+                "work.spending.accounts.Account._check_spent.3",
+                name="…'alice'…",
+                cost="0.0150",
+                max_cost="0.0075",
+            )
         stream = await callers.ask(house, callers.alice, stream=True)
         assert stream.status_code == 429
         assert (await callers.ask(house, callers.bob)).status_code == 200, "bob has no limit"
@@ -202,7 +209,9 @@ async def test_the_limit_of_all_holds_for_the_user_of_the_server_too(callers: Ca
         assert (await callers.ask(house, house.token)).status_code == 200
         refused = await callers.ask(house, callers.alice)
         assert refused.status_code == 429
-        assert "the day of this server has cost 0.0300 of its 0.0225 USD" in refused.text
+        assert has_message(
+            refused.text, "work.spending.accounts.Account._check_spent.3", cost="0.0300", max_cost="0.0225"
+        )
         assert (await callers.ask(house, house.token)).status_code == 429
 
 
@@ -225,7 +234,13 @@ async def test_new_limits_hold_after_a_reload_and_close_no_connection(callers: C
             assert reading(house).spent.tokens == 30
             refused = await callers.ask(house, callers.alice)
             assert refused.status_code == 429
-            assert "has used 30 of its 20 tokens (`api.limits.per_subject_daily.max_tokens`)" in refused.text
+            assert has_message(
+                refused.text,
+                "work.spending.accounts.Account._check_spent.2",
+                tokens=30,
+                max_tokens=20,
+                _key="`api.limits.per_subject_daily.max_tokens`",
+            )
             await reload(**callers.settings({"max_costs": 1}))
             assert (await callers.ask(house, callers.alice)).status_code == 429, "a file with errors changes nothing"
             await socket.ping()
@@ -244,8 +259,8 @@ async def test_a_model_without_a_price_is_refused_whatever_the_run_allows(caller
         body = {"target": "clerk", "prompt": "x", "model": "fake:other", "allow_unpriced": True}
         refused = await callers.ask(house, callers.alice, "/v1/runs", **body)
         assert (refused.status_code, refused.json()["error"]["code"]) == (400, "unpriced")
-        assert "`api.auth.keys[0].daily.max_cost` of this server can't be kept" in refused.text
-        assert "`input_price` and `output_price` in config.yaml" in refused.text
+        assert has_message(refused.text, "protocol.errors.Unpriced.of_day")
+        assert has_message(refused.text, "protocol.errors.Unpriced.of_day", file="config.yaml")
         assert (await callers.ask(house, callers.bob, "/v1/runs", **body)).status_code == 201
 
 

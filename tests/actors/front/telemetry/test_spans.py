@@ -11,6 +11,7 @@ import trio
 from fake_models import Reply, Request
 from opentelemetry.trace import SpanKind
 from stage import Stage
+from support.messages import says
 from traced import Traced
 
 import callboard
@@ -418,7 +419,7 @@ async def test_a_tool_called_by_hand_is_no_run(stage: Stage, traced: Traced) -> 
 
 
 def test_a_program_without_a_root_is_told_what_is_missing(traced: Traced) -> None:
-    with pytest.raises(callboard.CallboardError, match="needs a root"), callboard.telemetry():
+    with pytest.raises(callboard.CallboardError, match=says("front.telemetry.attach.telemetry")), callboard.telemetry():
         pass
 
 

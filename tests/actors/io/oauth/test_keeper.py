@@ -285,7 +285,7 @@ async def test_who_signs_in_again_in_another_process_is_seen(
     root: Root, server: LocalAuthServer, endpoint: TokenEndpoint, file: TokenFile, clock: trio.testing.MockClock
 ) -> None:
     keeper = keeper_of(root, endpoint, file)
-    with pytest.raises(SignInNeeded, match="not signed in; sign in: callboard auth login lab"):
+    with pytest.raises(SignInNeeded, match=says("work.models.signed_in.check_signed_in")):
         await keeper.token()
     first = await signed_in(server, endpoint, file)
     assert await keeper.token() == first

@@ -185,7 +185,9 @@ async def test_a_file_system_without_locks(file: TokenFile, monkeypatch: pytest.
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", fails)
-    with pytest.raises(ConfigError, match=r"\.lock can't be locked: No locks available"):
+    with pytest.raises(
+        ConfigError, match=says("io.oauth.token_file.TokenFile._lock", _lock_path="….lock", error="No locks available")
+    ):
         async with file.locked():
             pass
 

@@ -88,11 +88,11 @@ def test_lokis_key_names_the_file_with_the_passphrase(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_told_with_what_to_do(tmp_path: Path) -> None:
     vault = vault_in(tmp_path)
-    assert vault.why_missing("X") == "which is not in the environment: callboard vault add X"
+    assert has_message(vault.why_missing("X"), "io.vault.vault.Vault.why_missing.4", where="the environment")
     (tmp_path / "vault.yml").write_text("X: $VAULT;v1\n")
     assert has_message(vault.why_missing("X"), "io.vault.vault.Vault.why_missing.2", _lokis_file="…vault.yml")
     keep(vault, OTHER="value")
-    assert vault.why_missing("X") == "which is not in the vault or the environment: callboard vault add X"
+    assert has_message(vault.why_missing("X"), "io.vault.vault.Vault.why_missing.4")
 
 
 async def test_fifty_who_ask_at_once_share_one_run_of_the_command(tmp_path: Path) -> None:
@@ -172,7 +172,10 @@ async def test_a_command_has_its_time_and_leaves_nothing(tmp_path: Path) -> None
     settings = VaultSettings(command="sleep 60{name}", timeout=0.3)
     async with Root() as root:
         vault = vault_in(tmp_path, {"PATH": "/usr/bin:/bin"}, vault=settings, kernel=root)
-        with trio.fail_after(60), pytest.raises(ConfigError, match=r"did not end within 0\.3 s"):
+        with (
+            trio.fail_after(60),
+            pytest.raises(ConfigError, match=says("io.vault.command.Command._printed.2", _timeout="0.3")),
+        ):
             await vault.fetch(["s"])
         missing = vault_in(tmp_path, vault=VaultSettings(command="/no/such/program {name}"), kernel=root)
         with pytest.raises(ConfigError, match=says("io.vault.command.Command._printed.3")):
@@ -244,7 +247,7 @@ def test_a_keyring_has_the_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert vault_in(tmp_path, vault=settings).get("A") == SECRET
     assert [text.count("AGE-SECRET-KEY-1") for text in ring.kept.values()] == [2]
     ring.broken = True
-    with pytest.raises(ConfigError, match=r"keyring can't be used: RuntimeError: the keyring is locked"):
+    with pytest.raises(ConfigError, match=says("io.vault.openers.Keyring._call.2", __name__="RuntimeError")):
         vault_in(tmp_path, vault=settings).get("A")
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(ConfigError, match=says("io.vault.openers.Keyring._call")):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from fake_models import FakeModels
+from support.messages import has_message
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -135,7 +136,9 @@ async def test_a_childs_own_limits_count_what_it_had_used(thrifty_house: AgentsH
     assert await thrifty_house.play() is None
     said = await thrifty_house.play(resume=True)
     assert said is not None
-    assert "agent 'thrifty' has used its 3 model turns" in said["output"]
+    assert has_message(
+        said["output"], "work.spending.accounts.Account.check_own", name="…agent 'thrifty'", turns="3 model turns"
+    )
     assert thrifty_house.effects == {"t0": 1, "t1": 1, "t2": 1}
 
 
@@ -145,7 +148,9 @@ async def test_a_child_whose_agent_is_gone_goes_on_as_it_was(thrifty_house: Agen
     (tmp_path / "config" / "agents" / "thrifty").rename(tmp_path / "away")
     said = await thrifty_house.play(resume=True)
     assert said is not None
-    assert "agent 'thrifty' has used its 3 model turns" in said["output"]
+    assert has_message(
+        said["output"], "work.spending.accounts.Account.check_own", name="…agent 'thrifty'", turns="3 model turns"
+    )
     assert thrifty_house.effects == {"t0": 1, "t1": 1, "t2": 1}
 
 
@@ -159,10 +164,12 @@ async def test_a_run_whose_child_is_gone_is_refused_with_todays_files_and_goes_o
     said = await thrifty_house.play(resume=True, with_changes=True)
     assert said is not None
     assert said["error"]["code"] == "cannot_go_on"
-    assert "its child agent 'agent_thrifty_" in said["error"]["message"]
-    assert "Agent 'thrifty' not found" in said["error"]["message"]
+    assert has_message(said["error"]["message"], "work.agent.children.Children._forget", id="agent_thrifty_…")
+    assert has_message(said["error"]["message"], "runs.children.Children.unknown.2", name="thrifty")
     assert len(thrifty_house.rows()) <= rows + 2  # that it was tried, with which files
     said = await thrifty_house.play(resume=True)
     assert said is not None
-    assert "agent 'thrifty' has used its 3 model turns" in said["output"]
+    assert has_message(
+        said["output"], "work.spending.accounts.Account.check_own", name="…agent 'thrifty'", turns="3 model turns"
+    )
     assert thrifty_house.effects == {"t0": 1, "t1": 1, "t2": 1}

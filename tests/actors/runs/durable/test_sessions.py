@@ -12,6 +12,7 @@ import pytest
 import trio
 from fake_models import FakeModels, Reply, Request
 from starter import forked
+from support.messages import has_message
 
 from callboard.actors.runs.sessions.store import SessionStore
 from callboard.protocol.session import Session
@@ -150,5 +151,5 @@ async def test_a_turn_of_a_session_that_was_deleted_says_so_and_stays(desk: Desk
     id = store.resolve_alias("bridges", None)
     assert id is not None
     store.delete(id)
-    assert "was deleted" in (await desk.play(resume=True) or {})["error"]
+    assert has_message((await desk.play(resume=True) or {})["error"], "runs.durable.on_stage_again")
     assert len(desk.interrupted) == 1

@@ -215,7 +215,7 @@ def test_a_write_that_fails_leaves_the_old_state_and_no_rubbish(shelf: Shelf, mo
 
     monkeypatch.setattr(files.os, "fsync", full)
     made.session.title = "new"
-    with pytest.raises(NotKept, match=says("work.bundles.git._Git._refused.6")):
+    with pytest.raises(NotKept, match=says("runs.sessions.disk.files.telling.2", reason="No space left on device")):
         shelf.store.save(made)
     monkeypatch.undo()
     assert shelf.again().open(made.id).session.title == "old"
@@ -310,7 +310,7 @@ def test_processes_that_open_the_same_alias_at_once_get_one_session(shelf: Shelf
 
 def test_who_looks_for_a_session_that_is_not_there_is_told_which_are(shelf: Shelf) -> None:
     shelf.store.create(alias="bridges")
-    with pytest.raises(NotFound, match="did you mean 'bridges'"):
+    with pytest.raises(NotFound, match=says("protocol.problems.suggestion", name="bridges")):
         shelf.store.find("bridge")
     with pytest.raises(NotFound):
         shelf.store.find("0b6f2d4c-8e11-4c0c-9d7e-7d2b5e0e9a35")

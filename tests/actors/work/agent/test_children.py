@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from fake_models import FakeModels, Reply
 from family_stage import Parent, context_of, fails, nested, parent, says, works_for_ever
+from support.messages import has_message
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.work.agent.reports import is_long
@@ -64,7 +65,7 @@ async def test_only_spawnable_agents_are_spawned() -> None:
     async with Root() as root, parent(root, {"says": says}, spawnable_agents=("says", "b")) as boss:
         await boss.spawn("says")
         result = await boss.call("agent__spawn", agent="oracle", prompt="x")
-        assert result["message"] == "Agent 'oracle' may not be spawned; spawnable agents: says, b"
+        assert has_message(result["message"], "engine.conversation.team.Team._refusal", agent="oracle", there="says, b")
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "", ".", "..", "a" * 10_000, "a\nb"])
@@ -72,7 +73,7 @@ async def test_what_is_no_name_of_an_agent_is_refused(name: str) -> None:
     async with Root() as root, parent(root, {}) as boss:
         result = await boss.call("agent__spawn", agent=name, prompt="x")
         assert result["status"] == "error"
-        assert "is no name of an agent" in result["message"]
+        assert has_message(result["message"], "engine.conversation.team.Team._refusal.2")
         assert boss.record.children == []
 
 
@@ -123,9 +124,9 @@ async def test_case_83_check_and_collect() -> None:
         }
         again = await boss.call("agent__collect", id=id)
         assert again["status"] == "error"
-        assert "not found: it was collected already" in again["message"]
+        assert has_message(again["message"], "engine.conversation.team.Team._not_found.3")
         unknown = await boss.call("agent__collect", id="agent_x_00000000")
-        assert "not found: there is no such child" in unknown["message"]
+        assert has_message(unknown["message"], "engine.conversation.team.Team._not_found.3")
         assert boss.record.children[0].turns == 2
 
 
@@ -164,7 +165,9 @@ async def test_what_a_cancelled_child_had_said_is_kept(events: list[Event]) -> N
             await wait_all_tasks_blocked()
             result = await boss.call("agent__cancel", id=id)
             assert (result["status"], result["output"], result["exit_status"]) == ("ok", "this far", "Cancelled")
-            assert "not found" in (await boss.call("agent__collect", id=id))["message"]
+            assert has_message(
+                (await boss.call("agent__collect", id=id))["message"], "engine.conversation.team.Team._not_found.3"
+            )
             [record] = boss.record.children
             assert (record.status, record.output, record.turns) == ("cancelled", "this far", 1)
             ended = [event.actor for event in events if event.kind == "actor.stopped" and id in event.actor]
@@ -325,7 +328,7 @@ async def test_without_a_summary_the_parent_gets_the_text_cut_and_is_told(fake_m
     output = await collected(fake_model, "begin " + "x" * 20_000 + " end")
     assert output.startswith("begin xxx")
     assert "16010 characters left out" in output
-    assert "x end\n\n[This is no summary: making one failed (" in output
+    assert has_message(output, "work.agent.reports.shortened_report.2")
     assert "too long for me" in output
 
 

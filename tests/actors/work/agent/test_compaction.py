@@ -14,6 +14,7 @@ from fake_models import Reply, Request
 from hypothesis import given
 from hypothesis import strategies as st
 from stage import Stage
+from support.messages import has_message
 
 import callboard
 from callboard.actors.runs.in_session import say
@@ -254,9 +255,9 @@ async def test_what_can_not_be_made_to_fit_ends_in_words_and_without_a_loop(stag
     assert outcome.error is not None
     assert outcome.error.code == "window"
     told = outcome.error.message
-    assert "'looker' does not fit the window of " in told
-    assert "of at most 10000" in told
-    assert "`max_input_tokens` in config.yaml" in told
+    assert has_message(told, "work.agent.compaction.too_large", agent="looker")
+    assert has_message(told, "work.agent.compaction.too_large", window=10000)
+    assert has_message(told, "work.agent.compaction.too_large")
     asked, summaries = parted(stage)
     assert len(summaries) <= 1
     assert max(len(request.body) // 4 for request in asked) <= 10_000
@@ -344,7 +345,7 @@ async def test_the_whole_result_is_in_a_file_that_the_model_can_read(stage: Stag
     assert len(there[0]) == 1
     *_, whole, written = stage.models.requests[-1].results
     assert whole == wide(0)
-    assert "is outside of what may be used" in written
+    assert has_message(written, "work.tools.builtin.allowed_paths.AllowedPaths.find.5")
     assert [*(state / "results").iterdir()] == []
 
 
@@ -353,7 +354,7 @@ async def test_no_other_run_can_read_it(stage: Stage, state: Path) -> None:
     (path,) = other.keep([("look", "secret")])
     stage.models.script(Reply(calls=[("fs_cat", {"path": path})]), "done")
     await stage.run("go", target=callboard.Agent(name="reader", **READER))
-    assert "is outside of what may be used" in stage.models.requests[-1].results[0]
+    assert has_message(stage.models.requests[-1].results[0], "work.tools.builtin.allowed_paths.AllowedPaths.find.5")
 
 
 async def test_a_model_that_reads_no_files_is_told_of_none(stage: Stage, state: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fake_models import Reply, Request
 from stage import Stage
+from support.messages import has_message
 
 BOSS = "can_spawn_agents: true\nmax_concurrent_agents: {most}\ncan_ask_user: false\nauto_continue: false"
 
@@ -86,7 +87,9 @@ async def test_case_82_depth_is_limited(wired: Stage) -> None:
         return Reply(calls=[("agent__collect", {"id": last["id"]})])
 
     wired.models.answer_with(answer)
-    assert (await wired.run("go", target="boss")).output == "Max agent depth exceeded (4/3)"
+    assert has_message(
+        (await wired.run("go", target="boss")).output, "work.context.RunContext.too_deep", depth=4, most=3
+    )
 
 
 def deeper(request: Request) -> Reply | str:
@@ -135,7 +138,7 @@ async def test_case_83_a_child_is_collected_once(wired: Stage) -> None:
         "worked",
     )
     assert results[2]["status"] == "error"
-    assert "not found" in results[2]["message"]
+    assert has_message(results[2]["message"], "engine.conversation.team.Team._not_found.3")
 
 
 async def test_case_84_a_finished_task_starts_the_agent_of_the_next(wired: Stage) -> None:
@@ -172,7 +175,7 @@ async def test_case_85_an_agent_needs_a_prompt(wired: Stage) -> None:
     wired.plain(BOSS.format(most=4), name="boss")
     wired.models.script(Reply(calls=[("agent__task_create", {"subject": "x", "agent": "kid"})]), "done")
     await wired.run("go", target="boss")
-    assert "'prompt' is required when 'agent' is set" in wired.models.requests[1].results[0]
+    assert has_message(wired.models.requests[1].results[0], "work.agent.tasks.TaskQueue.create")
 
 
 async def test_case_87_the_parent_answers_its_childs_question(wired: Stage) -> None:
@@ -196,7 +199,9 @@ async def test_case_87_the_parent_answers_its_childs_question(wired: Stage) -> N
 
     wired.models.answer_with(answer)
     assert (await wired.run("go", target="boss")).output == '{"answer":"b"}'
-    assert "esc_00000000' not found" in wired.models.requests[-1].results[2]
+    assert has_message(
+        wired.models.requests[-1].results[2], "work.agent.escalations.Escalations.reply", id="esc_00000000"
+    )
 
 
 async def test_case_88_a_long_answer_of_a_child_is_summarized(wired: Stage) -> None:

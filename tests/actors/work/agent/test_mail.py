@@ -10,6 +10,7 @@ import trio.testing
 from family_stage import nested, parent
 from hypothesis import given
 from hypothesis import strategies as st
+from support.messages import has_message
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.work.agent.mail import mail_tools, send
@@ -77,7 +78,7 @@ def test_a_full_inbox_refuses_and_the_sender_is_told() -> None:
     for _ in range(256):
         assert send(None, seats["a"], None, "b", Text("hi")) is None
     problem = send(None, seats["a"], None, "b", Text("hi"))
-    assert problem == "The inbox of 'b' is full (256 unread letters); the message was not delivered"
+    assert has_message(problem, "work.agent.mail.post.4", to="b", unread=256)
     seats["b"].address.unread -= 1
     assert send(None, seats["a"], None, "b", Text("hi")) is None
 
@@ -123,9 +124,11 @@ def test_what_can_not_be_reached_is_told_with_who_can() -> None:
     boss, office, seats = family("a", "b", "c")
     office.children["c"] = None
     assert send(None, seats["a"], None, "d", Text("x")) == "Agent 'd' not found. You can reach: parent, b"
-    assert send(None, seats["a"], None, "c", Text("x")) == "Agent 'c' has ended and reads no more letters"
+    assert has_message(send(None, seats["a"], None, "c", Text("x")), "work.agent.mail.post.2", to="c")
     assert send(None, seats["a"], None, "a", Text("x")) == "'a' is yourself"
-    assert send(None, boss, office, "parent", Text("x")) == "You have no parent. You can reach: a, b"
+    assert has_message(
+        send(None, boss, office, "parent", Text("x")), "work.agent.mail.post", below="You can reach: a, b"
+    )
     assert send(None, Seat(), None, "a", Text("x")) == "Agent 'a' not found. There is nobody you could reach"
 
 
@@ -185,4 +188,4 @@ def test_a_letter_that_finds_a_mailbox_full_is_not_sent() -> None:
     boss, _, seats = family("a")
     full: Any = Full()
     boss.address.open(full)
-    assert "is full (0 unread letters)" in str(send(None, seats["a"], None, "parent", Text("hi")))
+    assert has_message(str(send(None, seats["a"], None, "parent", Text("hi"))), "work.agent.mail.post.4", unread=0)

@@ -74,7 +74,7 @@ def test_an_unknown_name_tells_the_near_one_and_how_to_make_it(home: Path) -> No
     with pytest.raises(UsageError, match=says("work.knowledge.registry.named")):
         registry.named("handbok", home)
     registry.make("handbook", ["docs"], home)
-    with pytest.raises(UsageError, match="did you mean 'handbook'") as told:
+    with pytest.raises(UsageError, match=says("protocol.problems.suggestion", name="handbook")) as told:
         registry.named("handbok", home)
     assert has_message(str(told.value), "work.knowledge.registry.named.2", called_2="handbok")
 

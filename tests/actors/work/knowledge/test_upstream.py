@@ -314,7 +314,10 @@ async def test_a_model_that_cannot_be_reached_is_told_before_anything_is_done(de
         ("- a\n", says("work.knowledge.loki_file._Cursor._enter", _next="a mapping in line 1…")),
         ("name: a\nnodes: {}\n", says("work.knowledge.loki_file.read_whole")),
         ("embedding_model: m\nchunk_size: many\nchunk_overlap: 1\n", says("work.knowledge.loki_file._made")),
-        ("embedding_model: &a m\nchunk_size: 1\nchunk_overlap: 1\nother: *a\n", "an alias in line 4"),
+        (
+            "embedding_model: &a m\nchunk_size: 1\nchunk_overlap: 1\nother: *a\n",
+            says("work.knowledge.loki_file._Cursor._take", event=" in line 4"),
+        ),
         ("embedding_model: m\nchunk_size: 1\nchunk_overlap: 1\nfiles: &a {}\nvectors: *a\n", "mapping in line 5"),
         (
             "embedding_model: m\nchunk_size: 1\nchunk_overlap: 1\nfiles: [1]\n",

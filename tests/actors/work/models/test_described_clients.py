@@ -36,9 +36,7 @@ def test_a_name_is_enough_where_it_is_known(provider: str) -> None:
 
 
 def test_a_name_that_nobody_knows_wants_a_base_url() -> None:
-    with pytest.raises(
-        GraphMistake, match="no provider 'lap': " + says("work.models.providers.unknown.4", guess="lab")
-    ):
+    with pytest.raises(GraphMistake, match="no provider 'lap': " + says("protocol.problems.suggestion", name="lab")):
         client_of("lap", None, "key", SETTINGS, {})
     client = client_of("lap", "http://x/v1", None, SETTINGS, {})
     assert client == ClientSettings(type="openai-compatible", name="lap", api_base="http://x/v1")

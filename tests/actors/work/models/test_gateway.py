@@ -130,7 +130,10 @@ async def test_an_empty_account_is_not_waited_for(fake_model: FakeModels) -> Non
 async def test_nobody_listening_is_a_passing_error() -> None:
     client = ClientSettings(type="openai-compatible", name="gone", api_base="http://127.0.0.1:1/v1")
     async with reaching(Settings(clients=(client,))) as models:
-        with pytest.raises(UpstreamError, match=r"127\.0\.0\.1:1 can't be reached: Connection refused"):
+        with pytest.raises(
+            UpstreamError,
+            match=says("io.http.connections.Connections._connected", port="…127.0.0.1:1", error="Connection refused"),
+        ):
             await models.chat(Recorder(), ChatRequest(model="gone:m", messages=HELLO.messages), attempts=1)
 
 

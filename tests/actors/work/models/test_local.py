@@ -221,7 +221,7 @@ async def test_an_engine_that_died_is_started_again(tmp_path: Path) -> None:
 @needs_engine
 async def test_an_engine_that_cannot_load_its_model_says_why(tmp_path: Path) -> None:
     async with local_gateway(tmp_path, "broken") as (gateway, model):
-        with pytest.raises(ConfigError, match="could not load broken: the file is not a model"):
+        with pytest.raises(ConfigError, match=says("work.models.engines._announced", path="broken")):
             await gateway.chat(Silent(), asking(model))
 
 
@@ -238,7 +238,7 @@ async def test_an_engine_that_dies_again_and_again_is_left_alone_for_a_while(tmp
         for _ in range(5):
             with pytest.raises(ConfigError):
                 await gateway.chat(Silent(), asking(model))
-        with pytest.raises(UpstreamError, match=r"failed 5 times within 60 s .* the file is not a model"):
+        with pytest.raises(UpstreamError, match=says("supervisors.policy.Breaker.check", _most=5, _period=60)):
             await gateway.chat(Silent(), asking(model), attempts=1)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fake_models import FakeModels
 from gateways import Silent, reaching
-from support.messages import says
+from support.messages import has_message, says
 
 from callboard.actors.work.models.catalog import Catalog
 from callboard.actors.work.models.patching import merged
@@ -253,7 +253,7 @@ def test_keys_that_are_none_are_told_with_the_nearest() -> None:
 )
 def test_a_wrong_variable_is_named(value: str, code: str) -> None:
     _, problems = read_settings("", "config.yaml", {"LOKI_PATCH_OPENAI_EMBEDDINGS": value})
-    assert problems[0].file == "LOKI_PATCH_OPENAI_EMBEDDINGS in the environment"
+    assert has_message(problems[0].file, "work.variables._Found.about", _agent="LOKI_PATCH_OPENAI_EMBEDDINGS")
     assert problems[0].severity == "error"
     assert value == "{" or problems[0].code == code
 
@@ -262,7 +262,7 @@ def test_a_pattern_that_takes_for_ever_is_given_up() -> None:
     text = "clients:\n  - type: openai\n    patch: {chat_completions: {'(a|aa)+b': {}}}\n"
     settings, problems = read_settings(text, "config.yaml", {})
     assert problems == []
-    with pytest.raises(ConfigError, match=r"`patch` of client 'openai' in config.yaml: .* takes too long"):
+    with pytest.raises(ConfigError, match=says("work.models.patching.patched", name="openai")):
         Catalog(settings, {"OPENAI_API_KEY": "k"}).target(f"openai:{'a' * 60}")
 
 

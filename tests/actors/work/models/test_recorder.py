@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.messages import has_message
 
 from callboard.actors.front.control.logs.calls import read_body, read_call, read_calls
 from callboard.actors.front.control.logs.files import REQUESTS
@@ -149,8 +150,8 @@ def test_a_text_beyond_the_bound_loses_its_middle(kept: Kept, monkeypatch: pytes
     texts.append(call.request.messages[1]["tool_calls"][0]["arguments"]["x"])
     for text in texts:
         assert len(text) < 1_100
-        assert "[... 19,000 characters left out here ...]" in text
-    assert "left out" in call.request.messages[3]["content"]
+        assert has_message(text, "work.models.recorder._cut", half_2="…19,000")
+    assert has_message(call.request.messages[3]["content"], "work.models.recorder")
     assert kept.size < 10_000
 
 
@@ -233,7 +234,7 @@ def test_a_secret_where_a_long_text_is_cut_is_taken_out_before(
     assert "torn-secret" not in written
     call = read_call(torn.directory, 1)
     assert call is not None
-    assert "left out here" in call.request.messages[0]["content"]
+    assert has_message(call.request.messages[0]["content"], "work.models.recorder._cut")
 
 
 def test_half_a_character_is_no_reason_to_keep_nothing(kept: Kept) -> None:

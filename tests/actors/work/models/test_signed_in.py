@@ -156,7 +156,10 @@ async def test_a_provider_that_refuses_the_new_token_as_well(
     client = client_of(server, fake_model)
     await signed_in(client, server, environ)
     async with reaching(Settings(clients=(client,)), environ) as gateway:
-        with pytest.raises(SignInNeeded, match=r"not you \(HTTP 401\), with a token that was just renewed; sign in: "):
+        with pytest.raises(
+            SignInNeeded,
+            match=says("work.models.signed_in.SignedIn.once_more.2", said="…not you (HTTP 401)", sign_in="sign in: …"),
+        ):
             await gateway.chat(Recorder(), HELLO)
         with pytest.raises(SignInNeeded):
             await gateway.chat(Recorder(), HELLO)
@@ -184,7 +187,7 @@ async def test_a_run_does_not_begin_without_a_sign_in(
     server: LocalAuthServer, fake_model: FakeModels, environ: dict[str, str]
 ) -> None:
     async with reaching(Settings(clients=(client_of(server, fake_model),)), environ) as gateway:
-        with pytest.raises(SignInNeeded, match="not signed in; sign in: callboard auth login lab"):
+        with pytest.raises(SignInNeeded, match=says("work.models.signed_in.check_signed_in")):
             gateway.check("lab:m")
     assert server.requests == []
 

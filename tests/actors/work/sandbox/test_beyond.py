@@ -174,7 +174,7 @@ async def test_where_hosts_can_t_be_told_apart_a_person_is_asked_about_the_netwo
         calls=[("execute_command", {"command": f'python3 -c "{connect}" || echo could not resolve; false'})]
     )
     said = await told(repository, command, person=("no",))
-    assert "did not let it use the network: the user refused" in said[0]
+    assert has_message(said[0], "work.sandbox.held.Held.afterwards.6")
     assert said[1].startswith("Let execute_command use the network?")
     said = await told(repository, command, person=("yes",))
     assert "Connection refused" in said[0]

@@ -12,6 +12,7 @@ from fake_models import Reply
 from repository import Repository
 from sandbox_asked import told
 from sandbox_world import need
+from support.messages import has_message
 
 from callboard.actors.work.sandbox.hosts import means, meant, named
 from callboard.actors.work.tools.kept_answers import KeptAnswers
@@ -78,7 +79,7 @@ async def test_a_host_of_the_list_is_reached_and_no_other(house: Repository, sit
     (said,) = await told(house, fetch(site.url(), site.url("localhost")), sandbox=None)
     assert "the page" in said
     assert "403" in said
-    assert "nobody is there to be asked" in said
+    assert has_message(said, "work.sandbox.grants.Grants.asked")
     assert site.visits == ["/"]
 
 
@@ -106,11 +107,11 @@ async def test_a_person_is_asked_about_another(
     asked = said[2:]
     assert len(asked) == questions
     assert f"Let execute_command reach 127.0.0.1:{site.port}?" in asked[0]
-    assert "private network" in asked[0]
+    assert has_message(asked[0], "work.sandbox.grants._inside.2")
     calls = visits + (1 if visits == 2 else 0)  # the first call asks for two pages, on one answer
     assert len(site.visits) == calls
     if answers == ("no",):
-        assert "the user refused" in said[0]
+        assert has_message(said[0], "work.sandbox.grants.Grants.asked.2")
 
 
 async def test_always_is_for_good_in_this_directory(house: Repository, site: Site) -> None:
@@ -136,7 +137,7 @@ async def test_rules_of_hosts_come_first_and_yes_is_no_answer(house: Repository,
     assert "the page" in said
     house.settings(permissions={})
     (said,) = await told(house, fetch(site.url()), yes=True)
-    assert "nobody is there to be asked" in said
+    assert has_message(said, "work.sandbox.grants.Grants.asked")
     assert len(site.visits) == 1
 
 
@@ -227,4 +228,4 @@ def test_what_is_no_host_is_told() -> None:
     text = "sandbox:\n  network: ['https://api.github.com/', ok.example]\n"
     _, problems = read_settings(text, "config.yaml", {})
     assert [(problem.line, problem.code) for problem in problems] == [(2, "wrong_value")]
-    assert "a host: a name" in str(problems[0])
+    assert has_message(str(problems[0]), "protocol.sandbox")

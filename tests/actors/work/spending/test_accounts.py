@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.messages import says
 
 from callboard.actors.work.spending.accounts import Account, Amount, Hold, by_flag
 from callboard.protocol.errors import BudgetReached, LimitReached, TurnsReached
@@ -99,7 +100,16 @@ def test_limits_of_all_accounts_above_hold() -> None:
     assert first is not None
     assert other.hold(ONE) is None
     first.settle(Amount(cost=1.0))
-    with pytest.raises(BudgetReached, match=r"^the run has cost 1\.0000 of its 1 USD \(--max-cost\)$"):
+    with pytest.raises(
+        BudgetReached,
+        match=says(
+            "work.spending.accounts.Account._check_spent.3",
+            name="the run",
+            cost="1.0000",
+            max_cost=1,
+            _key="--max-cost",
+        ),
+    ):
         other.hold(ONE)
 
 
@@ -110,7 +120,14 @@ def test_the_innermost_account_at_its_end_is_named() -> None:
     assert hold is not None
     hold.settle(ONE)
     with pytest.raises(
-        BudgetReached, match=r"^agent 'a' has used 10 of its 10 tokens \(`limits: max_tokens`\)$"
+        BudgetReached,
+        match=says(
+            "work.spending.accounts.Account._check_spent.2",
+            name="agent 'a'",
+            tokens=10,
+            max_tokens=10,
+            _key="`limits: max_tokens`",
+        ),
     ) as told:
         agent.hold(ONE)
     assert told.value.account == "the run/agent 'a'" == agent.path
@@ -131,7 +148,9 @@ def test_tokens_that_no_provider_has_told_are_counted_and_named_as_estimates() -
     hold = account.hold(ONE)
     assert hold is not None
     hold.settle(ONE, turns=0, estimated=True)
-    with pytest.raises(BudgetReached, match="10 of its 10 tokens, 10 of them estimated"):
+    with pytest.raises(
+        BudgetReached, match=says("work.spending.accounts.Account._check_spent.2", tokens=10, max_tokens=10)
+    ):
         account.check()
 
 

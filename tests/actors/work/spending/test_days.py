@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 from day_house import ALICE, MOST, NOON, Clock, asked, kept, limited, reading, rows, spend
-from support.messages import says
+from support.messages import has_message, says
 
 from callboard.actors.work.spending import days as module
 from callboard.actors.work.spending.accounts import Account, Amount, Hold
@@ -40,9 +40,8 @@ async def test_a_day_that_is_spent_is_named_with_its_key_and_when_the_next_begin
         await spend(days, Amount(10, 5.0012))
         with pytest.raises(DayReached) as told:
             await days.check("alice")
-    assert str(told.value) == (
-        "the day of 'alice' has cost 5.0012 of its 5 USD (`api.auth.keys[0].daily.max_cost`); "
-        "the next begins at 00:00 UTC, in 11 h 12 min"
+    assert has_message(
+        str(told.value), "work.spending.days.DayAccount._refuse", error="…'alice'…", minutes=11, minutes_2=12
     )
     assert told.value.retry_after == 11 * 3600 + 12 * 60
     assert (told.value.code, told.value.exit_code) == ("daily_budget", 4)
@@ -171,12 +170,18 @@ async def test_the_day_of_the_server_holds_for_all_and_that_of_a_subject_within_
     settings = limited(DailyLimits(max_tokens=300), DailyLimits(max_tokens=200), alice=DailyLimits(max_tokens=100))
     async with kept(tmp_path, settings, Clock()) as days:
         await spend(days, Amount(100))
-        with pytest.raises(DayReached, match=r"the day of 'alice' .*auth\.keys"):
+        with pytest.raises(
+            DayReached,
+            match=says("work.spending.accounts.Account._check_spent.2", name="…'alice'…", _key="…auth.keys…"),
+        ):
             await asked(days)
         await spend(days, Amount(150), "bob")
         assert reading(days, ALL).spent.tokens == 250
         await spend(days, Amount(60), "local")
-        with pytest.raises(DayReached, match=r"the day of this server .*`api\.limits\.daily\.max_tokens`"):
+        with pytest.raises(
+            DayReached,
+            match=says("work.spending.accounts.Account._check_spent.2", _key="`api.limits.daily.max_tokens`"),
+        ):
             await asked(days, "local")
         with pytest.raises(DayReached, match=says("work.spending.days.DayAccount.__init__.2")):
             await asked(days, "bob")
@@ -276,7 +281,7 @@ async def test_what_is_spent_is_told_as_such_though_others_reserve_more(tmp_path
         holds = [await asked(one, most=Amount(50, 0.1)) for _ in range(2)]
         holds[0].settle(Amount(60, 0.5))
         await one.ledger.look(["alice"])  # it is written
-        with pytest.raises(DayReached, match=r"has cost 0\.5000 of its 0\.5 USD .*the next begins at 00:00") as told:
+        with pytest.raises(DayReached, match=says("work.spending.days.DayAccount._refuse")) as told:
             await two.check("alice")
         assert told.value.retry_after == DAY / 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.messages import has_message
 
 from callboard.actors.work.tools.checking import AS_CHILD, AT_ROOT, RepeatGuard
 from callboard.protocol.chat import ToolCall
@@ -46,4 +47,4 @@ def test_the_alert_names_the_call_and_says_what_to_do() -> None:
     alert = guard.alert(ToolCall(id="1", name="look"))
     assert alert is not None
     assert alert["tool_call_loop_alert"]["call"] == "look"
-    assert "came 2 times in a row" in alert["tool_call_loop_alert"]["message"]
+    assert has_message(alert["tool_call_loop_alert"]["message"], "work.tools.checking.RepeatGuard.alert.2", _repeats=2)

@@ -189,7 +189,10 @@ async def test_a_person_is_told_where_links_take_a_path(root: Root, me: Actor, t
 
 @pytest.mark.parametrize(
     ("answer", "told"),
-    [("no", says("work.tools.permissions.Permissions.admit.2")), ("not that file", "refused: not that file")],
+    [
+        ("no", says("work.tools.permissions.Permissions.admit.2")),
+        ("not that file", says("work.tools.permissions.Permissions.admit.2", why=": not that file")),
+    ],
 )
 async def test_a_no_is_told_to_the_model_with_the_reason(root: Root, me: Actor, answer: str, told: str) -> None:
     with root.questions.attach(Person(root, answer)), pytest.raises(ToolFailed, match=told):

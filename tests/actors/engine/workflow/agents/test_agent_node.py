@@ -8,6 +8,7 @@ import textwrap
 import pytest
 import trio
 from fake_models import Reply, Request
+from support.messages import has_message
 from waiting import until
 from workflow_agents import RETRIES, Agents, said
 
@@ -90,7 +91,11 @@ async def test_an_agent_whose_output_no_log_shall_show_is_in_no_event(agents: Ag
 
 async def test_a_param_that_makes_no_sense_is_the_authors_mistake(agents: Agents) -> None:
     result = await agents.run(ONE % "params: {temperature: hot}", compat="devall")
-    assert "`params` of the agent: Expected `float | null`, got `str` - at `$.temperature`" in str(result.error)
+    assert has_message(
+        str(result.error),
+        "engine.workflow.agents.request.read_params",
+        error="Expected `float | null`, got `str` - at `$.temperature`",
+    )
     assert not agents.models.requests
 
 
@@ -153,7 +158,7 @@ async def test_a_param_bounds_how_long_an_answer_may_take(
 ) -> None:
     agents.models.script(Reply(text="late", delay=50))
     result = await agents.run(ONE % "params: {timeout: 5}")
-    assert "m did not answer within 5 s (`params.timeout`)" in str(result.error)
+    assert has_message(str(result.error), "engine.workflow.nodes.agent._Agent._answer", name="m", timeout=5)
 
 
 async def test_cancelling_the_run_hangs_up_on_the_model_and_keeps_what_was_said(
@@ -259,7 +264,7 @@ async def test_the_agent_may_be_a_file_beside_the_workflow(agents: Agents) -> No
 async def test_an_agent_that_is_not_there_is_a_mistake(agents: Agents) -> None:
     yaml = "graph: {start: [A], nodes: [{id: A, type: agent, config: {provider: callboard, name: nobody}}]}"
     result = await agents.run(yaml, compat="devall")
-    assert "Agent 'nobody' not found" in str(result.error)
+    assert has_message(str(result.error), "runs.children.Children.unknown.2", name="nobody")
 
 
 # --- thinking ---------------------------------------------------------------------------------------------

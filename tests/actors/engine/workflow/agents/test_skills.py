@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fake_models import Reply
+from support.messages import has_message
 from workflow_agents import Agents
 
 ONE = """
@@ -45,8 +46,8 @@ async def test_an_agent_is_told_of_its_skills_and_reads_them(agents: Agents, ski
     told = second.results
     assert told[0].endswith("\n\nHow to do baking.")
     assert told[1] == "hot"
-    assert "'../secret.txt' is not in the directory of the skill 'baking'" in told[2]
-    assert "has no file 'nothing'" in told[3]
+    assert has_message(told[2], "work.skills.found.Skills.file", path="../secret.txt", name="baking")
+    assert has_message(told[3], "work.skills.found.Skills.file.2", path="nothing")
     assert "invalid arguments" in told[4]
 
 
@@ -66,7 +67,7 @@ async def test_a_skill_that_is_not_there_or_has_no_head_is_a_mistake(agents: Age
     assert "`skills` allows 'bakeing': did you mean 'baking'?" in str(result.error)
     (skills / "baking" / "SKILL.md").write_text("How to bake.")
     result = await agents.run(ONE % "")
-    assert "has no front matter" in str(result.error)
+    assert has_message(str(result.error), "protocol.skill.read_skill.4")
     (skills / "baking" / "SKILL.md").write_text("---\nname: cooking\ndescription: x\n---\n")
     result = await agents.run(ONE % "")
-    assert "`name` is 'cooking', and its directory is 'baking'" in str(result.error)
+    assert has_message(str(result.error), "protocol.skill._of_standard.7", name="cooking", called="baking")

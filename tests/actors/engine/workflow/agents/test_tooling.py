@@ -13,6 +13,7 @@ from fake_mcp_http import INITIALIZED, SESSION, Legacy, Talk, fake_mcp
 from fake_mcp_http import result as result_of
 from fake_models import Reply, Request
 from mcp_house import SERVERS
+from support.messages import has_message
 from workflow_agents import Agents, said
 
 from callboard.actors.work.tools.permissions import Permissions
@@ -122,7 +123,7 @@ async def test_two_tools_of_one_name_are_told_apart_by_a_prefix_or_not_at_all(ag
     twice = with_functions(agents, "shout")
     line = twice[twice.index("          - {type") :].rstrip()
     result = await agents.run(twice.replace(line, f"{line}\n{line}"))
-    assert "two tools are called 'shout'" in str(result.error)
+    assert has_message(str(result.error), "engine.workflow.agents.tooling.tools_of_node", name="shout")
     assert not agents.models.requests
     both = line.replace("{type", "{prefix: my, type")
     assert (await agents.run(twice.replace(line, f"{line}\n{both}"))).error is None
@@ -131,9 +132,9 @@ async def test_two_tools_of_one_name_are_told_apart_by_a_prefix_or_not_at_all(ag
 
 async def test_a_function_that_is_nowhere_is_the_authors_mistake(agents: Agents, functions: Path) -> None:
     result = await agents.run(with_functions(agents, "shoot"), compat="devall")
-    assert "`tooling` names the function 'shoot': did you mean 'shout'?" in str(result.error)
+    assert has_message(str(result.error), "engine.workflow.agents.functions._declared.3", name="shoot", why="…'shout'…")
     result = await agents.run(with_functions(agents, "'town:All'"))
-    assert "has no town.py" in str(result.error)
+    assert has_message(str(result.error), "engine.workflow.agents.functions._declared", module="town")
 
 
 async def test_a_model_that_never_stops_calling_is_stopped(agents: Agents, functions: Path) -> None:
@@ -253,4 +254,4 @@ async def test_a_call_needs_permission_as_any_other(agents: Agents, functions: P
 async def test_an_address_that_is_none_is_told(agents: Agents) -> None:
     entry = "          - {type: mcp_remote, config: {server: 'ftp://x'}}"
     result = await agents.run(calling(entry).replace("BASE", agents.models.openai_base))
-    assert "'ftp://x' is no http:// or https:// address" in str(result.error)
+    assert has_message(str(result.error), "engine.workflow.agents.tooling._server", server="ftp://x")

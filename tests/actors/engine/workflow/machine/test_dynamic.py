@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.messages import has_message
 from workflow_stage import Stage, structure, workflow
 
 from callboard.actors.engine.workflow.machine import dynamic
@@ -136,7 +137,7 @@ def test_more_units_than_a_node_may_have_are_the_authors_mistake(monkeypatch: py
     monkeypatch.setattr(dynamic, "MOST_UNITS", 2)
     stage = Stage()
     result = stage.run(structure(workflow(graph("a b c", "{type: map}"))))
-    assert "it would run for 3 units, and 2 are the most" in str(result.error)
+    assert has_message(str(result.error), "engine.workflow.machine.dynamic.multiplied", units=3, MOST_UNITS=2)
     assert not [batch for batch in stage.batches if batch[0] == "M"]
 
 

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 import pytest
+from support.messages import has_message
 from workflow_stage import Delivered, Dropped, Notice, Stage, shuffled, structure, task, workflow
 
 from callboard.actors.engine.workflow.machine.machine import StateMachine
@@ -127,13 +128,15 @@ def test_p04_a_side_branch_that_triggers_ends_the_loop_and_one_that_does_not_goe
 def test_l11_a_cycle_is_entered_where_the_graph_says_it_starts() -> None:
     result = played(graph("S; A; B", "S>B; A>B; B>A", "end: [B]", start="S, A"))
     assert isinstance(result.error, GraphMistake)
-    assert "starts at 'A' and was entered at 'B'" in str(result.error)
+    assert has_message(str(result.error), "engine.workflow.machine.machine.StateMachine._entry.2", id="A", id_2="B")
 
 
 def test_l10_a_cycle_that_is_entered_twice_at_once_says_what_to_do() -> None:
     result = played(graph("S; A; B", "S>A; S>B; A>B; B>A", "end: [B]", start="S"))
-    assert "entered at 2 nodes at once, 'A', 'B'" in str(result.error)
-    assert "trigger: false" in str(result.error)
+    assert has_message(
+        str(result.error), "engine.workflow.machine.machine.StateMachine._entry", found=2, found_2="'A', 'B'"
+    )
+    assert has_message(str(result.error), "engine.workflow.machine.machine.StateMachine._entry")
     assert result.order == ["S"]
     assert [message.text for message in result.outputs["S"]] == ["s"]
 
@@ -141,7 +144,7 @@ def test_l10_a_cycle_that_is_entered_twice_at_once_says_what_to_do() -> None:
 def test_l05_a_counter_beyond_the_cap_is_an_error_and_with_compat_devall_a_warning() -> None:
     yaml = graph(f"A; B; G {counter(150)}; F", "A>B; B>A; B>G; G>A; G>F", "end: [F]")
     result = played(yaml)
-    assert "went round 100 times" in str(result.error)
+    assert has_message(str(result.error), "engine.workflow.machine.machine.StateMachine._capped", cap=100)
     assert result.order.count("A") == 100
     told: list[Notice] = []
     result = played(yaml, "devall", tell=told.append)

@@ -6,6 +6,7 @@ import pytest
 import trio
 from chat_house import Scripted
 from fake_models import FakeModels, Reply
+from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.chats import Chats
@@ -56,7 +57,7 @@ async def test_runs_under_way_are_shown_and_can_be_watched(
 
 
 async def test_what_is_not_there_is_told(chat: Chat, person: Scripted) -> None:
-    with pytest.raises(NotFound, match="there is no chat and no run 'run-none'"):
+    with pytest.raises(NotFound, match=says("front.chat.commands.attaching._attach.3", word="run-none")):
         await chat.play(".attach run-none", person)
 
 
@@ -66,7 +67,7 @@ async def test_another_chat_is_named_in_the_answer_and_nothing_changes_here(chat
         done = await here.play(f".attach {word}", person)
         assert (done.attach, done.chat.chat, done.leave) == (other.id, here.id, False)
     assert not person.runs
-    with pytest.raises(Conflict, match="is this chat"):
+    with pytest.raises(Conflict, match=says("front.chat.commands.attaching._attach.2")):
         await here.play(f".attach {here.id}", person)
 
 
@@ -80,7 +81,7 @@ async def test_what_can_be_attached_is_shown_and_completed(chats: Chats, person:
     assert [each.text for each in completions(here, LOCAL, ".attach ch")] == [other.id]
     chats.close(other)
     await here.play(".attach", person)
-    assert person.told[-1].text == "There is no other chat, and nothing runs."
+    assert has_message(person.told[-1].text, "front.chat.commands.attaching._attach")
 
 
 async def test_of_several_that_a_word_may_mean_it_is_said_what_they_are_in_and_since_when(
@@ -90,7 +91,7 @@ async def test_of_several_that_a_word_may_mean_it_is_said_what_they_are_in_and_s
     first.started = "2020-01-01T00:00:00Z"
     await second.play(".session kept", person)
     await second.play("what a day\nit is", person)
-    with pytest.raises(Conflict, match=r"'chat-' begins 2 ids; \.attach takes one of them") as refused:
+    with pytest.raises(Conflict, match=says("front.chat.commands.attaching._attach.4", word="chat-", ids=2)) as refused:
         await here.play(".attach chat-", person)
     _, head, *rows = str(refused.value).split("\n")
     assert head.split() == ["ID", "STATE", "SINCE", "WITH", "SESSION", "TITLE"]
@@ -122,7 +123,7 @@ async def test_one_goes_to_another_chat_while_a_run_answers_but_watches_no_run_t
         assert (await here.play(f".attach {other.id}", person)).attach == other.id
         await here.play(".attach", person)
         assert other.id in person.told[-1].text
-        with pytest.raises(Conflict, match="answers; wait for its end"):
+        with pytest.raises(Conflict, match=says("front.chat.chat.Chat.taken")):
             await here.play(f".attach {run}", person)
         hold.set()
     assert (await here.play(f".attach {run}", person)).run == run
@@ -132,7 +133,7 @@ async def test_chats_of_others_are_not_there(chats: Chats) -> None:
     here, _ = chats.new("bob"), chats.new("local")
     bob = Scripted(caller=BOB)
     await here.play(".attach", bob)
-    assert bob.text == "There is no other chat, and nothing runs."
+    assert has_message(bob.text, "front.chat.commands.attaching._attach")
     with pytest.raises(NotFound):
         await here.play(".attach chat-", bob)
     with pytest.raises(Denied, match="read:runs"):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from chat_house import Scripted
+from support.messages import says
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.protocol.errors import Conflict, NotFound, UsageError
@@ -38,18 +39,18 @@ async def test_a_session_is_deleted_but_not_the_one_in_use(chat: Chat, person: S
     person.answers = ["yes"]
     await chat.play(".session kept", person)
     await chat.play("hello", person)
-    with pytest.raises(Conflict, match="exit session"):
+    with pytest.raises(Conflict, match=says("front.chat.commands.deleting._delete_session")):
         await chat.play(".delete session kept", Scripted("yes"))
     await chat.play(".exit session", person)
     await chat.play(".delete session kept", Scripted("yes"))
-    with pytest.raises(NotFound, match="there is no session to delete"):
+    with pytest.raises(NotFound, match=says("front.chat.commands.deleting._delete", called="session")):
         await chat.play(".delete session", person)
 
 
 async def test_a_role_in_use_is_kept(chat: Chat, person: Scripted) -> None:
     file = write(chat, "roles", "pirate.md", "Talk like a pirate.")
     await chat.play(".role pirate", person)
-    with pytest.raises(Conflict, match="exit role"):
+    with pytest.raises(Conflict, match=says("front.chat.commands.deleting._files.delete")):
         await chat.play(".delete role pirate", Scripted("yes"))
     assert file.exists()
 
@@ -62,5 +63,5 @@ async def test_words_that_make_no_sense_tell_the_usage(chat: Chat, person: Scrip
 
 async def test_a_name_that_is_not_there_is_told_with_the_nearest(chat: Chat, person: Scripted) -> None:
     write(chat, "roles", "pirate.md", "Talk like a pirate.")
-    with pytest.raises(NotFound, match="did you mean 'pirate'"):
+    with pytest.raises(NotFound, match=says("protocol.problems.suggestion", name="pirate")):
         await chat.play(".delete role pirat", person)

@@ -8,6 +8,7 @@ import pytest
 import trio
 from chat_house import Scripted
 from fake_models import FakeModels, Reply
+from support.messages import says
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.protocol.errors import Denied, UsageError
@@ -102,7 +103,7 @@ async def test_an_interrupt_ends_the_macro_with_its_run(chat: Chat, person: Scri
 @pytest.mark.parametrize("step", [".edit config", ".vault list", ".macro other", ".install x", ".update"])
 async def test_a_macro_may_not_use_what_needs_a_person(chat: Chat, person: Scripted, step: str) -> None:
     macro(chat, "bad", f"steps: ['{step}']")
-    with pytest.raises(UsageError, match="because you are in a macro"):
+    with pytest.raises(UsageError, match=says("front.chat.playing._check")):
         await chat.play(".macro bad", person)
 
 

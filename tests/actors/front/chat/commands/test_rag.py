@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from chat_house import Scripted
 from fake_models import FakeModels
+from support.messages import says
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.opening import opened
@@ -55,7 +56,7 @@ async def test_a_name_that_is_not_known_makes_a_base_of_what_the_person_names(
 
 
 async def test_no_documents_make_no_base(chat: Chat) -> None:
-    with pytest.raises(UsageError, match="no documents were named"):
+    with pytest.raises(UsageError, match=says("front.chat.commands.rag._make.2")):
         await chat.play(".rag handbook", Scripted(None))
     assert chat.rag is None
 
@@ -95,7 +96,7 @@ async def test_a_chat_opens_in_a_base_as_rag_enters_one(chat: Chat, documents: P
     with pytest.raises(Denied, match="run:files"):
         await opened(other, few, OpenChat(rag=str(tmp_path)))
     for name in ("nosuch", "x" * 9000):
-        with pytest.raises(NotFound, match="there is no knowledge base") as refused:
+        with pytest.raises(NotFound, match=says("front.chat.commands.rag.use_rag")) as refused:
             await opened(other, few, OpenChat(rag=name))
         assert "handbook" not in str(refused.value)
         assert len(str(refused.value)) < 200

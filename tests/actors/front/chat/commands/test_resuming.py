@@ -9,6 +9,7 @@ import trio
 from chat_house import Scripted
 from control_house import hub_of
 from fake_models import FakeModels, Reply
+from support.messages import says
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
@@ -70,7 +71,7 @@ async def test_who_opens_the_session_is_told_and_resume_goes_on_with_the_answer(
         kept = (await root.sessions.get(None, "s")).session
         texts = [each["content"] for each in kept.messages if each["role"] != "system"]
         assert texts == ["one", "1", "two", "2", "three", "3"]
-        with pytest.raises(Conflict, match="No answer of this session"):
+        with pytest.raises(Conflict, match=says("front.chat.commands.resuming._resume")):
             await chat.play(".resume", person)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from chat_house import Scripted
 from fake_models import FakeModels
+from support.messages import has_message
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
@@ -46,13 +47,13 @@ async def test_before_the_editor_opens_it_is_said_why(chat: Chat, person: Script
         person.edits = [None]
         with suppress(NotFound):
             await chat.play(line, person)
-    assert "There is no role 'shel' (did you mean 'shell'?)" in person.text
-    assert "There is no macro 'nope'" in person.text
+    assert has_message(person.text, "front.chat.commands.role._made", base="shel", hint="…'shell'…")
+    assert has_message(person.text, "front.chat.commands.files._new", name="nope")
 
 
 async def test_a_session_that_gets_another_name_says_so(chat: Chat, person: Scripted) -> None:
     await play(chat, person, ".session one", "hello", ".save session two")
-    assert "called 'two' now, not 'one'" in person.told[-1].text
+    assert has_message(person.told[-1].text, "front.chat.commands.session.save.2", name="two", before="one")
 
 
 async def test_what_a_compressed_session_remembers_is_counted(

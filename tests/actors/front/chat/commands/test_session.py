@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from chat_house import Scripted
 from fake_models import FakeModels
+from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.opening import opened
@@ -68,10 +69,10 @@ async def test_where_another_chat_has_a_session_kept_no_longer_what_is_said_is_r
     other = Chat(hub, "local")
     await play(chat, person, ".session s", "one")
     await play(other, person, ".session s", ".set save_session false")
-    assert "not kept" in person.text
+    assert has_message(person.text, "front.chat.commands.settings._set.2")
     person.told.clear()
     await play(chat, person, "two", "three")
-    assert "not kept" in person.text
+    assert has_message(person.text, "front.chat.commands.settings._set.2")
     assert asked(fake_model) == ["one", "two", "three"]
 
 
@@ -104,7 +105,7 @@ async def test_a_session_that_is_to_be_kept_again_goes_on_in_its_file(
     chat: Chat, person: Scripted, fake_model: FakeModels
 ) -> None:
     await play(chat, person, ".session s", "one", ".set save_session false", "two", ".set save_session true", "three")
-    assert "what was said meanwhile is not in it" in person.text
+    assert has_message(person.text, "front.chat.commands.settings._set")
     assert asked(fake_model) == ["one", "three"]
     kept = (await chat.hub.root.sessions.get(None, "s")).session
     assert [each["content"] for each in kept.messages if each["role"] == "user"] == ["one", "three"]
@@ -137,7 +138,7 @@ async def test_a_summary_is_no_question_that_could_be_taken_back(
 ) -> None:
     fake_model.script("word " * 200, "a summary")
     await play(chat, person, ".session kept", "tell me", ".compress session")
-    with pytest.raises(Conflict, match="there is only a summary"):
+    with pytest.raises(Conflict, match=says("front.chat.commands.history._undo.3")):
         await chat.play(".undo", person)
     turn = Turn(chat.place.stored)
     turn.keep((UserTurn(f"{HEAD}\nThey have asked."), AssistantTurn("so it is")))

@@ -9,6 +9,7 @@ import pytest
 from chat_house import Scripted
 from control_house import hub_of
 from fake_models import FakeModels, Reply
+from support.messages import says
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
@@ -61,11 +62,11 @@ async def test_another_run_goes_on_from_a_step_with_other_words_once_that_is_all
 
 
 async def test_what_is_no_step_or_no_run_is_told(chat: Chat, person: Scripted) -> None:
-    with pytest.raises(NotFound, match="no row, visit of a node or question 'nowhere'"):
+    with pytest.raises(NotFound, match=says("runs.rerun.fork.cut.2", word="nowhere")):
         await chat.play(".from nowhere", person)
     with pytest.raises(NotFound):
         await chat.play(".steps run-none", person)
     with pytest.raises(UsageError):
         await chat.play(".from", person)
-    with pytest.raises(Conflict, match="No run was begun here"):
+    with pytest.raises(Conflict, match=says("front.chat.commands.stepping._run")):
         await Chat(chat.hub, "local").play(".steps", person)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from chat_house import Scripted
 from fake_models import FakeModels
+from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.protocol.errors import Conflict, NotFound
@@ -52,9 +53,9 @@ async def test_tools_that_visible_tools_leaves_out_are_not_there(chat: Chat, per
 
 async def test_servers_are_shown_and_started_anew(chat: Chat, person: Scripted) -> None:
     await chat.play(".mcp", person)
-    assert "no servers" in person.told[-1].text
+    assert has_message(person.told[-1].text, "front.chat.commands.watching._mcp.2")
     await chat.play(".mcp reload", person)
-    assert "read mcp.json again" in person.told[-1].text
+    assert has_message(person.told[-1].text, "front.chat.commands.watching._mcp")
 
 
 async def test_an_update_is_told_and_not_done(chat: Chat, person: Scripted) -> None:
@@ -77,7 +78,7 @@ async def test_a_bundle_is_installed_when_the_person_has_read_what_it_can_do(cha
 
 async def test_what_the_model_saw_last_is_shown(chat: Chat, person: Scripted, fake_model: FakeModels) -> None:
     chat.hub.root.settings = msgspec.structs.replace(chat.hub.root.settings, keep_requests=True)
-    with pytest.raises(Conflict, match=r"No model was asked yet\."):
+    with pytest.raises(Conflict, match=says("front.chat.commands.reporting._prompt_last")):
         await chat.play(".prompt last", person)
     fake_model.script("hello yourself", "bye")
     for line in ("hello", "and now?", ".prompt last"):
@@ -90,5 +91,5 @@ async def test_what_the_model_saw_last_is_shown(chat: Chat, person: Scripted, fa
 
 async def test_a_chat_that_keeps_nothing_says_how_to_keep_it(chat: Chat, person: Scripted) -> None:
     await chat.play("hello", person)
-    with pytest.raises(NotFound, match=r"keep_requests: true"):
+    with pytest.raises(NotFound, match=says("front.control.calls")):
         await chat.play(".prompt last", person)

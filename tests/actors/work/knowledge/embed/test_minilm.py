@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.messages import says
+from support.messages import has_message, says
 
 from callboard.actors.work.knowledge.embed.embedders import MINILM, Embedders
 from callboard.actors.work.models import weights
@@ -48,4 +48,9 @@ async def test_the_vectors_are_those_of_the_original_model(pulled: None, ears: A
         np.testing.assert_allclose(vectors @ vectors[0], [1, 0.943, 0.695, 0.257], atol=0.01)
         long = await embedder.embed(ears, ["x y " * 3000, "short", ""])
         np.testing.assert_allclose(np.linalg.norm(long, axis=1), 1, rtol=1e-5)
-        assert "1 text was too long for local:minilm" in ears.events[-1].message
+        assert has_message(
+            ears.events[-1].message,
+            "work.knowledge.embed.remote.Remote.embed",
+            count="1 text was",
+            model="local:minilm",
+        )

@@ -102,7 +102,9 @@ async def test_who_may_not_wait_is_told_at_once(
     provider.script(Reply(status=429, error="slow down", headers={"retry-after": "20"}))
     embedders = Embedders(settings(provider), {}, gates=Gates(root), may_wait=lambda _: False)
     async with aclosing(embedders):
-        with pytest.raises(UpstreamError, match=r"lab:e: slow down \(HTTP 429\); the next may go out in 20.0 s"):
+        with pytest.raises(
+            UpstreamError, match=says("work.models.call.busy.2", words="lab:e: slow down (HTTP 429)", seconds="20.0")
+        ):
             await embedders.of("lab:e").embed(me, ["a"])
         provider.script(Reply(status=429, error="slow down", headers={"retry-after": "20"}))
         with pytest.raises(UpstreamError, match=says("work.models.call.busy.2", seconds="20…")):

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.messages import has_message
 
 from callboard.actors.work.knowledge.sources.found import GitHub
 
@@ -68,7 +69,7 @@ async def test_what_can_not_be_listed_is_told(bench: Bench, hub: Site) -> None:
     assert bench.problems == {spec: "GitHub does not list its files: the server answered 404 Said"}
     hub.pages[TREE] = text("no JSON")
     await bench.names(spec)
-    assert "its answer makes no sense" in bench.problems[spec]
+    assert has_message(bench.problems[spec], "work.knowledge.sources.github._listing")
     hub.pages[TREE] = listed("a.py")
     await bench.names(spec)
     assert bench.problems[spec].startswith("there is no documentation")
@@ -82,13 +83,13 @@ async def test_a_list_without_end_is_cut_off_and_told(bench: Bench, hub: Site) -
     assert bench.problems == {spec: "3 files were read, which is the limit; 5 are there"}
     hub.pages[TREE] = listed("a.md", truncated=True)
     assert len(await bench.names(spec)) == 1
-    assert "too much in it for GitHub to list" in bench.problems[spec]
+    assert has_message(bench.problems[spec], "work.knowledge.sources.github.files.3")
 
 
 async def test_a_file_that_is_too_large_is_not_got(bench: Bench, hub: Site) -> None:
     hub.pages[TREE] = listed("a.md", size=2 << 30)
     assert await bench.read(f"{hub.url}/o/r/tree/main/**") == {}
-    assert "it is too large" in bench.problems[f"{hub.url}/raw/o/r/main/a.md"]
+    assert has_message(bench.problems[f"{hub.url}/raw/o/r/main/a.md"], "work.knowledge.reading.read.check_size")
     assert hub.targets == [TREE]
 
 

@@ -132,7 +132,9 @@ async def test_an_authorization_server_that_is_down_is_no_reason_to_sign_in(town
         await one.call(scope, "docs", "read")
         town.auth.expire_all()
         town.auth.fails = 99
-        with pytest.raises(McpError, match=r"was not sent to MCP server 'docs': .*503") as caught:
+        with pytest.raises(
+            McpError, match=says("work.mcp.links.web.Web._token", who="MCP server 'docs'", error="…503…")
+        ) as caught:
             await one.call(scope, "docs", "read")
         assert not isinstance(caught.value, McpUnauthorized | McpLost)
 
@@ -147,7 +149,7 @@ async def test_what_a_tool_needs_more_is_named_and_asked_for_next_time(town: Tow
         scope = one.scope()
         assert await one.call(scope, "docs", "read") == "read: done"
         with pytest.raises(
-            McpSignInNeeded, match=r"more scopes \(files:write\); sign in again: callboard auth login mcp:docs"
+            McpSignInNeeded, match=says("work.mcp.links.texts._unauthorized", named=" (files:write)")
         ) as caught:
             await one.call(scope, "docs", "write")
         assert caught.value.scopes == ("files:write",)
@@ -165,9 +167,7 @@ async def test_a_refusal_for_other_reasons_is_no_matter_of_scopes(town: Town, tm
     town.inner = forbidden
     await signed_in(town, tmp_path)
     async with house(tmp_path, town.entry()) as one:
-        with pytest.raises(
-            McpUnauthorized, match=r"not yours; the account that is signed in.*may not do that"
-        ) as caught:
+        with pytest.raises(McpUnauthorized, match=says("work.mcp.links.texts._unauthorized.2")) as caught:
             await one.call(one.scope(), "docs", "read")
     assert not isinstance(caught.value, McpSignInNeeded)
 

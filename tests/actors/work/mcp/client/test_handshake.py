@@ -113,13 +113,15 @@ async def test_a_program_that_is_not_there_is_told(play: Any) -> None:
 
 
 async def test_a_server_that_exits_at_once_is_told_with_its_last_words(play: Any) -> None:
-    with pytest.raises(McpLost, match=r"'play' ended with status 4 .*it wrote to stderr: no config file"):
+    with pytest.raises(McpLost, match=says("work.mcp.links.texts.unsent", server="play")):
         async with play.connected("--complain", "no config file", "--exit", "4"):
             pytest.fail("connected")
 
 
 async def test_a_server_that_never_answers_is_given_up_in_time(play: Any, starts: Path) -> None:
-    with pytest.raises(McpLost, match=r"not ready within 4 s \(`start_timeout_seconds`\); .*stderr: thinking"):
+    with pytest.raises(
+        McpLost, match=says("work.tools.files.call.instructions", failed="…`start_timeout_seconds`…", said="thinking")
+    ):
         async with play.connected("--never", "--complain", "thinking", start_timeout_seconds=4.0):
             pytest.fail("connected")
     assert len(pids(starts)) == 1

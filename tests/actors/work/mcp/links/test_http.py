@@ -301,8 +301,10 @@ async def test_the_end_of_the_owner_ends_the_calls(nursery: trio.Nursery) -> Non
             nursery.start_soon(call, link)
         await server.until(lambda: server.methods().count("tools/call") == 3)
     await trio.testing.wait_all_tasks_blocked()
-    assert [(error.code, "was closed" in str(error)) for error in errors] == [("mcp_lost", True)] * 3
-    with pytest.raises(McpUnsent, match="was closed"):
+    assert [(error.code, has_message(str(error), "work.mcp.links.http.HttpLink.close.2")) for error in errors] == [
+        ("mcp_lost", True)
+    ] * 3
+    with pytest.raises(McpUnsent, match=says("work.mcp.links.http.HttpLink.close.2")):
         await link.request(asks())
     await server.until(lambda: server.open == 0)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import trio
 from mcp_house import House, runs, scripted, tiny
-from support.messages import says
+from support.messages import has_message, says
 from waiting import until
 
 from callboard.actors.io.directories import socket_dir
@@ -61,7 +61,7 @@ async def test_the_state_of_each_server_is_told(house: House) -> None:
             await house.call(each, "own")
         await house.call(scope, "s", "echo", text="x")
         for _ in range(2):
-            with pytest.raises(Exception, match="status 3"):
+            with pytest.raises(Exception, match=says("work.mcp.links.stdio.StdioLink._tell_end.3", status="3…")):
                 await house.call(scope, "bad")
         (answer,) = await ask_all(await up(house), STATUS)
         s, own, others, cold, bad = answer["servers"]
@@ -76,7 +76,7 @@ async def test_the_state_of_each_server_is_told(house: House) -> None:
         assert {own["by"], others["by"]} == {"run-1 /agent", "run-1 /other"}
         assert own["pid"] != others["pid"]
         assert (cold["pid"], cold["tools"]) == (None, None)
-        assert "status 3" in bad["last_error"]
+        assert has_message(bad["last_error"], "work.mcp.links.stdio.StdioLink._tell_end.3", status="3…")
     await until(lambda: house.servers.status()[0].state == "idle")
 
 

@@ -140,6 +140,6 @@ async def test_a_server_pays_with_the_runs_turns(me: Actor) -> None:
     model = Model(ChatReply(text="a"))
     talk = talk_with(model)
     talk.context.account = Account("the run", Limits(max_turns=0))
-    with pytest.raises(McpError, match="the run has used its 0 model turns"):
+    with pytest.raises(McpError, match=says("work.spending.accounts.Account.check_own", turns="0 model turns")):
         await sample(me, talk, server(), {"messages": [text("x")]})
     assert model.asked == []

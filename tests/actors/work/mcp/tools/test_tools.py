@@ -15,7 +15,7 @@ from family_stage import context_of
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_house import House, scripted
-from support.messages import has_message
+from support.messages import has_message, says
 
 from callboard.actors.engine.conversation.calls import Calls
 from callboard.actors.work.mcp.links.link import Caller
@@ -438,7 +438,7 @@ async def test_a_call_leases_its_server_once_and_its_time_begins_when_the_server
             view = View(talk=Talk(scope=scope, context=context_of({})), server=house.config.servers["s"])
             for _ in range(3):
                 await view.call(root.actor, "pid", {}, "s__pid")
-            with pytest.raises(ToolFailed, match=r"did not end within 2 s"):
+            with pytest.raises(ToolFailed, match=says("work.mcp.tools.view.View.call.2", seconds=2)):
                 await view.call(root.actor, "slow", {"seconds": 60}, "s__slow")
         counted = house.servers.statistics()
     assert (counted.acquire_miss, counted.acquire_active_hit, counted.acquire_idle_hit) == (1, 3, 0)

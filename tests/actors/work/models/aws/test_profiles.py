@@ -243,7 +243,9 @@ async def test_a_program_that_is_none_is_told(files: Files) -> None:
     async with Root() as root:
         with pytest.raises(CredentialsError, match="no-such-tool"):
             await of("x", files("[profile x]\ncredential_process = no-such-tool\n"), root).renew()
-        with pytest.raises(ConfigError, match="can't be read: No closing quotation"):
+        with pytest.raises(
+            ConfigError, match=says("work.models.aws.profiles.ProfileRole._printed.3", error="No closing quotation")
+        ):
             await of("x", files("[profile x]\ncredential_process = 'open\n"), root).renew()
     with pytest.raises(ConfigError, match=says("work.models.aws.profiles.ProfileRole._printed.2")):
         await of("x", files("[profile x]\ncredential_process = true\n")).renew()

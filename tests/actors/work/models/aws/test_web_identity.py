@@ -7,6 +7,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from fake_models import FakeModels, Reply
+from support.messages import says
 
 from callboard.actors.work.models.aws.roles import EARLY
 from callboard.actors.work.models.aws.signers import RoleSigner, signer_of
@@ -70,7 +71,9 @@ async def test_what_goes_wrong_is_told(fake_model: FakeModels, tmp_path: Path) -
     with pytest.raises(CredentialsError, match=words):
         await WebIdentity(told, "eu-central-1").renew()
     (tmp_path / "token").unlink()
-    with pytest.raises(ConfigError, match="AWS_WEB_IDENTITY_TOKEN_FILE can't be read"):
+    with pytest.raises(
+        ConfigError, match=says("work.models.aws.web_identity.WebIdentity._ask", _FILE="AWS_WEB_IDENTITY_TOKEN_FILE")
+    ):
         await WebIdentity(told, "eu-central-1").renew()
 
 

@@ -122,10 +122,13 @@ def test_the_rest_of_the_table_stays_and_it_says_whose_it_is() -> None:
         (b"- models: []\n", says("work.models.prices.models_yaml._models.5", number=0)),
         (b"- provider: x\n  models: {a: b}\n", says("work.models.prices.models_yaml._models.5")),
         (b"- provider: x\n  models:\n    - gpt\n", r"line 3: \[0\].models\[0\] is"),
-        (b"- provider: x\n  models:\n    - type: chat\n", "line 3: .*`name`"),
+        (
+            b"- provider: x\n  models:\n    - type: chat\n",
+            says("protocol.reading.Reading._missing.3", prefix="…line 3: ", key="name", state="…`name`"),
+        ),
         (
             b"- provider: x\n  models:\n    - name: a\n      input_price: cheap\n",
-            r"line 4: .*`\[0\].models\[0\].input_price` is the text",
+            says("protocol.reading.Reading._misfit", prefix="…line 4: ", path="[0].models[0].input_price"),
         ),
         (b"- provider: x\n  models:\n    - name: a\n      input_price: -1\n", "line 4: .*input_price"),
         (b"- provider: x\n  models:\n    - name: a\n", says("work.models.prices.models_yaml.laid_over")),

@@ -92,7 +92,7 @@ async def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.json can't be read: No such file"):
+    with pytest.raises(ConfigError, match=says("work.models.prices.update._contents", file="…none.json")):
         await update(str(tmp_path / "none.json"), _environ(tmp_path), today=TODAY)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.messages import has_message
 
 from callboard.actors.engine.conversation.calls import Calls
 from callboard.actors.work.tools.builtin.searches import ADDRESSES
@@ -166,7 +167,10 @@ async def test_what_must_be_asked_for_is_left_out_of_what_was_not_asked_for(desk
     assert "plain.txt" in text
     assert "golden-key" not in text
     assert not failed
-    assert "nobody is there" in (await desk(desk.permissions(rules), "fs_grep", pattern=".", path="secrets"))[0]
+    assert has_message(
+        (await desk(desk.permissions(rules), "fs_grep", pattern=".", path="secrets"))[0],
+        "work.tools.permissions.Permissions._ask",
+    )
     assert "golden-key" in (await desk(desk.permissions(rules, yes=True), "fs_grep", pattern="GOLDEN"))[0]
 
 
@@ -186,14 +190,14 @@ async def test_a_directory_with_something_denied_in_it_is_not_removed(desk: Desk
     for name in ("attic", "shop", "./shop/"):
         text, failed = await desk(permissions, "fs_rm", path=name)
         assert failed
-        assert "the permissions deny something in it" in text
+        assert has_message(text, "work.tools.builtin.writing._remove.2")
     assert (desk.project / "attic" / "keep").exists()
     assert (await desk(permissions, "fs_rm", path="src"))[1] is False
 
 
 async def test_a_hint_names_nothing_that_is_denied(desk: Desk) -> None:
     text, _ = await desk(desk.permissions({"fs_*": RULE}), "fs_cat", path="golden.en")
-    assert "does not exist" in text
+    assert has_message(text, "work.tools.builtin.allowed_paths._words")
     assert "golden.env" not in text
 
 
@@ -224,7 +228,7 @@ async def test_what_is_written_is_what_a_person_was_asked_about(desk: Desk, root
     with root.questions.attach(Answers(root, swap)):
         text, failed = await desk(desk.permissions({}), "fs_write", path="src/a.py", contents="EVIL")
     assert failed
-    assert "since a moment ago" in text
+    assert has_message(text, "work.tools.builtin.allowed_paths.AllowedPaths.find.7")
     assert (project / "plain.txt").read_text() == "plain GOLDEN\n"
 
 
@@ -238,7 +242,7 @@ async def test_a_directory_that_becomes_a_link_meanwhile_is_not_followed(desk: D
         with root.questions.attach(Answers(root, swap)):
             text, failed = await desk(desk.permissions(rules), tool, **more)
         assert failed
-        assert "since a moment ago" in text
+        assert has_message(text, "work.tools.builtin.allowed_paths.AllowedPaths.find.7")
         (project / "src").unlink()
         (project / "src2").rename(project / "src")
     assert [path.name for path in (project / "secrets").iterdir()] == ["golden-key"]

@@ -63,7 +63,7 @@ def test_the_line_that_does_not_fit_is_told_with_what_stands_there() -> None:
 
 
 def test_a_hunk_beyond_the_end_is_told() -> None:
-    with pytest.raises(DiffError, match="expects 'six' at line 6, where the end of the file stands"):
+    with pytest.raises(DiffError, match=says("work.tools.builtin.diff._does_not_fit.3", wrong="'six'", at=6)):
         patched(TEXT, "@@ -5,2 +5,1 @@", " five", "-six")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.messages import has_message
 
 from callboard.actors.work.tools.declare.declaration import Argument, Declaration, EnvVar, ToolFile
 from callboard.actors.work.tools.declare.read import read_tools
@@ -161,7 +162,7 @@ def test_text_in_a_here_document_is_no_declaration(reads: Reads) -> None:
 
 @pytest.mark.parametrize("text", ["main() { :; }", "# @describe\nmain() { :; }", "# @option --a A\nmain() { :; }"])
 def test_a_tool_needs_a_description(reads: Reads, text: str) -> None:
-    assert reads.only_problem(text).message == "Tool definition missing or empty description: t"
+    assert has_message(reads.only_problem(text).message, "work.tools.declare.bash._declaration", name="t")
 
 
 def test_main_may_have_its_description_from_a_command(reads: Reads) -> None:
@@ -226,7 +227,7 @@ def test_all_problems_come_at_once_and_the_other_tools_remain(reads: Reads) -> N
         (10, "two arguments of 'twice' are called 'a_b'"),
         (14, "no function follows this @cmd"),
     ]
-    assert read.problems[0].hint == "did you mean 'option'?"
+    assert has_message(read.problems[0].hint, "protocol.problems.suggestion", name="option")
 
 
 def test_a_command_that_no_provider_could_call(reads: Reads) -> None:
@@ -248,7 +249,7 @@ def test_an_option_of_no_command_is_told(reads: Reads) -> None:
 
 def test_the_same_command_twice_is_an_error(reads: Reads) -> None:
     problem = reads.only_problem("# @cmd A\na() { :; }\n# @cmd B\na() { :; }", agent=True)
-    assert problem.message == "the command 'a' is declared twice"
+    assert has_message(problem.message, "work.tools.declare.bash._blocks", name="a")
 
 
 def test_instructions_need_neither_tag_nor_description(reads: Reads) -> None:

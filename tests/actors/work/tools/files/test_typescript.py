@@ -42,7 +42,7 @@ async def test_functions_are_called_with_their_parameters_in_order(bench: Bench)
 @needs_typescript
 async def test_an_error_is_told(bench: Bench) -> None:
     file = bench.write("tools.ts", TOOLS)
-    with pytest.raises(ToolFailed, match="exited with code 1") as failed:
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check.2", status=1)) as failed:
         await bench.call(bench.declare(file, "fails"))
     assert "no such thing" in failed.value.stderr
     with pytest.raises(ToolFailed) as failed:
