@@ -19,7 +19,7 @@ The stop alone does not make it sound, ECHILD does; it keeps a fork bomb from gr
 Who ends what, whoever dies first:
 
     the host dies or closes a reaper's socket       the reaper ends its descendants, then itself
-    the guardian dies or stands still               the host starts another one; reapers do not need it
+    the guardian dies or stands still               the host starts another one; reapers do not need it, and continue it
     a reaper dies                                   the guardian adopts its descendants and ends them
     the host dies while a reaper stands still       the guardian continues it, kills it after `GRACE`, ends the rest
 
@@ -291,6 +291,7 @@ class Reaper:
         for fd in (link.fileno(), self._wake, *([] if host is None else [host])):
             self._poll.register(fd, select.POLLIN)
         self._host = host
+        self._guardian = os.getppid()
         self._leader = 0
         self._exited, self._status = True, 0
         self._ending = False
@@ -306,6 +307,8 @@ class Reaper:
         while self._leader:
             self._go_on()
             self._poll_once(self._wake, AGAIN)
+        if os.getppid() == self._guardian:
+            _kill(self._guardian, _signal.SIGCONT)  # it may have been stopped, and would stay for good
         os._exit(0)
 
     def _serve(self) -> bool:

@@ -69,7 +69,7 @@ HASTE = ProcessStop(eof=0.1, term=0.1)
 """How patiently a server is ended that nothing was agreed with: it has nothing to lose, and a person may wait."""
 
 REPORTS_WITHIN = 10.0
-"""Seconds for the guardian to report the end of a dead process."""
+"""Seconds for what a dead process left to be swept."""
 
 
 @asynccontextmanager
