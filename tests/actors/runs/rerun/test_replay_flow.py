@@ -117,6 +117,7 @@ graph:
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "nodes",
     [
