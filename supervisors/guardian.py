@@ -416,7 +416,6 @@ class Reaper:
         finally:
             for fd in fds:
                 os.close(fd)
-            os.chdir("/")
 
     def _tell(self, *message: Any) -> None:
         try:
@@ -460,10 +459,11 @@ def _start(request: Request, fds: list[int]) -> tuple[int, _thread.LockType | No
             os.chdir(request["cwd"])
     except OSError as error:
         raise Refused(error.errno or 0, "cwd") from error
-    restrictions = request["restrictions"]
-    if restrictions is None:
-        return _spawn(request, fds), None
-    return _in_a_thread(request, restrictions, fds)
+    try:
+        restrictions = request["restrictions"]
+        return (_spawn(request, fds), None) if restrictions is None else _in_a_thread(request, restrictions, fds)
+    finally:
+        os.chdir("/")
 
 
 def _in_a_thread(request: Request, restrictions: Restrictions, fds: list[int]) -> tuple[int, _thread.LockType]:

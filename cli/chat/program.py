@@ -18,6 +18,8 @@ from ...protocol.errors import ShuttingDown, UsageError
 from .screen.threaded import Above, ScreenThread, Waiting
 
 if TYPE_CHECKING:
+    import trio
+
     from ...actors.front.server.serving import Served
     from ..control.servers import Server, Where
     from .bridge import ScreenEnd, TrioEnd
@@ -222,7 +224,7 @@ class _Program:
                 async with chats_here(root, tell, durable=self._durable) as chats:
                     with trio.CancelScope() as scope:
                         token = trio.lowlevel.current_trio_token()
-                        self._stopping(lambda: token.run_sync_soon(scope.cancel))
+                        self._stopping(partial(_cancel, token, scope))
                         with self._interrupts():
                             await serve(root, chats, ours, screen)
             self._signal = root.kernel.signal
@@ -242,7 +244,7 @@ class _Program:
             ours.begin()
             with trio.CancelScope() as scope:
                 token = trio.lowlevel.current_trio_token()
-                self._stopping(lambda: token.run_sync_soon(scope.cancel))
+                self._stopping(partial(_cancel, token, scope))
                 with self._interrupts():
                     await serve(server, where.token, ours, screen, talk, talk.farewell)
 
@@ -297,3 +299,11 @@ class _Program:
         handlers |= {signal.SIGWINCH: resized, signal.SIGCONT: continued}
         for number, handler in handlers.items():
             stack.callback(signal.signal, number, signal.signal(number, handler))
+
+
+def _cancel(token: trio.lowlevel.TrioToken, scope: trio.CancelScope) -> None:
+    """Cancel a scope of another thread; the loop there may be over, by a signal that came at the same moment."""
+    import trio
+
+    with suppress(trio.RunFinishedError):
+        token.run_sync_soon(scope.cancel)
