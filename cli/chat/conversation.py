@@ -328,13 +328,16 @@ class Conversation:
 
     async def complete(self, text: str) -> list[chat.Completion]:
         """See `Handler`."""
-        if self._info is None:
-            return []
         try:
-            asked = self._client.ask("_chat/complete", chat.Completions, chat=self._info.chat, line=text)
-            return (await asyncio.wait_for(asked, _COMPLETE_WITHIN)).items
+            return await asyncio.wait_for(self._completions(text), _COMPLETE_WITHIN)
         except (CallboardError, TimeoutError):
             return []
+
+    async def _completions(self, text: str) -> list[chat.Completion]:
+        await self._ready.wait()  # a key may come before the chat is open, or while it is reconnecting
+        assert self._info is not None
+        found = await self._client.ask("_chat/complete", chat.Completions, chat=self._info.chat, line=text)
+        return found.items
 
     async def edited(self, text: str) -> str | None:
         """See `Handler`."""

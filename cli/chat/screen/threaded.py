@@ -179,11 +179,15 @@ class Waiting:
     def __init__(self) -> None:
         self.busy = False
         self._kept: list[Callable[[Handler], None]] = []
+        self._successor: Handler | None = None
+        self._succeeded = asyncio.Event()
 
     def hand_over(self, handler: Handler) -> None:
         """Who leads it is there, and is told what was done."""
         for tell in self._kept:
             tell(handler)
+        self._successor = handler
+        self._succeeded.set()
 
     def entered(self, shown: str, text: str) -> None:
         """See `Handler`."""
@@ -213,9 +217,11 @@ class Waiting:
         """See `Handler`."""
         return []
 
-    async def complete(self, _text: str) -> list[chat.Completion]:
-        """See `Handler`."""
-        return []
+    async def complete(self, text: str) -> list[chat.Completion]:
+        """See `Handler`. The list comes when the conversation is there: an empty one would end the completion."""
+        await self._succeeded.wait()
+        assert self._successor is not None
+        return await self._successor.complete(text)
 
     async def edited(self, _text: str) -> str | None:
         """See `Handler`."""

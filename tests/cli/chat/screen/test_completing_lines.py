@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from chat_stage import ChatStage
 
+from callboard.cli.chat.screen.threaded import Waiting
+
 
 def test_tab_pressed_together_with_the_text_completes_it() -> None:
     stage = ChatStage()
@@ -40,5 +42,19 @@ def test_tab_is_dropped_when_the_text_has_changed_before_the_list_arrives() -> N
         await stage.press("\x15.role pi", lambda: stage.line == ".role pi")
         stage.person.completes.set()
         await stage.press("\t", lambda: stage.line == ".role pirate")
+
+    stage.play(body)
+
+
+def test_tab_pressed_before_the_conversation_is_there_completes_when_it_is() -> None:
+    stage = ChatStage()
+    stage.person.offered = [".session bridges"]
+
+    async def body() -> None:
+        stage.screen.handler = waiting = Waiting()
+        await stage.press(".session br\t", lambda: stage.line == ".session br")
+        stage.screen.handler = stage.person
+        waiting.hand_over(stage.person)
+        await stage.until(lambda: stage.line == ".session bridges")
 
     stage.play(body)
