@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, settings
 from ports import reserved_port
 from repository import Repository
 from support.durations import Recorder
+from support.examples import DEFAULT, draw_fewer, fewer, leaves_out_full
 from support.tiers import mark_tiers
 from waiting import run_on_mock_clock
 
@@ -106,13 +107,20 @@ def _loggers() -> list[logging.Logger]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """How hypothesis draws: the same in each run, so that red means the change, and however slow the machine is.
+    """Choose how hypothesis draws: the same examples in each run, without a deadline; `make soak` draws new ones.
 
-    `make soak` draws anew.
+    Where `-m` leaves out `full`, there is a third of the examples; see support/examples.py.
     """
-    for name, same in (("same", True), ("anew", False)):
-        settings.register_profile(name, derandomize=same, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("anew" if config.option.markexpr == "soak" else "same")
+    soak = config.option.markexpr == "soak"
+    examples = fewer(DEFAULT) if leaves_out_full(config.option.markexpr) and not soak else DEFAULT
+    settings.register_profile(
+        "callboard",
+        derandomize=not soak,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        max_examples=examples,
+    )
+    settings.load_profile("callboard")
     config.pluginmanager.register(Recorder(config))
 
 
@@ -148,9 +156,11 @@ def _spare_shims() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its tiers, before `-m` selects, and run it on the clock of its fixtures."""
     mark_tiers(items)
+    if leaves_out_full(config.option.markexpr) and config.option.markexpr != "soak":
+        draw_fewer(items)
     for item in items:
         # pytest-trio uses a clock only if the test function itself has it as an argument.
         if "autojump_clock" in getattr(item, "fixturenames", ()) and iscoroutinefunction(getattr(item, "obj", None)):

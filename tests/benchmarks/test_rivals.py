@@ -24,6 +24,7 @@ SCRIPTS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not RIVALS.exists(), reason="`make bench-rivals` has not been run")
 @pytest.mark.parametrize(("name", "script"), SCRIPTS.items())
 def test_a_rival_has_all_that_it_needs(name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> None:

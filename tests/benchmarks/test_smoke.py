@@ -20,6 +20,7 @@ from callboard.actors.work.models import weights
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [

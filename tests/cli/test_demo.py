@@ -70,6 +70,7 @@ async def test_without_model_key_and_engine_it_says_what_to_install(tmp_path: Pa
     assert "OPENAI_API_KEY" in err
 
 
+@pytest.mark.full
 @pytest.mark.skipif(
     find_spec("xllamacpp") is None or not weights.KNOWN["smollm2"].are_in(weights.directory(os.environ)),
     reason="the local model is not here",

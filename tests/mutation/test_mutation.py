@@ -100,6 +100,7 @@ def test_selection_is_the_same_for_the_same_code(shelf: Shelf) -> None:
     assert {row["function"] for row in json.loads(first)} == {"ordered", "chosen"}
 
 
+@pytest.mark.full
 def test_tested_code_is_killed_and_untested_code_survives(shelf: Shelf) -> None:
     shelf.write("tests/books/test_order.py", TEST + RED)
     shelf.select("comparison", "and-or")
@@ -117,6 +118,7 @@ def test_tested_code_is_killed_and_untested_code_survives(shelf: Shelf) -> None:
     assert shelf.outcomes("results.jsonl") == rows
 
 
+@pytest.mark.full
 def test_comparison_lists_mutations_that_survive_now(shelf: Shelf) -> None:
     shelf.select("comparison", "and-or")
     assert shelf.run("--results", "before.jsonl").returncode == 0

@@ -51,6 +51,7 @@ def run(home: Path, argv: list[str]) -> str:
     return ended.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "install",
     [*(pytest.param(each, marks=pytest.mark.soak) for each in (pip, pipx)), uv],

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from built_wheel import FLOORS, ROOT, sources
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> zipfile.ZipFile:

@@ -9,7 +9,11 @@
 
 A test has each of these as a marker: `pytest -m "not (terminal or postgres)"`. `full` marks what `make test` leaves to
 `make test-all`: all of browser and interop, tests of faults that need a PostgreSQL server, and of a parametrised
-terminal test every case but the first. `soak` is set by hand.
+terminal test every case but the first. It is set by hand on tests that install packages, run benchmarks or load a
+real model. `soak` is set by hand.
+
+`@pytest.mark.sample(n)` on a parametrised test leaves `n` of its cases in `make test`; the others are `full`. A hash of
+a case's name decides, so the choice is the same in each run and on each machine, and a new case displaces one at most.
 
 The code of a test is followed through the functions, classes and fixtures that it names, as far as they are in tests/.
 Code that the product runs (a tool that starts `bash`) is not looked at: what the product starts is cheap beside a
@@ -18,7 +22,9 @@ program of its own.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -69,6 +75,24 @@ def mark_tiers(items: list[pytest.Item]) -> None:
             item.add_marker("full")
         for tier in found - {"faults"}:
             item.add_marker(tier)
+    mark_samples(items)
+
+
+def mark_samples(items: list[pytest.Item]) -> None:
+    """Mark as `full` the cases that `sample(n)` leaves to `make test-all`; cases that are `soak` do not count."""
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sample") is not None and item.get_closest_marker("soak") is None:
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for group in cases.values():
+        sample = group[0].get_closest_marker("sample")
+        assert sample is not None
+        for item in sorted(group, key=_rank)[sample.args[0] :]:
+            item.add_marker("full")
+
+
+def _rank(item: pytest.Item) -> bytes:
+    return hashlib.sha256(item.name.encode()).digest()
 
 
 class Tiers:

@@ -139,6 +139,7 @@ async def test_files_of_agents_are_read_in_threads(house: House, front_end: str)
     assert [path for thread, path in read if thread == threading.get_ident()] == []
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_run_of_a_process_imports_nothing_on_the_event_loop(kind: str, tmp_path: Path) -> None:
     script = Path(__file__).parents[2] / "first_run.py"

@@ -224,6 +224,7 @@ async def test_23_a_link_that_is_swapped_between_the_question_and_the_write_writ
     assert "tool_call_error" in repository.told
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize(
     "path",
     [

@@ -45,6 +45,7 @@ def seconds_of(text: str) -> float:
     return time.process_time() - began
 
 
+@pytest.mark.sample(3)
 @sizes
 @pytest.mark.parametrize("shape", SHAPES)
 def test_thousands_of_nodes_are_checked_in_seconds(shape: str, many: int) -> None:

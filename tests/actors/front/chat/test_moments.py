@@ -12,6 +12,7 @@ STRICT = [pytest.param(*each, id=f"{each[0]}, {each[1]}") for each in SOME]
 REST = [pytest.param(*each, id=f"{each[0]}, {each[1]}", marks=pytest.mark.soak) for each in MOMENTS if each not in SOME]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("moment", "wire"), [*STRICT, *REST])
 async def test_at_this_moment(tmp_path: Path, moment: Moment, wire: str) -> None:
     async with scene_of(tmp_path, wire, moment) as scene:

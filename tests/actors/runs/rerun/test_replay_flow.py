@@ -118,6 +118,7 @@ graph:
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "nodes",
     [

@@ -120,6 +120,7 @@ async def ask_and_answer(stage: Stage, seed: int) -> None:
     stage.check_stream()
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("seed", range(20))
 async def test_eight_children_are_answered_in_any_order_over_three_front_ends(stage: Stage, seed: int) -> None:
     await ask_and_answer(stage, seed)

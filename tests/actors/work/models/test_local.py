@@ -270,6 +270,7 @@ def real_weights() -> str:
     return ""
 
 
+@pytest.mark.full
 @pytest.mark.skipif(bool(real_weights()), reason=real_weights() or "-")
 async def test_the_real_model_talks_keeps_a_schema_and_chooses_a_tool() -> None:
     schema = {

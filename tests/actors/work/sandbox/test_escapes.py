@@ -106,6 +106,7 @@ ATTEMPTS = [
 ]
 
 
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("name", "argv"), ATTEMPTS, ids=[name for name, _ in ATTEMPTS])
 async def test_an_attempt_to_get_out_comes_to_nothing(

@@ -59,6 +59,7 @@ def echo(request: Request) -> str:
     return str(reply) if reply is not None else f"{name}<{sent}>"
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("compat", ["standard", "devall"])
 @pytest.mark.parametrize("name", CASES)
 async def test_a_recorded_workflow_that_can_be_a_graph_comes_to_the_same(

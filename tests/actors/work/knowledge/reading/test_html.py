@@ -138,6 +138,7 @@ HEAVY = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", HEAVY)
 async def test_a_page_takes_time_as_it_is_long_whatever_its_shape(reader: Reader, shape: str) -> None:
     reader.bounds = Bounds(seconds=60)

@@ -117,6 +117,7 @@ def test_every_built_in_tool_has_its_tries() -> None:
     assert set(TRIES) == set(SPECS)
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("said_of", ["*", "fs_*", "fs_cat", "fs_read", "fs_grep"])
 @pytest.mark.parametrize("tool", TRIES)
 async def test_denied_files_are_in_no_output_of_any_built_in_tool(desk: Desk, tool: str, said_of: str) -> None:
