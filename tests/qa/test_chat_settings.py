@@ -273,6 +273,7 @@ def test_p18_2_c16_2_agents_are_completed(chat: Chat) -> None:
 
 
 def test_p18_3_c16_3_sessions_are_completed(chat: Chat) -> None:
+    chat.house.settings()  # those of a chat that has just begun save no session
     assert chat.house.loki("-s", "bridges", "hello").code == 0
     completed(chat, ".session br", "bridges")
 

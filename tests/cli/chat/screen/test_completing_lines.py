@@ -5,6 +5,7 @@ from __future__ import annotations
 from chat_stage import ChatStage
 
 from callboard.cli.chat.screen.threaded import Waiting
+from callboard.protocol.control import chat
 
 
 def test_tab_pressed_together_with_the_text_completes_it() -> None:
@@ -50,9 +51,19 @@ def test_tab_pressed_before_the_conversation_is_there_completes_when_it_is() -> 
     stage = ChatStage()
     stage.person.offered = [".session bridges"]
 
+    asked, answered = list[str](), list[object]()
+
+    class Opening(Waiting):
+        async def complete(self, text: str) -> list[chat.Completion]:
+            asked.append(text)
+            found = await super().complete(text)
+            answered.append(found)
+            return found
+
     async def body() -> None:
-        stage.screen.handler = waiting = Waiting()
-        await stage.press(".session br\t", lambda: stage.line == ".session br")
+        stage.screen.handler = waiting = Opening()
+        await stage.press(".session br\t", lambda: asked)
+        assert answered == [], "an empty list would end the completion"
         stage.screen.handler = stage.person
         waiting.hand_over(stage.person)
         await stage.until(lambda: stage.line == ".session bridges")
