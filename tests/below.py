@@ -8,9 +8,12 @@ import psutil
 
 from callboard.supervisors import Root
 
+HELPERS = ("guardian", "reaper")
+"""Names of the processes that start and end all others."""
+
 
 def living(root: Root) -> set[psutil.Process]:
-    """Our children and theirs that live, but for the guardian of `root`; orphans that nobody has looked at are dead.
+    """Our children and theirs that live, but for the guardian of `root` and its reapers; zombies are dead.
 
     Whoever looks takes what was there before away: other tests in our process may have a browser open.
     """
@@ -18,6 +21,7 @@ def living(root: Root) -> set[psutil.Process]:
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # it ended as we looked
             # The guardian by its number: a process has no command line yet as it is being executed.
-            if process.status() != psutil.STATUS_ZOMBIE and process.pid != root.processes.link.pid:
+            is_helper = process.pid == root.processes.link.pid or process.name() in HELPERS
+            if process.status() != psutil.STATUS_ZOMBIE and not is_helper:
                 found.add(process)
     return found

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 import psutil
 import trio
+from below import HELPERS
 from control_house import hub_of
 from fake_models import FakeModels, Reply, Request, listening
 from strict_wires import objections, prompt_of, said_in
@@ -233,7 +234,7 @@ class Scene:
         return Measured(prompt, gone)
 
     async def _gone(self) -> float:
-        """Seconds until no process is left but the guardian."""
+        """Seconds until no process is left but the guardian and idle reapers."""
         began = trio.current_time()
         with trio.move_on_after(PATIENCE):
             while left := self._left():
@@ -281,7 +282,7 @@ class Scene:
 
 def _runs(process: psutil.Process) -> bool:
     try:
-        return process.status() != psutil.STATUS_ZOMBIE
+        return process.status() != psutil.STATUS_ZOMBIE and process.name() not in HELPERS
     except psutil.Error:
         return False
 

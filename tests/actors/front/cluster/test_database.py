@@ -17,6 +17,7 @@ import httpx
 import psutil
 import psycopg
 import pytest
+from below import HELPERS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "runs" / "durable"))
 
@@ -118,7 +119,11 @@ def test_while_the_database_is_full_runs_wait_before_their_next_effect_and_then_
 
 def scripts(worker: Process) -> list[psutil.Process]:
     """Return the running script processes of a worker."""
-    return [each for each in psutil.Process(worker.process.pid).children(recursive=True) if each.name() != "python"]
+    return [
+        each
+        for each in psutil.Process(worker.process.pid).children(recursive=True)
+        if each.name() not in ("python", *HELPERS)
+    ]
 
 
 @contextmanager
