@@ -164,7 +164,7 @@ class ReaperLink:
     async def read(self) -> None:
         """Take what the reaper sends, until it is dead and what it left behind has ended."""
         try:
-            while packet := await self._link.recv(guardian.LARGEST * 16):
+            while packet := await self._link.recv(guardian.LARGEST):
                 self._note(marshal.loads(packet))  # noqa: S302 - of our own process
                 while self._unsent and not self.lost:
                     self._socket_send(self._unsent[0])

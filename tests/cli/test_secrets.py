@@ -183,7 +183,10 @@ def test_a_chat_at_a_terminal(house: House) -> None:
         terminal._until(house.edited.exists, "the editor was not opened", PATIENCE)
         chat.idle()
         chat.say("quote it", "no good")
-        chat.say("!cat /proc/$PPID/environ | tr '\\0' '\\n' | grep -a SECRET; echo done", "^done")
+        chat.say(
+            "!cat /proc/$(tr -dc 0-9 < /proc/$PPID/cmdline)/environ | tr '\\0' '\\n' | grep -a SECRET; echo done",
+            "^done",
+        )
         chat.out(".exit agent", "a:")
         terminal.line(".vault add TYPED")
         terminal.shows("hidden")

@@ -169,7 +169,7 @@ async def test_a_script_is_done_again_or_left_out_as_its_node_or_a_person_says(
     (tmp_path / "graph.yaml").write_text(SCRIPT % key)
     (tmp_path / "one.sh").write_text(
         f"echo once >> {tmp_path}/done\n"
-        f"if [ $(wc -l < {tmp_path}/done) = 1 ]; then kill -9 $PPID; sleep 10; fi\n"
+        f"if [ $(wc -l < {tmp_path}/done) = 1 ]; then kill -9 $(tr -dc 0-9 < /proc/$PPID/cmdline); sleep 60; fi\n"
         """echo '{"said": "from the script"}'\n"""
     )
     command = [*CALLBOARD, "run", str(tmp_path / "graph.yaml"), "--durable", "--no-input"]
