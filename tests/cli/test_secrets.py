@@ -179,9 +179,7 @@ def test_a_chat_at_a_terminal(house: House) -> None:
         for line in LOOKING:
             terminal.line(line)
             chat.idle()
-        terminal.line(".edit session")
-        terminal._until(house.edited.exists, "the editor was not opened", PATIENCE)
-        chat.idle()
+        chat.edits(".edit session")
         chat.say("quote it", "no good")
         chat.say(
             "!cat /proc/$(tr -dc 0-9 < /proc/$PPID/cmdline)/environ | tr '\\0' '\\n' | grep -a SECRET; echo done",

@@ -80,6 +80,7 @@ class Chat:
         self.house.edited.unlink(missing_ok=True)
         self.terminal.line(line)
         self.terminal.sees(self.house.edited.exists, "the editor was not opened")
+        self.terminal.sees(lambda: self.terminal.is_raw, "the editor was not closed")
         return self.idle()
 
     def into(self, line: str, mark: str) -> None:

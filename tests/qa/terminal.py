@@ -184,6 +184,11 @@ class Terminal:
         """Waits until the cursor stands in a row that fits the pattern; returns what is shown below the mark."""
         return self._until(lambda: re.search(pattern, self.prompt()), f"the cursor is not at {pattern!r}", within)
 
+    @property
+    def is_raw(self) -> bool:
+        """Whether the program reads keys itself; while another has the terminal, lines are read and echoed."""
+        return not termios.tcgetattr(self._master)[3] & termios.ICANON
+
     def has_sent(self, pattern: str, *, within: float = WITHIN) -> str:
         """Waits until the program has sent something since the mark, escape sequences included."""
         self._until(lambda: re.search(pattern, self.sent()), f"{pattern!r} is not sent", within)
