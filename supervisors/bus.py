@@ -155,9 +155,7 @@ class Stream(_Heard):
                 for listener, drop in self._hearers:
                     try:
                         listener(event)
-                    except (
-                        BaseException
-                    ) as error:  # the listener is dropped and reported; it must not break who publishes
+                    except BaseException as error:  # reported; it must not break who publishes
                         failure_of(error)
                         drop(listener)
                         log.exception("an event listener raised on %s and is no longer called", event.kind)

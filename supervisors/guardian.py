@@ -107,7 +107,7 @@ AGAIN = 0.01
 """Seconds between two looks at descendants that a signal was sent to, or that are counted."""
 
 LARGEST = 65536
-"""Bytes of a packet. A larger request comes in a file in memory (`file`), as the first of the descriptors."""
+"""Bytes of a packet. Of a larger request the packet says None; it is in a memfd, the first of the descriptors."""
 
 MOST_DESCRIPTORS = 250
 
@@ -118,7 +118,6 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _CLONE_NEWNET = 0x40000000
 _LANDLOCK_RESTRICT_SELF = 446
 
-_STAGES = ("start", "cwd", "restrictions")
 _ALL_SIGNALS = tuple(sorted(_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP}))
 _DEAF_TO = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGPIPE, _signal.SIGTSTP, _signal.SIGQUIT)
 
@@ -173,9 +172,9 @@ def descendants(top: int) -> list[Seen]:
         for pid in _children(parent):
             seen = None if pid in found else look(pid)
             if seen is not None and seen.parent == parent:  # else its pid is another's by now
+                waiting.append(pid)
                 if not seen.dead:
                     found[pid] = seen
-                waiting.append(pid)
     return list(found.values())
 
 
@@ -249,6 +248,9 @@ def end_all(spared: Iterable[int] = ()) -> list[Seen]:
 
     Args:
         spared: children that are left alone, with what is below them.
+
+    Raises:
+        OSError: too many files are open to look; what was found before is stopped.
     """
     stopped: dict[int, Seen] = {}
     while new := [seen for seen in _below(spared) if seen.pid not in stopped]:
@@ -263,10 +265,7 @@ def end_all(spared: Iterable[int] = ()) -> list[Seen]:
 
 def _below(spared: Iterable[int]) -> list[Seen]:
     left_alone = set(spared)
-    try:
-        found = descendants(os.getpid())
-    except OSError:
-        return []  # the machine is out of files: the next look comes in a moment
+    found = descendants(os.getpid())
     for seen in found:
         if seen.parent in left_alone:
             left_alone.add(seen.pid)
@@ -286,11 +285,9 @@ class Reaper:
 
     def __init__(self, link: _socket.socket, host: int | None) -> None:
         self._link = link
-        self._wake = wake_on_children()
-        self._poll = select.poll()
-        for fd in (link.fileno(), self._wake, *([] if host is None else [host])):
-            self._poll.register(fd, select.POLLIN)
         self._host = host
+        self._wake = wake_on_children()
+        self._poll = poll_of(link.fileno(), self._wake, host)
         self._guardian = os.getppid()
         self._leader = 0
         self._exited, self._status = True, 0
@@ -304,9 +301,11 @@ class Reaper:
         while self._serve():
             pass
         self._ending = True
+        wake = poll_of(self._wake)  # the other descriptors are ready from now on
         while self._leader:
             self._go_on()
-            self._poll_once(self._wake, AGAIN)
+            if wake.poll(AGAIN * 1000):
+                drain(self._wake)
         if os.getppid() == self._guardian:
             _kill(self._guardian, _signal.SIGCONT)  # it may have been stopped, and would stay for good
         os._exit(0)
@@ -340,7 +339,7 @@ class Reaper:
                 self._thread.release()
                 self._thread = None
         elif self._ending:
-            self._swept.update(seen.pid for seen in end_all() if seen.pid != self._leader)
+            self._end_all()
         elif self._at_first is not None:
             self._count()
 
@@ -356,12 +355,24 @@ class Reaper:
             if pid == self._leader and not self._exited:
                 self._exited, self._status = True, os.waitstatus_to_exitcode(status)
 
+    def _end_all(self) -> None:
+        try:
+            self._swept.update(seen.pid for seen in end_all() if seen.pid != self._leader)
+        except OSError:
+            return  # the machine is out of files: the next try comes in a moment
+
+    def _below(self) -> list[Seen]:
+        try:
+            return _below(())
+        except OSError:
+            return []  # the machine is out of files
+
     def _count(self) -> None:
-        now = len(_below(()))
+        now = len(self._below())
         assert self._at_first is not None
         if now - self._at_first > CROWD:
             self._at_first = None
-            for seen in _below(()):
+            for seen in self._below():
                 send(seen, _signal.SIGSTOP)
             self._tell("crowd", now)
         else:
@@ -382,11 +393,11 @@ class Reaper:
         if order == "signal" and not self._exited:
             self._signal_group(rest[0])
         elif order == "watch":
-            self._at_first = len(_below(()))
+            self._at_first = len(self._below())
         elif order == "members":
-            self._tell("members", [seen.pid for seen in _below(())])
+            self._tell("members", [seen.pid for seen in self._below()])
         elif order == "ask":
-            for seen in _below(()):
+            for seen in self._below():
                 self._swept.add(seen.pid)
                 send(seen, _signal.SIGTERM)
                 send(seen, _signal.SIGCONT)
@@ -422,12 +433,6 @@ class Reaper:
             self._link.send(marshal.dumps(message))
         except OSError:
             return  # the host is gone, which the next poll shows
-
-    def _poll_once(self, fd: int, seconds: float) -> None:
-        one = select.poll()
-        one.register(fd, select.POLLIN)
-        if one.poll(seconds * 1000):
-            drain(fd)
 
 
 def _from_file(fd: int) -> Request:
@@ -588,9 +593,7 @@ class Guardian:
         self._link = link
         self._host = host
         self._wake = wake_on_children()
-        self._poll = select.poll()
-        for fd in (link.fileno(), self._wake, *([] if host is None else [host])):
-            self._poll.register(fd, select.POLLIN)
+        self._poll = poll_of(link.fileno(), self._wake, host)
         self._reapers: set[int] = set()
         self._orphans = False
 
@@ -605,7 +608,7 @@ class Guardian:
             if time.monotonic() > until:
                 for pid in self._reapers:
                     _kill(pid, _signal.SIGKILL)
-            end_all(self._reapers)
+            self._end_orphans()
             self._wait(AGAIN)
 
     def _serve(self) -> bool:
@@ -615,8 +618,16 @@ class Guardian:
         if self._link.fileno() in ready and not self._obey():
             return False
         self._reap()
-        self._orphans = bool(self._orphans and end_all(self._reapers))
+        if self._orphans:
+            self._end_orphans()
         return True
+
+    def _end_orphans(self) -> None:
+        """Kill what dead reapers have left; `_orphans` says afterwards whether anything may still be there."""
+        try:
+            self._orphans = bool(end_all(self._reapers))
+        except OSError:
+            self._orphans = True  # the machine is out of files: the next try comes in a moment
 
     def _wait(self, seconds: float | None) -> set[int]:
         ready = {fd for fd, _ in self._poll.poll(None if seconds is None else seconds * 1000)}
@@ -633,7 +644,7 @@ class Guardian:
             elif packet.startswith(b"settle "):
                 self._reap()
                 is_dead = int(packet.split()[1]) not in self._reapers
-                self._orphans = bool(end_all(self._reapers))
+                self._end_orphans()
                 self._link.send(b"yes" if is_dead and not self._orphans else b"no")
             else:
                 return False
@@ -701,6 +712,15 @@ def receive(link: _socket.socket) -> tuple[bytes, list[int]]:
         if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
             fds += struct.unpack(f"{len(content) // 4}i", content[: len(content) // 4 * 4])
     return packet, fds
+
+
+def poll_of(*fds: int | None) -> select.poll:
+    """Return a poll of those descriptors that there are."""
+    made = select.poll()
+    for fd in fds:
+        if fd is not None:
+            made.register(fd, select.POLLIN)
+    return made
 
 
 def wake_on_children() -> int:

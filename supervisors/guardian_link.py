@@ -14,12 +14,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from array import array
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import trio
 
@@ -29,11 +31,13 @@ from . import guardian
 if TYPE_CHECKING:
     from .guardian import Request
 
+T = TypeVar("T")
+
 ANSWER_WITHIN = 10.0
 """Seconds. It answers within a millisecond; one that hangs is replaced."""
 
 START_WITHIN = 30.0
-"""Seconds. It takes 30 milliseconds."""
+"""Seconds for a guardian or a process to be started. It takes 30 milliseconds and 1 millisecond."""
 
 CONTINUED_AFTER = 1.0
 """Seconds without an answer after which it is taken to be stopped (SIGSTOP), and is continued."""
@@ -119,14 +123,17 @@ class ReaperLink:
             if isinstance(error, OSError) and error.errno in (errno.ETOOMANYREFS, errno.EMFILE, errno.ENOMEM):
                 self.empty.set()
                 raise StartRefused(errno.EMFILE, "start") from error
+            if isinstance(error, OSError) and error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.EBADF):
+                self.empty.set()
+                raise StartRefused(error.errno or 0, "start") from error  # such as: too many descriptors
             raise ReaperLost from error
         finally:
             if in_file >= 0:
                 os.close(in_file)
         try:
-            message = await self._given(answer)
-        except ReaperLost:
-            raise StartRefused(errno.ESRCH, "start") from None  # it may have been started, so not again
+            message = await self._given(answer, START_WITHIN)
+        except ReaperLost:  # it may have been started, so not again
+            raise StartRefused(errno.ESRCH if self.lost else errno.ETIMEDOUT, "start") from None
         if message[0] == "started":
             return int(message[1])
         self.exited.set()
@@ -156,7 +163,7 @@ class ReaperLink:
         answer = self._expect()
         self.order("members")
         try:
-            _, pids = await self._given(answer)
+            _, pids = await self._given(answer, ANSWER_WITHIN)
         except ReaperLost:
             return []
         return list(pids)
@@ -202,16 +209,17 @@ class ReaperLink:
         self._answers.append(answer)
         return answer
 
-    async def _given(self, mine: _Answer) -> tuple[Any, ...]:
-        """Wait for this answer. A stopped reaper is continued."""
-        while not mine.over.is_set() and not self.lost:
-            with trio.move_on_after(CONTINUED_AFTER):
-                await mine.over.wait()
-                break
-            self.go_on()
-        if mine.message is None:
+    async def _given(self, answer: _Answer, within: float) -> tuple[Any, ...]:
+        """Wait for this answer. A reaper that does not give it in time is killed: the guardian ends what is left.
+
+        Raises:
+            ReaperLost: the reaper is dead.
+        """
+        if not self.lost and not await _in_time(answer.come, self.pid, within):
+            _signal(self.pid, signal.SIGKILL)
+        if answer.message is None:
             raise ReaperLost
-        return mine.message
+        return answer.message
 
     def go_on(self) -> None:
         """Continue the reaper, which may have been stopped."""
@@ -227,10 +235,31 @@ class ReaperLink:
         self._link.close()
 
 
+async def _in_time(wait: Callable[[], Awaitable[T]], pid: int, within: float) -> T | None:
+    """Wait for what a process of ours is to send, and continue the process if it was stopped.
+
+    Its seconds are those of the real clock: the process runs on no `MockClock`.
+
+    Returns:
+        None if nothing came within this time.
+    """
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < within:
+        with trio.move_on_after(CONTINUED_AFTER):
+            return await wait()
+        if waited >= CONTINUED_AFTER:
+            _signal(pid, signal.SIGCONT)
+    return None
+
+
 class _Answer:
     def __init__(self) -> None:
         self.over = trio.Event()
         self.message: tuple[Any, ...] | None = None
+
+    async def come(self) -> bool:
+        await self.over.wait()
+        return True
 
     def give(self, message: tuple[Any, ...]) -> None:
         self.message = message
@@ -272,24 +301,28 @@ class GuardianLink:
             ProcessError: there is no guardian, and none could be started.
             OSError: the kernel forks no more processes for us, or has no more descriptors.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            with theirs:
-                answer = await self._ask(b"reaper", theirs.fileno())
-            pid = int(answer)
-            if pid < 0:
-                raise OSError(-pid, os.strerror(-pid))
-        except BaseException:  # also when cancelled: the socket must not leak
-            ours.close()
-            raise
-        reaper = ReaperLink(pid, trio.socket.from_stdlib_socket(ours), self.settle)
-        self.start_task(reaper.read)
-        return reaper
+        for _ in range(LIVES + 1):
+            # A pair for each try: a guardian that was killed may have given the other end to a reaper.
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:
+                with theirs:
+                    answer = await self._ask(b"reaper", theirs.fileno())
+                if answer is not None and int(answer) > 0:
+                    reaper = ReaperLink(int(answer), trio.socket.from_stdlib_socket(ours), self.settle)
+                    self.start_task(reaper.read)
+                    return reaper
+                ours.close()
+            except BaseException:  # also when cancelled: the socket must not leak
+                ours.close()
+                raise
+            if answer is not None:
+                raise OSError(-int(answer), os.strerror(-int(answer)))
+        raise ProcessError("the guardian process ended as soon as it was started")
 
     async def settle(self, reaper: int) -> None:
         """Wait until this reaper is dead, and what it left behind has ended."""
         try:
-            while await self._ask(b"settle %d" % reaper) == b"no":  # noqa: ASYNC110 - it can only be asked
+            while await self._ask(b"settle %d" % reaper) != b"yes":  # noqa: ASYNC110 - it can only be asked
                 await trio.sleep(SETTLE_POLL)
         except ProcessError:
             return  # there is no guardian, which has been warned of
@@ -309,24 +342,24 @@ class GuardianLink:
         if self._socket is not None:
             self._socket.close()
 
-    async def _ask(self, order: bytes, fd: int | None = None) -> bytes:
+    async def _ask(self, order: bytes, fd: int | None = None) -> bytes | None:
         """Send an order to the guardian, started if there is none, and return its answer.
+
+        Returns:
+            None if it gave no answer, and was replaced.
 
         Raises:
             ProcessError: there is none, and none could be started.
         """
         async with self._lock:
-            for _ in range(LIVES + 1):
-                if self._leaving:
-                    raise ProcessError("the root is stopping")
-                if self._process is None:
-                    await self._replace()
-                answer = await self._say(order, fd)
-                if answer is not None:
-                    return answer
-                if self._process is not None:
-                    await self._replace()
-        raise ProcessError("the guardian process ended as soon as it was started")
+            if self._leaving:
+                raise ProcessError("the root is stopping")
+            if self._process is None:
+                await self._replace()
+            answer = await self._say(order, fd)
+            if answer is None and not self._leaving:
+                await self._replace()
+            return answer
 
     async def _replace(self) -> None:
         """Start one, if need be in place of another. Holds the lock; to be cancelled in the middle would lose it."""
@@ -369,20 +402,18 @@ class GuardianLink:
         """Send one order and return the answer; None if there is none. Holds the lock."""
         if self._socket is None or self._process is None:
             return None
-        pid = self._process.pid
-        with trio.move_on_after(ANSWER_WITHIN, shield=True):
+        read = partial(self._socket.recv, 64)
+        # Shielded for at most `ANSWER_WITHIN`: a late answer would be taken for that to the next order.
+        with trio.CancelScope(shield=True):
             try:
                 rights = [] if fd is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [fd]))]
                 await self._socket.sendmsg([order], rights)
                 if order == b"bye":
                     return b""
-                while True:
-                    with trio.move_on_after(CONTINUED_AFTER):
-                        return await self._socket.recv(64) or None
-                    _signal(pid, signal.SIGCONT)
+                answer = await _in_time(read, self._process.pid, ANSWER_WITHIN)
             except (OSError, trio.ClosedResourceError):
-                return None
-        return None
+                answer = None
+        return answer or None
 
     async def _bury(self, process: subprocess.Popen[bytes]) -> None:
         """Have it gone, by force if need be, and reap it. Holds the lock."""

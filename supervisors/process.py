@@ -384,7 +384,7 @@ async def _fork(
                 pid = await spawn(reaper, command, ends, limiter=processes.limiter)
                 return Child(processes, reaper, pid, stop, pipes.streams(), tail)
         except ReaperLost:
-            continue
+            reaper.close()  # and take another one
         except BaseException:  # also when cancelled: the reaper must not be lost
             processes.give_back(reaper)
             raise

@@ -74,6 +74,8 @@ class Processes:
         What is left when that time is over is ended by the reapers, which lose their sockets.
         """
         try:
+            for child in self.live:
+                child.reaper.order("kill")
             for child in list(self.live):
                 await child.end_now()
             while self._idle:

@@ -13,7 +13,7 @@ import trio
 from ..protocol.kernel.errors import ProcessError
 from . import guardian
 from .confinement import NO_RESTRICTIONS, Confined, Confinement, Restrictions
-from .guardian_link import ReaperLink, StartRefused
+from .guardian_link import START_WITHIN, ReaperLink, StartRefused
 
 WHY = {
     errno.ENOEXEC: "it is neither a program nor a script that begins with `#!`",
@@ -23,6 +23,7 @@ WHY = {
     errno.ENOMEM: "there is not enough memory",
     errno.EAGAIN: "this user has too many processes; raise `ulimit -u`, or run less at once",
     errno.ESRCH: "its reaper, which starts it for us, was killed in that moment",
+    errno.ETIMEDOUT: f"it did not begin within {START_WITHIN:g} s",
     errno.ETXTBSY: "somebody is still writing to the file",
 }
 """Why something could not be started, in words that say what to do."""
@@ -92,9 +93,12 @@ async def _start(
         "restrictions": limits,
     }
     try:
-        with trio.CancelScope(shield=True):
+        with trio.CancelScope(shield=True):  # for at most `START_WITHIN`: a process that nobody holds would be left
             pid = await reaper.start(request, fds)
     except StartRefused as refused:
+        if refused.stage == "restrictions":
+            why = f"the system refuses what its sandbox needs ({os.strerror(refused.number)})"
+            raise ProcessError(f"can't start {how.argv[0]!r}: {why}") from refused
         place = cwd if refused.stage == "cwd" else how.argv[0]
         raise OSError(refused.number, os.strerror(refused.number), place) from refused
     finally:

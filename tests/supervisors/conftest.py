@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,11 @@ import trio.testing
 from waiting import run_on_mock_clock
 
 from callboard.protocol.events import Event
-from callboard.supervisors import Root, child, guardian_link
+from callboard.supervisors import Actor, Root, child, guardian_link
+
+sys.path.insert(0, str(Path(__file__).parent / "faults"))
+
+from lifeline import Lifeline
 
 
 @pytest.fixture
@@ -21,6 +27,19 @@ async def root(autojump_clock: trio.testing.MockClock) -> AsyncIterator[Root]:
         yield root
     assert not root.tasks
     assert root.questions.open == ()
+
+
+@pytest.fixture
+def me(root: Root) -> Actor:
+    return root.actor
+
+
+@pytest.fixture
+async def life(tmp_path: Path) -> AsyncIterator[Lifeline]:
+    """A fifo that shows which processes live; see `faults/lifeline.py`."""
+    life = Lifeline(tmp_path / "life")
+    yield life
+    await life.aclose()
 
 
 @pytest.fixture

@@ -34,18 +34,6 @@ async def root() -> AsyncIterator[Root]:
             yield root
 
 
-@pytest.fixture
-def me(root: Root) -> Actor:
-    return root.actor
-
-
-@pytest.fixture
-async def life(tmp_path: Path) -> AsyncIterator[Lifeline]:
-    life = Lifeline(tmp_path / "life")
-    yield life
-    await life.aclose()
-
-
 def shell(script: str, *arguments: str) -> list[str]:
     return ["sh", "-c", script, "sh", *arguments]
 

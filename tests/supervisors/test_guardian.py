@@ -43,18 +43,6 @@ async def root() -> AsyncIterator[Root]:
 
 
 @pytest.fixture
-def me(root: Root) -> Actor:
-    return root.actor
-
-
-@pytest.fixture
-async def life(tmp_path: Path) -> AsyncIterator[Lifeline]:
-    life = Lifeline(tmp_path / "life")
-    yield life
-    await life.aclose()
-
-
-@pytest.fixture
 def start() -> Iterator[Starter]:
     """Start processes behind the kernel's back, that say `up` when they run; they are killed at the end."""
     started: list[subprocess.Popen[bytes]] = []
@@ -243,6 +231,23 @@ async def test_a_reaper_that_stands_still_is_continued(me: Actor, life: Lifeline
     assert await process.members() == [process.pid]
     await process.stop()
     await life.silent()
+
+
+async def test_a_reaper_that_can_not_be_continued_is_killed_and_the_start_refused(
+    me: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = await start_process(me, ["cat"], stdin="pipe")
+    reaper = reaper_of(process.pid)
+    await process.stop()
+    monkeypatch.setattr(guardian_link, "CONTINUED_AFTER", 0.1)
+    monkeypatch.setattr(guardian_link, "START_WITHIN", 0.5)
+    send = guardian_link._signal
+    monkeypatch.setattr(guardian_link, "_signal", lambda pid, number: number == signal.SIGKILL and send(pid, number))
+    os.kill(reaper, signal.SIGSTOP)
+    with pytest.raises(ProcessError, match="it did not begin within"):
+        await run_process(me, ["true"])
+    await until(lambda: not psutil.pid_exists(reaper))
+    assert (await run_process(me, ["true"])).status == 0
 
 
 async def test_what_a_killed_reaper_leaves_is_ended_by_the_guardian(me: Actor, life: Lifeline) -> None:

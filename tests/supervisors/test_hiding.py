@@ -50,11 +50,6 @@ async def root() -> AsyncIterator[Root]:
             yield root
 
 
-@pytest.fixture
-def me(root: Root) -> Actor:
-    return root.actor
-
-
 @pytest.mark.parametrize("way", WAYS)
 async def test_77_one_is_stopped_while_another_that_does_the_same_lives(me: Actor, tmp_path: Path, way: str) -> None:
     lives = [Lifeline(tmp_path / name) for name in ("one", "other")]

@@ -51,18 +51,6 @@ async def root() -> AsyncIterator[Root]:
             yield root
 
 
-@pytest.fixture
-def me(root: Root) -> Actor:
-    return root.actor
-
-
-@pytest.fixture
-async def life(tmp_path: Path) -> AsyncIterator[Lifeline]:
-    life = Lifeline(tmp_path / "life")
-    yield life
-    await life.aclose()
-
-
 def shell(script: str, *arguments: str) -> list[str]:
     return ["sh", "-c", script, "sh", *arguments]
 
@@ -114,6 +102,17 @@ async def test_a_request_of_a_megabyte_reaches_the_process_whole(me: Actor) -> N
     done = await run_process(me, ["sh", "-c", 'printf %s "$@" | cksum', "sh", *words])
     expected = await run_process(me, ["cksum"], input="".join(words).encode())
     assert done.stdout == expected.stdout
+
+
+async def test_more_descriptors_than_a_socket_can_pass_on_are_refused(me: Actor) -> None:
+    fds = [os.open(os.devnull, os.O_RDONLY) for _ in range(300)]
+    try:
+        with pytest.raises(ProcessError, match="Invalid argument"):
+            await run_process(me, ["true"], pass_fds=fds)
+    finally:
+        for fd in fds:
+            os.close(fd)
+    assert (await run_process(me, ["true"])).status == 0
 
 
 async def test_a_process_is_started_where_our_directory_has_been_removed(

@@ -5,11 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import final
-
-import msgspec
 
 from ....supervisors.confinement import Confined, Restrictions
 from . import bubblewrap, landlock, seccomp
@@ -33,12 +30,11 @@ Without a network there are only such, and none can be connected; some programs 
 
 @final
 class SandboxedProcess:
-    """See `Confinement`."""
+    """How one process is started under a policy, with what this machine has for that."""
 
     def __init__(self, policy: Policy, backend: Backend) -> None:
         self._policy = policy
         self._backend = backend
-        self._own: str | None = None
 
     def begin(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Confined:
         """See `Confinement`."""
@@ -48,11 +44,6 @@ class SandboxedProcess:
         if self._backend.kind == "bubblewrap":
             return self._in_bubblewrap(_present(argv, env, cwd), env)
         return self._in_landlock(argv, env)
-
-    def end(self) -> None:
-        """See `Confinement`."""
-        if self._own is not None:
-            shutil.rmtree(self._own, ignore_errors=True)
 
     def _in_bubblewrap(self, argv: Sequence[str], env: Mapping[str, str]) -> Confined:
         program = bubblewrap.found()
@@ -81,10 +72,8 @@ class SandboxedProcess:
 
     def _in_landlock(self, argv: Sequence[str], env: Mapping[str, str]) -> Confined:
         policy = self._policy
-        if policy.temporary is None:
-            self._own = tempfile.mkdtemp(prefix="callboard-tmp-")
-            policy = msgspec.structs.replace(policy, writes=(*policy.writes, self._own))
-        place = self._own or policy.temporary or ""
+        assert policy.temporary is not None  # Landlock can't give a process a `/tmp` of its own in memory
+        place = policy.temporary
         families = OF_LANDLOCK if policy.network else (seccomp.AF_UNIX,)
         ruleset = _RULESETS.of(policy)
         return Confined(

@@ -95,7 +95,6 @@ class Held:
         self._lacks = lacks
         self._who = Who(nature.name, program.sum)
         self._client = None if door is None else door.client(self._who, call_clock.get())
-        self._started: SandboxedProcess | None = None
         self._policy: Policy | None = None
         self._cwd = place.here
         self._cached_in = ""
@@ -104,11 +103,11 @@ class Held:
         """See `Confinement`."""
         self._cwd = os.path.realpath(cwd or self._place.here)
         policy = self._policy = self._policy_for(argv, env)
-        self._started = SandboxedProcess(policy, self._way)
+        sandboxed = SandboxedProcess(policy, self._way)
         if not policy.bounded:
-            return self._started.begin(argv, env, cwd)
+            return sandboxed.begin(argv, env, cwd)
         env = {**self._caches(policy, env), **self._environment(env)}
-        return self._started.begin(argv, env if self._client is None else by_the_door(self._client, env), cwd)
+        return sandboxed.begin(argv, env if self._client is None else by_the_door(self._client, env), cwd)
 
     def meaning(self, status: int) -> int:
         """See `Confinement`. bubblewrap, which stands between, exits as a shell would."""
@@ -117,8 +116,6 @@ class Held:
 
     def end(self) -> None:
         """See `Confinement`."""
-        if self._started is not None:
-            self._started.end()
         self._own.remove()
         if self._door is not None and self._client is not None:
             self._door.forget(self._client)

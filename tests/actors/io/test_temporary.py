@@ -211,7 +211,6 @@ def test_a_directory_that_is_to_be_renamed_is_removed_if_its_owner_was_killed(tm
 
 
 EXCEPTIONS = {
-    "actors/work/sandbox/confined.py": "for a Landlock sandbox without a directory; `held` always gives it one",
     "actors/work/library/agents/coder/scripts/verify.py": "a script of its own process; the file has no name",
     "actors/engine/workflow/workers/devall/host.py": "a process without this package, in a directory of its parent's",
 }
