@@ -59,7 +59,7 @@ class ProcessStop(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def within(self) -> float:
-        """Upper bound of the whole ladder."""
+        """Upper bound of all steps, in seconds."""
         return self.eof + self.term + LINGER + KILL_WITHIN
 
 
@@ -89,7 +89,7 @@ class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class Child:
-    """One process. Who makes one (`process._fork`) must call `end` in every case.
+    """One process. The caller of `process._fork`, which makes one, must call `end` in every case.
 
     Attributes:
         pid: of the process; also the number of its session and group.
@@ -122,7 +122,7 @@ class Child:
             self.tail.feed(data)
 
     async def end(self) -> ProcessEnd:
-        """Have it ended, with everything it left behind; see the module. The caller shields and bounds this."""
+        """End the process with all it left behind; see the module. The caller shields this and bounds its time."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.pump)
@@ -141,7 +141,7 @@ class Child:
         return end
 
     def leave(self) -> ProcessEnd | None:
-        """The time for `end` was over: how it ended, if it did. Its reaper goes on to end what is left."""
+        """Return how it ended, None if it lives, when the time for `end` is over. Its reaper goes on."""
         self.reaper.order("kill")
         self._processes.start_task(self.end_now)
         return self._report(unswept=True) if self.reaper.exited.is_set() else None
@@ -197,7 +197,7 @@ class Child:
             await trio.sleep(LINGER_POLL)
 
     async def _within(self, seconds: float, what: Callable[[], Awaitable[None]]) -> bool:
-        """Whether `what` was done in that time; hurry cuts it short, and so does a crowd of processes."""
+        """Return whether `what` was done in that time. Hurry cuts it short, and so does a crowd of processes."""
         done = False
 
         async def cut_short(event: trio.Event, scope: trio.CancelScope) -> None:

@@ -55,7 +55,7 @@ class Confinement(Protocol):
     """See the module."""
 
     def begin(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Confined:
-        """How this command is started. Blocks.
+        """Return how this command is started. Blocks.
 
         Raises:
             OSError: it can't be: there is no such program, or the system refuses what the restrictions need.
@@ -63,7 +63,7 @@ class Confinement(Protocol):
         """
 
     def meaning(self, status: int) -> int:
-        """What its exit status means, as in `subprocess`: a program between may turn the signal n into 128 + n."""
+        """Return the exit status of the program itself, as in `subprocess`: bubblewrap reports signal n as 128 + n."""
 
     def end(self) -> None:
-        """The process is over, with all it left behind. Blocks."""
+        """Free what the process needed. It has ended, with all it left behind. Blocks."""

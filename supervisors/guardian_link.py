@@ -80,7 +80,7 @@ class ReaperLink:
         pid: of the reaper.
         exited: set when its process has ended; then `status` is known, as in `subprocess`.
         empty: set when nothing is left of the process and of all that it started. True of a new reaper.
-        swept: how many processes the reaper has ended besides the process itself; known when `empty` is set.
+        swept: number of processes that the reaper has ended besides the process itself; known when `empty` is set.
         crowd: set when the process has started many others instead of ending; they are stopped.
         lost: the reaper is dead.
     """
@@ -362,7 +362,7 @@ class GuardianLink:
             return answer
 
     async def _replace(self) -> None:
-        """Start one, if need be in place of another. Holds the lock; to be cancelled in the middle would lose it."""
+        """Start a guardian in place of the last one. The caller holds the lock. A cancelled start would be lost."""
         with trio.move_on_after(START_WITHIN, shield=True):
             await self._start()
             return
@@ -399,7 +399,7 @@ class GuardianLink:
         self._socket = trio.socket.from_stdlib_socket(ours)
 
     async def _say(self, order: bytes, fd: int | None = None) -> bytes | None:
-        """Send one order and return the answer; None if there is none. Holds the lock."""
+        """Send one order and return the answer; None if none came. The caller holds the lock."""
         if self._socket is None or self._process is None:
             return None
         read = partial(self._socket.recv, 64)
@@ -416,7 +416,7 @@ class GuardianLink:
         return answer or None
 
     async def _bury(self, process: subprocess.Popen[bytes]) -> None:
-        """Have it gone, by force if need be, and reap it. Holds the lock."""
+        """Wait until it has ended, kill it if it does not, and take its status. The caller holds the lock."""
         if not self._leaving:
             process.kill()
         with trio.move_on_after(ANSWER_WITHIN, shield=True) as patience:
@@ -449,7 +449,7 @@ class GuardianLink:
 
 
 def _popen(argv: Sequence[str], env: dict[str, str], stdin: int) -> subprocess.Popen[bytes]:
-    """Start the guardian in a session of its own, deaf from its first instruction on to what ends or stops us."""
+    """Start the guardian in a session of its own, with the signals blocked that end or stop the host."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
     try:
         return subprocess.Popen(

@@ -138,7 +138,7 @@ class Process:
         return await self.wait()
 
     def settle(self, end: ProcessEnd | None) -> None:
-        """Its actor's word that it is over."""
+        """Record how it ended. Its actor calls this."""
         self._end = end
         self._over.set()
 
@@ -271,7 +271,7 @@ async def _live(
 
 @asynccontextmanager
 async def _freed(own: Actor, confinement: Confinement | None) -> AsyncIterator[None]:
-    """What a confinement has for its process is removed after the block, whatever happens in it."""
+    """Call `Confinement.end` after the block, whatever happens in it."""
     try:
         yield
     finally:

@@ -130,7 +130,7 @@ def _numbered(restrictions: Restrictions, fds: list[int]) -> guardian.Restrictio
 
 
 def refusal(error: OSError | ValueError, program: str, cwd: str | os.PathLike[str] | None = None) -> ProcessError:
-    """The error of a failed start: why, and what to do."""
+    """Return the error of a failed start, which says why and what to do."""
     return ProcessError(f"can't start {program!r}: {_reason(error, program, cwd)}")
 
 
