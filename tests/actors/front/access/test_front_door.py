@@ -258,9 +258,18 @@ async def test_no_key_and_no_token_is_in_anything_that_is_written(
         await stream.send_all(line.encode())
         assert b" 401 " in await stream.receive_some()
     await until(lambda: told <= set(audited(town)), SOON)
-    written = [path for path in (tmp_path / "state").rglob("*") if path.is_file() and path.parent.name != "servers"]
-    assert written
-    texts = {str(path): path.read_text(errors="replace") for path in (*written, town.audit)}
+    texts: dict[str, str] = {}
+
+    def is_read() -> bool:
+        places = [path for path in (tmp_path / "state").rglob("*") if path.parent.name != "servers"]
+        try:
+            texts.update((str(path), path.read_text(errors="replace")) for path in places if path.is_file())
+        except FileNotFoundError:  # it was a file that the server was about to rename
+            return False
+        return bool(texts)
+
+    await until(is_read, SOON)
+    texts["audit"] = town.audit.read_text()
     texts["log"] = "\n".join(
         record.getMessage() + repr(vars(record)) for record in caplog.records if record.name.startswith("callboard")
     )
