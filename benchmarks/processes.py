@@ -18,6 +18,7 @@ from pathlib import Path
 
 import trio
 
+from callboard.actors.io.temporary import LazyDirectory
 from callboard.actors.work.sandbox.backends import VARIABLE, backend
 from callboard.actors.work.sandbox.grants import Grants
 from callboard.actors.work.sandbox.of_run import Sandbox
@@ -26,9 +27,10 @@ from callboard.protocol.sandbox import UserSandbox
 from callboard.supervisors import Actor, Root
 from callboard.supervisors.process import run_process, start_process
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests/supervisors/faults"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/supervisors/faults"))
 
-from matrix import CELLS, ENDINGS, KINDS, run_cells
+from matrix import CELLS, ENDINGS, HOST, KINDS, run_cells
 
 RUNS = 50
 STUBBORN = "trap '' TERM; echo up; while :; do sleep 300; done"
@@ -56,7 +58,9 @@ async def sandboxes(me: Actor) -> None:
         rules = UserSandbox(profile="workspace")
         environ = {"HOME": str(Path.home())}
         grants = Grants(None, None)
-        sandbox = Sandbox(rules, here=base, config_dir=base, environ=environ, temporary=base / "tmp", grants=grants)
+        sandbox = Sandbox(
+            rules, here=base, config_dir=base, environ=environ, temporary=LazyDirectory("tmp"), grants=grants
+        )
         for kind in ("bubblewrap", "landlock"):
             os.environ[VARIABLE] = kind
             if backend().kind != kind:
@@ -90,7 +94,7 @@ async def teardown(me: Actor, number: int) -> None:
 async def exits() -> None:
     """The fault matrix, one cell at a time."""
     with tempfile.TemporaryDirectory() as directory:
-        outcomes = await run_cells(CELLS, Path(directory), at_once=1)
+        outcomes = await run_cells(CELLS, Path(directory), at_once=1, program=[sys.executable, HOST])
     print("\nfrom the end of the host to silence below it, seconds (`cancel` includes its start-up and 12 starts):")
     print(f"{'':14}" + "".join(f"{kind:>10}" for kind in KINDS))
     for ending in ENDINGS:
