@@ -13,8 +13,9 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
@@ -157,8 +158,19 @@ def cli() -> None:
 
 
 def main() -> NoReturn:
-    """Runs the process's own command line, which `start` has begun; always ends the process."""
+    """Runs the process's own command line, which `start` has begun; always ends the process.
+
+    A terminal that was closed meanwhile ends it by 129, silently, as its SIGHUP does. The signal often comes a moment
+    after the first read or write that fails, so what the command made of that failure does not count. A signal that
+    has ended it before does: a server may outlive its terminal and be stopped by SIGTERM later.
+    """
+    terminals = [fd for fd in range(3) if os.isatty(fd)]
+    hangup_ends = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN  # not under nohup
     code = run(sys.argv[1:])
+    if not all(os.isatty(fd) for fd in terminals):
+        _drop_output()
+        if hangup_ends and code < 128:
+            code = 128 + signal.SIGHUP
     if code == 128 + signal.SIGINT:
         # Python gives SIGINT back its default action on the way out; one Ctrl-C more would change how we end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -167,7 +179,6 @@ def main() -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Nothing a command raises gets past it."""
-    _have_standard_streams()
     _write_all_or_fail()
     _tolerate_any_text()
     if "_CALLBOARD_COMPLETE" in os.environ:
@@ -211,23 +222,20 @@ def _flushed(code: int) -> int:
 
 def _unwritable(error: OSError) -> int:
     """Ends after stdout took no more: quietly if its reader left, with a line if its disk is full."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())  # Python flushes once more while it exits, and would complain
+    _drop_output(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return BROKEN_PIPE
-    sys.stderr.write(f"callboard: the output can't be written: {error.strerror}\n")
+    with suppress(OSError):  # stderr may be the same closed terminal
+        sys.stderr.write(f"callboard: the output can't be written: {error.strerror}\n")
+        sys.stderr.flush()
     return 1
 
 
-def _have_standard_streams() -> None:
-    """What was closed (`<&-`, `>&-`) becomes /dev/null, lest the next file we open takes its number."""
-    for fd, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(fd, "r" if fd == 0 else "w", closefd=False))  # noqa: SIM115 - lives as long as we
+def _drop_output(*streams: TextIO) -> None:
+    """Lead `streams` (both, if none is named) to /dev/null: Python flushes once more at exit, and would complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams or (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
 
 
 def _write_all_or_fail() -> None:

@@ -5,6 +5,9 @@ traceback, or a warning that the exception was ignored and no end at all. Until 
 has given them back, there is nothing to stop that takes time. So a signal ends the process at once and silently, by the
 exit code that it has later, too. What waits for long without a root says so for that time (`stdin`).
 
+A standard stream that is closed (`<&-`, `>&-`) becomes /dev/null here, before anything is imported: the next file that
+is opened would take its number, and then be written to as if it were the terminal.
+
 This module imports next to nothing: what is imported before its first line is what Ctrl-C can still break.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from typing import NoReturn
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -22,6 +26,7 @@ def main() -> NoReturn:
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup, or a job in the background
             signal.signal(number, _end)
+    _open_closed_streams()
     from .main import main as program
 
     program()
@@ -29,3 +34,14 @@ def main() -> NoReturn:
 
 def _end(number: int, _frame: object) -> NoReturn:
     os._exit(128 + number)
+
+
+def _open_closed_streams() -> None:
+    """Open /dev/null in place of each standard stream that is closed; Python has set such a stream to None."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is `fd`
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(fd, "r" if fd == 0 else "w", closefd=False))  # noqa: SIM115 - lives as long as we

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 from fake_models import FakeModels, Reply
+from screen import Screen
 from talking import environment_of
 from tmux import Tmux
 from waiting import until
@@ -72,3 +75,56 @@ async def test_in_a_chat_the_answer_goes_on(terminal: Tmux, fake_model: FakeMode
     terminal.close()
     await until(lambda: stands(environ) == ["interrupted"])
     assert await say(environ, "resume", "--no-input") == "said at last\n"
+
+
+SLEEPS = """
+name: sleeps
+start: sleep
+nodes:
+  sleep: {type: script, script: sleep.sh, next: done}
+  done: {type: end, output: woke up}
+"""
+
+
+def started_in(slave: int, command: list[str], environ: dict[str, str], before: str) -> subprocess.Popen[bytes]:
+    """Start a program whose controlling terminal is `slave`; `before` is what a shell does first.
+
+    A program that is deaf to SIGHUP runs to its end, and then cannot write its result, as on a full disk.
+    """
+    return subprocess.Popen(
+        ["sh", "-c", f'{before}\nexec "$@"', "sh", *command],
+        env={**os.environ, **environ},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        preexec_fn=partial(os.login_tty, slave),
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "before", "code", "state"),
+    [
+        ([], "", 129, ["interrupted"]),
+        (["-q"], "", 129, ["interrupted"]),
+        (["-v"], "trap '' HUP", 1, ["over"]),
+    ],
+    ids=["tree", "quiet", "nohup"],
+)
+async def test_the_exit_code_is_that_of_the_hangup(
+    tmp_path: Path, flags: list[str], before: str, code: int, state: list[str]
+) -> None:
+    environ = environment_of(tmp_path / "config", tmp_path)
+    (tmp_path / "sleeps.yaml").write_text(SLEEPS)
+    started, go_on = tmp_path / "started", tmp_path / "go_on"
+    (tmp_path / "sleep.sh").write_text(f"touch {started}; until test -e {go_on}; do sleep 0.05; done\n")
+    screen = Screen()
+    command = [*PROGRAM, "run", "--sandbox", "off", "--durable", *flags, str(tmp_path / "sleeps.yaml"), "x"]
+    program = started_in(screen.slave, command, environ, before)
+    try:
+        await until(started.exists)
+    finally:
+        screen.close()
+    if before:
+        go_on.touch()
+    await until(lambda: program.poll() is not None)
+    assert (program.returncode, stands(environ)) == (code, state)
