@@ -169,6 +169,7 @@ class _Agent:
         ]
         self._of_servers: tuple[Tool, ...] = ()
         self._unlisted_of_servers: Mapping[str, Tool] = {}
+        self._said_of_servers: list[str] = []
         self._offering: Offering | None = None
         self._instructions = self._agent.instructions
         self._unlisted: Mapping[str, Tool] = {}
@@ -188,6 +189,7 @@ class _Agent:
 
     def _take(self, offered: Offered) -> None:
         self._of_servers, self._unlisted_of_servers = offered.tools, offered.unlisted
+        self._said_of_servers = offered.said
         strange = [tool.name for tool in offered.tools if "outside" in tool.labels]
         if strange and self._flow is not None:  # the model reads what their servers say of them
             self._flow.add(Labels(untrusted=(f"what MCP servers say of {strange[0]} and the like",)))
@@ -427,7 +429,7 @@ class _Agent:
         listed = [*self.cast.tools.tools.values(), *self._of_servers]
         context = self.context
         instructions = filled_in(self._instructions, self.cast.values, context.environ, listed, context.cwd, self.me)
-        return system_prompt(instructions, self._said_about)
+        return system_prompt(instructions, [*self._said_about, *self._said_of_servers])
 
     def _threshold(self, window: int | None) -> int | None:
         """Tokens from which on the history is shortened; None for never."""

@@ -120,7 +120,7 @@ class Rounds:
             return _refused(f"more than {MOST_CALLS} calls at once")
         tool = self._tools.get(call.name) or self._unlisted.get(call.name)
         if tool is None:
-            return _refused(unknown(call.name, self._tools))
+            return _refused(unknown(call.name, self._tools, self._unlisted))
         try:
             arguments = self._checks.arguments(tool, call)
         except Misfit as misfit:

@@ -96,8 +96,14 @@ class Checks:
             return []  # a stranger's schema that is none: the server has to look for itself
 
 
-def unknown(name: str, tools: Mapping[str, Offer]) -> str:
-    """What a model reads that has called what is not there."""
+def unknown(name: str, tools: Mapping[str, Offer], unlisted: Mapping[str, Offer]) -> str:
+    """Return what a model reads that has called what is not there.
+
+    An entry `evil__*` of `unlisted` stands for all tools of an MCP server that can't be asked; its description is why.
+    """
+    for pattern, absent in unlisted.items():
+        if pattern.endswith("*") and name.startswith(pattern[:-1]):
+            return absent.spec.description
     near = did_you_mean(name[:LONGEST_NAME], tools)
     there = f"there are: {', '.join(list(tools)[:50])}" if tools else "there is none"
     return f"Unknown tool '{shortened(name, LONGEST_NAME)}': {near or there}"

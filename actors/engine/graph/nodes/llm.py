@@ -96,7 +96,7 @@ async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[st
     if job.context.workspace is not None:
         await imported(AROUND)
     told, own = _told(me, job), job.plan.tools.get(node.id, ())
-    system = system_prompt(system, told.blocks) if told.blocks else system
+    system = _saying(system, told.blocks)
     if told.skills:
         from ....work.skills.tool import skill_tool
 
@@ -112,10 +112,18 @@ async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[st
 
         async def renewed(me: Actor) -> Renewed | None:
             now = await offering.renewed(me)
-            return None if now is None else Renewed(tools=(*own, *now.tools), unlisted=now.unlisted)
+            if now is None:
+                return None
+            return Renewed(tools=(*own, *now.tools), unlisted=now.unlisted, system=_saying(system, now.said))
 
         offered = await offering.first(me)
-        return await _talk(me, job, system, prompt, (*own, *offered.tools), offered.unlisted, schema, told, renewed)
+        tools = (*own, *offered.tools)
+        return await _talk(me, job, _saying(system, offered.said), prompt, tools, offered.unlisted, schema, told, renewed)
+
+
+def _saying(system: str, blocks: list[str]) -> str:
+    """The node's own system prompt, byte for byte, if there is nothing to add to it."""
+    return system_prompt(system, blocks) if blocks else system
 
 
 def _told(me: Actor, job: Job) -> Told:

@@ -26,15 +26,18 @@ from .....protocol.mcp.model import Tool as ServerTool
 from .....protocol.permissions import Permissions as Rules
 from .....protocol.problems import did_you_mean
 from .....supervisors import Actor
-from ...tools.tool import Arguments, Json, Tool, ToolSpec
+from ...tools.tool import Arguments, Json, Tool, ToolSpec, shortened
 from .chosen import Choice, Wanted
 from .direct import direct_tool
 from .meta import meta_tools
-from .names import VERBS, marked, meta_name, offered_name, other_name
+from .names import VERBS, legal, marked, meta_name, offered_name, other_name
 from .view import Run, Talk, View
 
 _CHARACTERS = 4
 """Of JSON, to a token; near enough for a budget."""
+
+_LONGEST_REASON = 500
+"""Characters of the reason for which a server can't be asked, in a system prompt."""
 
 
 class Offered(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,10 +46,17 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tools: what the model is offered.
         unlisted: what it may call besides, by name.
+        absent: why a server can't be asked, by its name.
     """
 
     tools: tuple[Tool, ...] = ()
     unlisted: dict[str, Tool] = {}
+    absent: dict[str, str] = {}
+
+    @property
+    def said(self) -> list[str]:
+        """What the model is told of the servers that can't be asked, for its system prompt."""
+        return [f"The tools of MCP server '{name}' are not available: {why}" for name, why in self.absent.items()]
 
 
 @contextlib.contextmanager
@@ -130,6 +140,7 @@ class Offering:
             others = {other_name(verb, name): tool for verb, tool in zip(VERBS, three, strict=True)}
             if isinstance(tools, Exception):
                 collected.refuse([*choice.names, *(tool.name for tool in three), *others], tools)
+                collected.refuse_all(name, tools)
                 continue
             if choice.whole and name in behind:
                 collected.add(three)
@@ -149,7 +160,10 @@ class Offering:
                         raise
                     collected.refuse([listed], mistake)
         lists = {name: tuple(tools) for name, tools in known.items() if not isinstance(tools, Exception)}
-        return Offered(tools=tuple(collected.tools.values()), unlisted=collected.unlisted), lists
+        offered = Offered(
+            tools=tuple(collected.tools.values()), unlisted=collected.unlisted, absent=collected.absent
+        )
+        return offered, lists
 
 
 class _Collected:
@@ -158,6 +172,7 @@ class _Collected:
     def __init__(self, taken: Container[str]) -> None:
         self.tools: dict[str, Tool] = {}
         self.unlisted: dict[str, Tool] = {}
+        self.absent: dict[str, str] = {}
         self._taken = taken
         self._seen: set[tuple[str, str]] = set()
 
@@ -180,6 +195,11 @@ class _Collected:
     def refuse(self, names: Iterable[str], why: Exception) -> None:
         """Names whose server can't be asked: not offered, and calls of them say why."""
         self.unlisted.update((name, _refusing(name, why)) for name in names)
+
+    def refuse_all(self, server: str, why: Exception) -> None:
+        """All tools of a server that can't be asked, whatever their names are."""
+        self.absent[server] = shortened(str(why), _LONGEST_REASON)
+        self.refuse([f"{legal(f'{server}__')}*"], why)
 
 
 async def _tools_of_all(
@@ -251,4 +271,4 @@ def _refusing(name: str, why: Exception) -> Tool:
     async def run(me: Actor, arguments: Arguments) -> Json:  # noqa: ARG001 - nothing is run
         raise ToolFailed(str(why)) from why
 
-    return Tool(spec=ToolSpec(name=name), run=run, origin="mcp")
+    return Tool(spec=ToolSpec(name=name, description=str(why)), run=run, origin="mcp")

@@ -181,6 +181,19 @@ async def test_a_server_that_can_not_be_started_costs_its_own_tools_only_and_is_
     assert [data.code for data in stage.of("run.warning")] == ["mcp_server"]
 
 
+async def test_the_model_reads_why_a_server_has_no_tools_and_so_does_each_call_of_one(stage: Stage) -> None:
+    mcp_json(stage.config_dir, bad=scripted("--exit", "3"), srv=scripted())
+    stage.agent(graph("'mcp:bad', 'mcp:srv'", servers="bad, srv"))
+    stage.models.script(Reply(calls=[("bad__any_name", {}), ("bad_but_of_none", {})]), "done")
+    assert (await stage.run("go")).status == "done"
+    first, second = stage.models.requests
+    assert "bad" in first.system
+    assert "ended with status 3" in first.system
+    refused, other = second.results
+    assert "ended with status 3" in refused
+    assert "ended with status 3" not in other
+
+
 async def test_servers_that_are_turned_off_are_an_error(stage: Stage) -> None:
     settings = json.loads((stage.config_dir / "config.yaml").read_text())
     (stage.config_dir / "config.yaml").write_text(json.dumps({**settings, "mcp_server_support": False}))
