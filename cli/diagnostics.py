@@ -26,6 +26,7 @@ from ..protocol.mcp.config import split
 from ..protocol.problems import Problem, errors_in
 from ..protocol.references import SECRET
 from ..protocol.settings import Settings, read_settings, without_effect
+from ..supervisors.guardian import mechanisms
 from . import environment_report
 from .environment_report import examine_environment
 from .leftovers import leftovers
@@ -66,6 +67,7 @@ def examine(config_dir: str | None, *, with_models: bool = False) -> Found:
         "keys": _keys(settings),
         "vault": _vault(home, settings),
         "sandbox": _sandbox(settings),
+        "teardown": mechanisms(),
         "environment": examine_environment(home),
         "addresses": {name: without_logins(os.environ[name]) for name in _ADDRESSES if os.environ.get(name)},
         "interpreters": {name: {"for": what, "path": shutil.which(name)} for name, what in _INTERPRETERS.items()},
@@ -101,6 +103,9 @@ def as_text(found: Found) -> str:
         *(f"  {name:<20} {value}" for name, value in found["addresses"].items()),
         f"  vault: {_told_of_vault(found['vault'])}",
         f"  sandbox: {_told_of_sandbox(found['sandbox'])}",
+        "",
+        "how processes are ended, with all that they have started",
+        *(f"  {line}" for line in _told_of_teardown(found["teardown"], found["sandbox"])),
         "",
         "environment",
         *environment_report.told(found["environment"]),
@@ -261,6 +266,21 @@ def _told_of_sandbox(found: Found) -> str:
         return f"'{found['profile']}', and nothing here can hold processes to it: you are asked about each{why}"
     hosts = "" if found["backend"] == "bubblewrap" else "; no lists of hosts"
     return f"'{found['profile']}' by {found['backend']}{hosts}{why}"
+
+
+def _told_of_teardown(found: Found, sandbox: Found) -> list[str]:
+    """One line for each mechanism: docs/kernel.md has a table of them."""
+    orphans = {True: "a reaper for each process adopts them", False: "not found: this kernel has no child subreapers"}
+    listed = {True: "read from the kernel's lists of children", False: "found by reading all of /proc"}
+    signals = {True: "sent by pidfd", False: "sent by pid, after a look at its start time"}
+    namespaced = sandbox["backend"] == "bubblewrap" and sandbox["profile"] != "off"
+    namespace = {True: "ended by their pid namespace", False: "those below a reaper that is killed, too, are left"}
+    return [
+        f"orphans          {orphans[found['subreaper']]}",
+        f"descendants      {listed[found['children']]}",
+        f"signals          {signals[found['pidfd']]}",
+        f"kill -9 of all   {namespace[namespaced]}",
+    ]
 
 
 def _told_of_vault(found: Found) -> str:

@@ -118,8 +118,8 @@ class Child:
 
     async def pump(self) -> None:
         """Read its stderr to the end; an unread pipe would block it after 64 KiB."""
-        while data := await self._stderr.receive_some():
-            self.tail.feed(data)
+        while data := await self._stderr.receive_soon():
+            await self.tail.pump(data)
 
     async def end(self) -> ProcessEnd:
         """End the process with all it left behind; see the module. The caller shields this and bounds its time."""

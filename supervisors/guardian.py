@@ -111,7 +111,7 @@ LARGEST = 65536
 
 MOST_DESCRIPTORS = 250
 
-_PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
+_PR_SET_NAME, _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 15, 36, 37
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 38, 24, 47, 4
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -197,6 +197,20 @@ def send(seen: Seen, number: int) -> None:
     finally:
         if handle >= 0:
             os.close(handle)
+
+
+def mechanisms() -> dict[str, bool]:
+    """Return which mechanisms for ending descendants this kernel has: `subreaper`, `children`, `pidfd`.
+
+    docs/kernel.md says what each gives, and what there is without it.
+    """
+    subreaper = _libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(ctypes.c_int()), 0, 0, 0) == 0
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+        pidfd = True
+    except OSError:
+        pidfd = False
+    return {"subreaper": subreaper, "children": _read("/proc/thread-self/children") is not None, "pidfd": pidfd}
 
 
 def _children(pid: int) -> list[int]:

@@ -54,7 +54,7 @@ class Completed(ProcessEnd, frozen=True, kw_only=True):
 
     Attributes:
         stdout: what it wrote, up to the limit.
-        truncated: whether it wrote more.
+        truncated: whether it wrote more; also if it was killed for what it wrote to stderr.
     """
 
     stdout: bytes
@@ -92,6 +92,11 @@ class Process:
     def stderr_tail(self) -> str:
         """The last 32 KiB it has written to stderr so far."""
         return self._tail.text
+
+    @property
+    def stderr_overflowed(self) -> trio.Event:
+        """Set once it has written more than `stderr_limit` bytes to stderr."""
+        return self._tail.overflowed
 
     @property
     def ended(self) -> ProcessEnd | None:
@@ -153,6 +158,7 @@ async def start_process(
     stdin: Literal["null", "pipe"] = "null",
     stdout: Literal["pipe", "null"] = "pipe",
     on_stderr: Callable[[str], None] | None = None,
+    stderr_limit: int | None = None,
     stop: ProcessStop | None = None,
     pass_fds: Sequence[int] = (),
     confinement: Confinement | None = None,
@@ -167,6 +173,7 @@ async def start_process(
         stdin: `pipe` to send to it; `null` and it reads the end of its input at once.
         stdout: `pipe` to receive from it. Do so: the process blocks when 64 KiB are unread.
         on_stderr: called with each line it writes to stderr, cut at 8 KiB. Stderr is always read.
+        stderr_limit: bytes of stderr whose lines `on_stderr` is called with; None for all.
         stop: how patiently it is ended.
         pass_fds: our descriptors that it inherits under the same numbers; they stay ours to close.
         confinement: what it may not do, see there; it is for this process alone.
@@ -184,7 +191,9 @@ async def start_process(
 
     async def live(own: Actor) -> ProcessEnd:
         async with _freed(own, confinement):
-            child = await _fork(processes, how, stdin=stdin, stdout=stdout, stop=stop, tail=Tail(on_stderr))
+            child = await _fork(
+                processes, how, stdin=stdin, stdout=stdout, stop=stop, tail=Tail(on_stderr, most=stderr_limit)
+            )
             return await _live(own, Process(command, child, own.ref), child, started, confinement)
 
     label = name or (PurePath(command[0]).name if command else "process")
@@ -208,6 +217,7 @@ async def run_process(
     output_limit: int = OUTPUT_LIMIT,
     on_overflow: Literal["discard", "kill"] = "discard",
     on_stderr: Callable[[str], None] | None = None,
+    stderr_limit: int = OUTPUT_LIMIT,
     timeout: float | None = None,
     stop: ProcessStop | None = None,
     pass_fds: Sequence[int] = (),
@@ -218,7 +228,8 @@ async def run_process(
     Args:
         input: what it reads from stdin; None for nothing at all (`/dev/null`). It need not read it.
         output_limit: bytes of stdout that are kept.
-        on_overflow: what happens when it writes more: `discard` the rest and let it run on, or `kill` it.
+        on_overflow: what happens when it writes more, or more than `stderr_limit` to stderr: `discard` the rest and let
+            it run on, or `kill` it.
         timeout: seconds; then it is ended.
 
     The other arguments are those of `start_process`.
@@ -235,6 +246,7 @@ async def run_process(
         cwd=cwd,
         stdin="null" if input is None else "pipe",
         on_stderr=on_stderr,
+        stderr_limit=stderr_limit,
         stop=stop,
         pass_fds=pass_fds,
         confinement=confinement,
@@ -325,6 +337,8 @@ async def _talk(process: Process, input: bytes | None, output_limit: int, *, kil
     async with trio.open_nursery() as nursery:
         if input is not None:
             nursery.start_soon(_send, process, input)
+        if kill:
+            nursery.start_soon(_kill_at_overflow, process)
         while data := await process.stdout.receive_some():
             truncated = truncated or len(output) + len(data) > output_limit
             output += data[: output_limit - len(output)]
@@ -332,7 +346,12 @@ async def _talk(process: Process, input: bytes | None, output_limit: int, *, kil
                 process.ref.cancel()
         await process.ref.wait()
         nursery.cancel_scope.cancel()
-    return bytes(output), truncated
+    return bytes(output), truncated or (kill and process.stderr_overflowed.is_set())
+
+
+async def _kill_at_overflow(process: Process) -> None:
+    await process.stderr_overflowed.wait()
+    process.ref.cancel()
 
 
 async def _send(process: Process, data: bytes) -> None:

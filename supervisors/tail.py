@@ -4,31 +4,71 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import trio
+
 LIMIT = 32 * 1024
 """Bytes kept."""
 
 LINE = 8 * 1024
 """A longer line is handed on in pieces of this many bytes."""
 
+_FEEDING = 4 * 1024
+"""Bytes whose lines are handed on before other tasks get their turn."""
+
 
 class Tail:
-    """Takes chunks of any size, keeps the last `LIMIT` bytes, tells `on_line` each line without its newline."""
+    """Takes chunks of any size, keeps the last of them, and hands on each line without its newline.
 
-    def __init__(self, on_line: Callable[[str], None] | None = None, limit: int = LIMIT) -> None:
+    Args:
+        on_line: called with each line.
+        limit: bytes that are kept.
+        most: bytes whose lines are handed on; None for all. A last line says that there was more.
+
+    Attributes:
+        overflowed: set once there were more than `most` bytes.
+    """
+
+    def __init__(
+        self, on_line: Callable[[str], None] | None = None, *, limit: int = LIMIT, most: int | None = None
+    ) -> None:
+        self.overflowed = trio.Event()
         self._kept = bytearray()
         self._line = bytearray()
         self._cut = False
         self._limit = limit
         self._on_line = on_line
+        self._most = most
+        self._left = most
+
+    async def pump(self, data: bytes) -> None:
+        """Take what the process wrote, with a checkpoint after every few KiB if somebody is told its lines.
+
+        Cancelled, it takes all of `data` at once: the last words of a process are worth most.
+        """
+        size = len(data) if self._on_line is None else _FEEDING
+        taken = 0
+        try:
+            while taken < len(data):
+                self.feed(data[taken : taken + size])
+                taken += size
+                await trio.lowlevel.checkpoint()
+        finally:
+            self.feed(data[taken:])
 
     def feed(self, data: bytes) -> None:
-        """The process wrote this."""
+        """Take what the process wrote."""
         self._kept += data
         if len(self._kept) > self._limit:
             del self._kept[: -self._limit]
             self._cut = True
+        if self.overflowed.is_set():
+            return
+        if self._left is not None:
+            data, self._left = data[: self._left], self._left - len(data)
         if self._on_line is not None:
             self._tell(data, self._on_line)
+        if self._left is not None and self._left < 0:
+            self._overflow()
 
     def close(self) -> None:
         """The process wrote all it will: its last line may lack a newline."""
@@ -43,6 +83,13 @@ class Tail:
         if self._cut and b"\n" in kept[:-1]:
             kept = kept[kept.index(b"\n") + 1 :]
         return _text(kept)
+
+    def _overflow(self) -> None:
+        assert self._most is not None
+        self.overflowed.set()
+        self.close()
+        if self._on_line is not None:
+            self._on_line(f"[more than {self._most // 1024} KiB on stderr: the rest is not shown]")
 
     def _tell(self, data: bytes, on_line: Callable[[str], None]) -> None:
         *lines, rest = data.split(b"\n")

@@ -116,3 +116,15 @@ def test_no_password_in_an_address_is_shown(callboard: Callboard, monkeypatch: p
         assert "hunter2" not in out + err
         assert "https://***@example.org/CALLBOARD_URL" in out
         assert "***@example.org:3128" in out
+
+
+def test_it_says_how_processes_are_ended(callboard: Callboard, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = json.loads(callboard("doctor", "-o", "json")[1])
+    assert found["teardown"] == {"subreaper": True, "children": True, "pidfd": True}
+    whole = callboard("doctor")[1]
+    monkeypatch.setattr(diagnostics, "mechanisms", lambda: dict.fromkeys(found["teardown"], False))
+    (home / "config.yaml").write_text("sandbox: off\n")
+    poor = callboard("doctor")[1]
+    assert whole != poor
+    for line in ("orphans", "descendants", "signals", "kill -9 of all"):
+        assert whole.count(f"  {line} ") == poor.count(f"  {line} ") == 1

@@ -32,7 +32,7 @@ KERNEL = {
     "bus": "events are for those who look on; nothing that an actor decides follows from one",
     "census": "lets paused actors go on",
     "pool, lease": "a lease is a lock: those who wait for it are woken, and get nothing told",
-    "process, processes, child, guardian_link": "subprocesses: pipes, exits, answers of reapers; an actor for each",
+    "process, processes, child, tail, guardian_link": "subprocesses: pipes, exits, answers of reapers",
     "root": "`hurry`, which ends graces",
     "journal/journal, journal/waits": "the thread that writes wakes who waits for the disk, and tells nothing",
 }

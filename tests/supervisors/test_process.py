@@ -473,6 +473,43 @@ async def test_85_a_flood_of_stderr_does_not_block_the_process(me: Actor) -> Non
     assert len(done.stderr_tail) == 32 * 1024
 
 
+async def test_85_of_a_flood_of_lines_on_stderr_only_the_first_are_handed_on(me: Actor) -> None:
+    lines: list[str] = []
+    script = "yes 12345678 | head -n 100000 >&2; echo the end >&2"
+    done = await run_process(me, shell(script), on_stderr=lines.append, stderr_limit=9_000)
+    assert done.stderr_tail.endswith("12345678\nthe end\n")
+    assert lines[:1_000] == ["12345678"] * 1_000
+    assert len(lines) == 1_001
+    assert "rest is not shown" in lines[-1]
+
+
+async def test_85_a_flood_of_lines_on_stderr_leaves_others_their_turn(me: Actor) -> None:
+    turns = handed_on = 0
+
+    def count(_: str) -> None:
+        nonlocal handed_on
+        handed_on += 1
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(others)
+        await run_process(me, shell("yes | head -n 500000 >&2"), on_stderr=count)
+        nursery.cancel_scope.cancel()
+    assert handed_on == 500_000
+    assert handed_on / turns <= 2_048  # lines at once
+
+
+async def test_85_a_flood_of_stderr_can_be_ended_instead(me: Actor) -> None:
+    done = await run_process(me, shell("yes >&2"), stderr_limit=1_000, on_overflow="kill", stop=POLITE)
+    assert done.truncated
+    assert done.signal in (signal.SIGTERM, signal.SIGPIPE)
+
+
 async def test_85_one_line_of_fifty_megabytes_arrives_whole(me: Actor) -> None:
     done = await run_process(me, shell("head -c 50000000 /dev/zero; echo"), output_limit=64 * MIB)
     assert len(done.stdout) == 50_000_001

@@ -13,7 +13,7 @@ any JSON (`Compat.schema_is_a_hint`).
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -118,10 +118,12 @@ async def _answer(me: Actor, job: Job, system: str, prompt: str, schema: dict[st
 
         offered = await offering.first(me)
         tools = (*own, *offered.tools)
-        return await _talk(me, job, _saying(system, offered.said), prompt, tools, offered.unlisted, schema, told, renewed)
+        return await _talk(
+            me, job, _saying(system, offered.said), prompt, tools, offered.unlisted, schema, told, renewed
+        )
 
 
-def _saying(system: str, blocks: list[str]) -> str:
+def _saying(system: str, blocks: Sequence[str]) -> str:
     """The node's own system prompt, byte for byte, if there is nothing to add to it."""
     return system_prompt(system, blocks) if blocks else system
 

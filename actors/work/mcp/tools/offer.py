@@ -160,9 +160,7 @@ class Offering:
                         raise
                     collected.refuse([listed], mistake)
         lists = {name: tuple(tools) for name, tools in known.items() if not isinstance(tools, Exception)}
-        offered = Offered(
-            tools=tuple(collected.tools.values()), unlisted=collected.unlisted, absent=collected.absent
-        )
+        offered = Offered(tools=tuple(collected.tools.values()), unlisted=collected.unlisted, absent=collected.absent)
         return offered, lists
 
 
