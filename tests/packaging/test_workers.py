@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -112,6 +113,24 @@ def test_what_a_budget_leaves_out_is_printed(suite: Suite) -> None:
     code, output = suite.run("--workers", "1", "--budget", "0.000001", a=slow, b=slow)
     assert code == 0
     assert "not run within the time" in output
+
+
+def test_at_the_end_of_a_budget_a_test_that_hangs_has_failed_and_a_slow_one_has_not(suite: Suite) -> None:
+    hangs = (
+        "import subprocess, time\ndef test_it():\n    sleeper = subprocess.Popen(['sleep', '600'])\n"
+        "    open('begun', 'w').write(str(sleeper.pid)); time.sleep(600)\n"
+    )
+    cache = suite.directory / ".pytest_cache/v/callboard"
+    cache.mkdir(parents=True)
+    (cache / "durations").write_text(json.dumps({"test_a.py::test_it": 0, "test_b.py::test_it": 1000}))
+    budget = ("--budget", "5", "--hangs-after", "0")
+    code, output = suite.run("--workers", "2", *budget, a=hangs, b=hangs)
+    assert code == 1
+    assert "1 failed" in output
+    assert "FAILED test_a.py::test_it" in output
+    assert "not run within the time: 1 tests in 1 files: test_b.py" in output
+    pid = int((suite.directory / "begun").read_text())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_ctrl_c_ends_the_workers(suite: Suite) -> None:

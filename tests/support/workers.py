@@ -35,11 +35,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+import psutil
 import pytest
 
 from support.durations import Durations
 
 UNIT_SECONDS = 3.0
+
 _START = time.monotonic()
 _LENGTH = struct.Struct("=I")
 
@@ -48,7 +50,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("workers", "run tests in forked worker processes")
     group.addoption("--workers", type=int, metavar="N", default=0, help="number of worker processes; 0: none, run here")
     group.addoption(
-        "--budget", type=float, metavar="SECONDS", help="begin no test this long after the start; print the rest"
+        "--budget", type=float, metavar="SECONDS", help="end this long after the start; print what was not executed"
+    )
+    group.addoption(
+        "--hangs-after",
+        type=float,
+        metavar="SECONDS",
+        default=8.0,
+        help="a test that the budget ends has failed if it has had this and five times its usual duration",
     )
 
 
@@ -58,6 +67,7 @@ class Worker:
 
     Attributes:
         running: index of the test that is executed, or None between tests.
+        since: when that began.
         rest: indexes of the given tests that have not been executed.
         dismissed: it has received an empty unit, and ends after the units that it has.
     """
@@ -66,6 +76,7 @@ class Worker:
     pid: int
     line: socket.socket
     running: int | None = None
+    since: float = 0.0
     rest: deque[int] = field(default_factory=deque)
     dismissed: bool = False
     data: bytearray = field(default_factory=bytearray)
@@ -88,9 +99,8 @@ class Controller:
         self._session = session
         self._config = session.config
         self._count = count
-        self._units = deque(
-            units_of(session.items, Durations(session.config), in_order=bool(session.config.option.budget))
-        )
+        self._durations = Durations(session.config)
+        self._units = deque(units_of(session.items, self._durations, in_order=bool(session.config.option.budget)))
         self._workers: dict[int, Worker] = {}
         self._started = 0
         self._stopping = False
@@ -106,13 +116,17 @@ class Controller:
         try:
             for _ in range(min(self._count, len(self._units))):
                 self._fork(base)
-            while self._workers:
+            while self._workers and time.monotonic() < self._end:
                 lines = {worker.line: worker for worker in self._workers.values()}
-                for line in select.select(list(lines), [], [])[0]:
+                patience = None if self._end == math.inf else max(0.0, self._end - time.monotonic())
+                for line in select.select(list(lines), [], [], patience)[0]:
                     self._receive(lines[line], base)
+            self._leave_out()
         finally:
             for worker in self._workers.values():
-                os.kill(worker.pid, signal.SIGKILL)
+                for process in (*psutil.Process(worker.pid).children(recursive=True), psutil.Process(worker.pid)):
+                    with suppress(psutil.NoSuchProcess):
+                        process.kill()
                 os.waitpid(worker.pid, 0)
         if self._left_out:
             files = sorted({self._session.items[index].nodeid.split("::")[0] for index in self._left_out})
@@ -122,6 +136,21 @@ class Controller:
             raise self._session.Failed(self._session.shouldfail)
         if self._session.shouldstop:
             raise self._session.Interrupted(self._session.shouldstop)
+
+    def _leave_out(self) -> None:
+        """Note what is not executed at the end of the budget. A test that hangs, by its last duration, has failed."""
+        self._left_out += [index for unit in self._units for index in unit]
+        for worker in self._workers.values():
+            self._left_out += worker.rest
+            if worker.running is None:
+                continue
+            item, took = self._session.items[worker.running], time.monotonic() - worker.since
+            usual = self._durations.of(item)
+            if took < self._config.option.hangs_after + 5 * usual:
+                self._left_out.append(worker.running)
+            else:
+                why = f"stopped after {took:.1f} s, at the end of the time (it usually takes {usual:.1f} s)"
+                self._fail(item, why)
 
     def _fork(self, base: Path) -> None:
         ours, theirs = socket.socketpair()
@@ -141,9 +170,6 @@ class Controller:
         """Send the worker its next unit, or an empty one when there is none."""
         if worker.dismissed:
             return
-        if time.monotonic() > self._end and self._units:
-            self._left_out += [index for unit in self._units for index in unit]
-            self._units.clear()
         unit = self._units.popleft() if self._units and not self._stopping else []
         worker.dismissed = not unit
         worker.rest.extend(unit)
@@ -170,6 +196,7 @@ class Controller:
         match message["kind"]:
             case "start":
                 worker.running = message["test"]
+                worker.since = time.monotonic()
                 worker.rest.remove(message["test"])
                 item = self._session.items[message["test"]]
                 hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
@@ -193,16 +220,16 @@ class Controller:
         code = os.waitstatus_to_exitcode(status)
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if worker.running is not None:
-            item = self._session.items[worker.running]
-            report = pytest.TestReport(
-                item.nodeid, item.location, {}, "failed", f"the worker that ran this test died: {how}", "call"
-            )
-            self._config.hook.pytest_runtest_logreport(report=report)
+            self._fail(self._session.items[worker.running], f"the worker that ran this test died: {how}")
         elif not worker.rest:
             self._session.shouldfail = f"a worker ended with {how} after its last test"
         if worker.rest and not self._stopping:
             self._units.appendleft(list(worker.rest))
             self._fork(base)
+
+    def _fail(self, item: pytest.Item, why: str) -> None:
+        report = pytest.TestReport(item.nodeid, item.location, {}, "failed", why, "call")
+        self._config.hook.pytest_runtest_logreport(report=report)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
