@@ -13,6 +13,7 @@ This module imports next to nothing: what is imported before its first line is w
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -29,7 +30,27 @@ def main() -> NoReturn:
     _open_closed_streams()
     from .main import main as program
 
-    program()
+    try:
+        program()
+    except SystemExit as ended:
+        _leave(ended.code if isinstance(ended.code, int) else 1)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process as Python does, but without taking every module apart, which frees a million objects one by one.
+
+    Threads that are to be waited for, and what others registered for the exit (coverage.py, logging), have their turn.
+    """
+    import threading
+
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as typeshed has it, there is none
+    atexit._run_exitfuncs()  # noqa: SLF001 - the only way, which multiprocessing takes as well
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue  # `main` has told it, if there is somebody to tell; or it is closed
+    os._exit(code)
 
 
 def _end(number: int, _frame: object) -> NoReturn:

@@ -18,7 +18,7 @@ nodes: {end: {type: end, output: "{{initial_prompt}}"}}
 """
 
 CUT = """
-import os, sys
+import atexit, os, sys
 from callboard.cli.start import main
 at, number = int(sys.argv[1]), int(sys.argv[2])
 sys.argv = ["callboard", *sys.argv[3:]]
@@ -32,13 +32,9 @@ def hook(event, arguments):
             os.kill(os.getpid(), number)
 
 sys.addaudithook(hook)
-try:
-    main()
-except SystemExit as end:
-    sys.stdout.flush()
-    if at == 0:
-        print(count, file=sys.stderr)
-    raise
+if at == 0:
+    atexit.register(lambda: print(count, file=sys.stderr))
+main()
 """
 """The program, which sends itself a signal when it imports something for the `at`-th time."""
 

@@ -87,3 +87,30 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     probe = "import sys, callboard; print(' '.join({name.partition('.')[0] for name in sys.modules}))"
     ended = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert not set(ended.stdout.split()) & HEAVY
+
+
+LEAVES = """
+import atexit, sys
+atexit.register(lambda: print("registered", file=sys.stderr))
+class Late:
+    def __del__(self): print("cleaned up", file=sys.stderr)
+late = Late()
+late.itself = late
+sys.stdout.write("x" * 100_000)
+sys.argv = ["callboard", *sys.argv[1:]]
+from callboard.cli.start import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--version"], 0), (["nonsense"], 2)])
+def test_the_end_flushes_and_does_what_others_registered_and_leaves_out_the_clean_up_of_the_interpreter(
+    arguments: list[str], code: int
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LEAVES, *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ended.returncode == code
+    assert ended.stdout.startswith("x" * 100_000)
+    assert ended.stderr.splitlines()[-1] == "registered"
+    assert "cleaned up" not in ended.stderr
