@@ -161,15 +161,15 @@ def main() -> NoReturn:
     """Runs the process's own command line, which `start` has begun; always ends the process.
 
     A terminal that was closed meanwhile ends it by 129, silently, as its SIGHUP does. The signal often comes a moment
-    after the first read or write that fails, so what the command made of that failure does not count. A signal that
-    has ended it before does: a server may outlive its terminal and be stopped by SIGTERM later.
+    after the first read or write that fails, so what the command made of that failure does not count. What is no
+    failure does: a server that has drained, or that has outlived its terminal and was stopped by SIGTERM later.
     """
     terminals = [fd for fd in range(3) if os.isatty(fd)]
     hangup_ends = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN  # not under nohup
     code = run(sys.argv[1:])
     if not all(os.isatty(fd) for fd in terminals):
         _drop_output()
-        if hangup_ends and code < 128:
+        if hangup_ends and 0 < code < 128:
             code = 128 + signal.SIGHUP
     if code == 128 + signal.SIGINT:
         # Python gives SIGINT back its default action on the way out; one Ctrl-C more would change how we end.
