@@ -20,7 +20,7 @@ COUNTED := | bash requirements/progress.sh
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-research test test-all near stress golden soak lint format types bench bench-rivals interop dev docs prices lock clean
+.PHONY: help demo demo-research test test-all near stress golden soak lint format types bench bench-guard bench-rivals interop dev docs prices lock clean
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -65,6 +65,9 @@ types: $(VENV)/.dev .types/callboard  ## mypy --strict
 
 bench: $(VENV)/.dev  ## the speed budget, as ratios (rivals: make bench-rivals)
 	@for each in benchmarks/*.py; do echo "== $$each"; $(BIN)/python $$each; done
+
+bench-guard: $(VENV)/.dev  ## count function calls; fails when one of benchmarks/ledger.md has grown by more than 3 %
+	@$(BIN)/python benchmarks/guard.py
 
 bench-rivals: $(INTEROP)/rivals.made  ## install the rivals of the benchmarks, in an environment of their own
 

@@ -15,6 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from time import time
 from typing import TYPE_CHECKING, Literal, final
 
 import trio
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 Listener = Callable[[Event], None]
 Overflow = Literal["drop_oldest", "end"]
+
+RESOLUTION = 0.001
+"""Seconds within which events have the same time. Their numbers say which was first."""
 
 log = logging.getLogger("callboard.bus")
 
@@ -172,8 +176,18 @@ class Stream(_Heard):
         self.heard = bool(self._hearers)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+class _Clock:
+    """The time of day. What happens within a millisecond has the same: making a `datetime` costs more than an event."""
+
+    def __init__(self) -> None:
+        self._read = 0.0
+        self._now = datetime.fromtimestamp(0, UTC)
+
+    def __call__(self) -> datetime:
+        seconds = time()
+        if not 0 <= seconds - self._read < RESOLUTION:
+            self._read, self._now = seconds, datetime.fromtimestamp(seconds, UTC)
+        return self._now
 
 
 @final
@@ -188,7 +202,7 @@ class Bus(_Heard):
     def __init__(self) -> None:
         super().__init__()
         self.rewrite: Callable[[EventData], EventData] | None = None
-        self.now: Callable[[], datetime] = _now
+        self.now: Callable[[], datetime] = _Clock()
         self._streams: dict[str, Stream] = {}
         self.kernel = self.open("")
 

@@ -182,6 +182,11 @@ class LazyDirectory:
             self._path = make_directory("", bases=self._bases, name=self._name)
         return self._path
 
+    @property
+    def is_made(self) -> bool:
+        """Whether there is something to remove."""
+        return self._path is not None
+
     def remove(self) -> None:
         """Remove it, if it was made."""
         path, self._path = self._path, None

@@ -195,6 +195,8 @@ class Execution:
                 await trio.to_thread.run_sync(results.remove)
         own = () if self.context.sandbox is None else (self.context.sandbox,)
         for each in (*own, *self.context.sandboxes):
+            if not each.has_files:
+                continue
             with self.root.kernel.shield(REMOVE_WITHIN):
                 await trio.to_thread.run_sync(each.remove, abandon_on_cancel=True)
 

@@ -17,7 +17,7 @@ from unittest import mock
 import _dormant
 import trio
 from _serve import clock, in_a_fresh_process, serve
-from graph_callboard import NO_CONTEXT, append, chain, count_up, plan, step
+from graph_callboard import NO_CONTEXT, append, chain, chained, plan, step
 from workflow_callboard import Work, node
 from workflow_callboard import plan as flow_plan
 
@@ -57,12 +57,6 @@ async def journal() -> AsyncIterator[Journal]:
         shutil.rmtree(directory)
 
 
-def long_chain(n: int) -> Plan:
-    """A plan of so many nodes."""
-    steps = [step(f"n{i}", count_up, (f"n{i + 1}",) if i + 1 < n else ("end",)) for i in range(n)]
-    return plan(steps, initial_state={"n": 0})
-
-
 def inside(kept: Journal, root: Root, name: str, past: RunPast | None = None) -> contextvars.Context:
     """The context of a run that is kept."""
     rows = kept.begin(name)
@@ -74,7 +68,7 @@ def inside(kept: Journal, root: Root, name: str, past: RunPast | None = None) ->
 
 def chain_durable(n: int, times: int = 10) -> float:
     """µs per node of a chain, as `chain`."""
-    chained = long_chain(n)
+    graph = chained(n)
 
     def listener(_event: Event) -> None:
         return
@@ -87,7 +81,7 @@ def chain_durable(n: int, times: int = 10) -> float:
                         await kept.barrier()
                         began = clock()
                     context = inside(kept, root, f"run-{number}")
-                    ref = context.run(root.spawn, run_graph, chained, "", NO_CONTEXT, name=f"run{number}")
+                    ref = context.run(root.spawn, run_graph, graph, "", NO_CONTEXT, name=f"run{number}")
                     assert (await ref.result()).error is None
                 await kept.barrier()
                 return (clock() - began) / times
@@ -169,7 +163,7 @@ def graph_back(graph: Plan, key: str, value: Any, lost: int = 0) -> float:
 
 def resume(n: int) -> float:
     """Of so many nodes in a chain."""
-    return graph_back(long_chain(n), "n", n)
+    return graph_back(chained(n), "n", n)
 
 
 def resume_map(n: int) -> float:

@@ -85,10 +85,15 @@ def play(plan: Plan, times: int) -> tuple[float, GraphResult]:
     return seconds, result
 
 
+def chained(n: int) -> Plan:
+    """A plan of so many nodes in a row."""
+    steps = [step(f"n{i}", count_up, (f"n{i + 1}",) if i + 1 < n else ("end",)) for i in range(n)]
+    return plan(steps, initial_state={"n": 0})
+
+
 def chain(n: int) -> float:
     """µs per node of a chain."""
-    steps = [step(f"n{i}", count_up, (f"n{i + 1}",) if i + 1 < n else ("end",)) for i in range(n)]
-    seconds, result = play(plan(steps, initial_state={"n": 0}), times=10)
+    seconds, result = play(chained(n), times=10)
     assert result.state["n"] == n
     return seconds / n * 1e6
 

@@ -147,8 +147,13 @@ class Sandbox:
         listed = place.network if place is not None and isinstance(place.network, tuple) else ()
         return await self._shared.grants.may_reach(me, client, listed, host, port)
 
+    @property
+    def has_files(self) -> bool:
+        """Whether there is something to `remove`."""
+        return self._shared.temporary is not None and self._shared.temporary.is_made
+
     def remove(self) -> None:
-        """The run is over. Blocks."""
+        """Remove the files of the run, which is over. Blocks."""
         if self._shared.temporary is not None:
             self._shared.temporary.remove()
 

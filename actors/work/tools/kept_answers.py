@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -51,12 +52,24 @@ _decode = json_decoder(_File).decode
 
 
 class KeptAnswers:
-    """The answers of one directory. Reads small files, where a person would have to be asked otherwise."""
+    """The answers of one directory. Reads small files, where a person would have to be asked otherwise.
+
+    Each run has one, and most ask nobody: the paths are looked up when they are needed.
+    """
 
     def __init__(self, directory: Path, environ: Mapping[str, str]) -> None:
-        self.directory = os.path.realpath(directory)
+        self._named = directory
+        self._environ = environ
+
+    @cached_property
+    def directory(self) -> str:
+        """The directory, without symbolic links."""
+        return os.path.realpath(self._named)
+
+    @cached_property
+    def _file(self) -> Path:
         name = hashlib.sha256(os.fsencode(self.directory)).hexdigest()[:32]
-        self._file = state_dir(environ) / "allowed" / f"{name}.json"
+        return state_dir(self._environ) / "allowed" / f"{name}.json"
 
     def all(self) -> tuple[Answered, ...]:
         """All that are kept; none if they can't be read."""
