@@ -174,7 +174,8 @@ async def test_what_functions_print_is_told_and_is_no_answer(house: House, funct
 async def test_a_condition_that_fails_counts_as_met_with_a_warning(
     name: str, told: str, house: House, functions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "ANSWERS_WITHIN", 0.5)
+    if name == "hangs":
+        monkeypatch.setattr(files, "ANSWERS_WITHIN", 0.5)
     result = await house.run(plan(house, condition(name)), "tea")
     assert result.output == "tea"
     (warning,) = house.of("run.warning")

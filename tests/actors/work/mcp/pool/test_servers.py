@@ -25,7 +25,7 @@ from callboard.supervisors import Actor, Root
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     """A house at whose end no server is alive."""
-    with trio.fail_after(60):
+    with trio.fail_after(600):
         async with Root() as root:
             house = House(root, tmp_path)
             with root.bus.listen(house.events.append):
