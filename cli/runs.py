@@ -57,8 +57,8 @@ def show(run: str, rows: bool, as_json: bool) -> str:
 @click.argument("run", required=False, shell_complete=options.complete_run)
 @options.text_or_json
 def diff(run: str | None, as_json: bool) -> str:
-    """Shows as a diff what the file tools (fs_write, fs_patch, fs_mkdir, fs_rm) have changed in RUN; without one, in
-    the last run that has changed files, of a server or not. What commands did to files is not known.
+    """Shows as a diff what the file tools (fs_write, fs_edit, fs_patch, fs_mkdir, fs_rm) have changed in RUN; without
+    one, in the last run that has changed files, of a server or not. What commands did to files is not known.
     """
     from .control.commands.changed import show_changes
 

@@ -201,6 +201,12 @@ class NodeFailed(RunFailed):
     code = "node_failed"
 
 
+class FailedEnd(NodeFailed):
+    """A graph reached an end node whose `error` says that the run has failed; the run has an output all the same."""
+
+    code = "failed_end"
+
+
 class UnknownOutcome(NodeFailed):
     """It was under way when the program was killed, and nobody is there to say whether it is to be done again."""
 

@@ -3,7 +3,7 @@
 What they call it, and what that is here:
 
     Bash(git add:*)     execute_command, for commands that begin with `git add`
-    Read, Edit, ...     fs_cat and fs_read, fs_patch, ...
+    Read, Edit, ...     fs_cat and fs_read, fs_edit and fs_patch, ...
     mcp__time__now      the tool `now` of the MCP server `time`, which is `time__now` here
 """
 
@@ -17,8 +17,8 @@ OURS: dict[str, tuple[str, ...]] = {
     "Bash": ("execute_command",),
     "Read": ("fs_cat", "fs_read"),
     "Write": ("fs_write",),
-    "Edit": ("fs_patch",),
-    "MultiEdit": ("fs_patch",),
+    "Edit": ("fs_edit", "fs_patch"),
+    "MultiEdit": ("fs_edit", "fs_patch"),
     "Glob": ("fs_glob",),
     "Grep": ("fs_grep",),
     "LS": ("fs_ls",),

@@ -25,6 +25,15 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_CODECS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+"""The same marks with the codecs of what follows them; those of `_MARKS` write a mark of their own."""
+
 _BINARY = (
     (b"\x89PNG", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
@@ -74,6 +83,25 @@ def decoded(data: bytes, declared: str = "") -> str:
     return cleaned(_decoded(data, declared))
 
 
+def lossless(data: bytes) -> tuple[bytes, str, str]:
+    """The byte order mark, codec and error handler by which these bytes survive decoding and encoding unchanged.
+
+    The codec decodes what follows the mark. Bytes that are no UTF-8 are Windows-1252 or, failing that, Latin-1, unless
+    most of what is beyond ASCII is UTF-8: then its few broken bytes pass through as surrogates.
+    """
+    for mark, encoding in _CODECS:
+        if data.startswith(mark) and _survives(data[len(mark) :], encoding):
+            return mark, encoding, "strict"
+    if (sixteen := _sixteen(data[:HEAD])) and _survives(data, sixteen):
+        return b"", sixteen, "strict"
+    if _survives(data, "utf-8"):
+        return b"", "utf-8", "strict"
+    mended = data.decode("utf-8", "replace")
+    if mended.count("\ufffd") * 4 < sum(1 for letter in mended if letter > "\x7f"):
+        return b"", "utf-8", "surrogateescape"
+    return b"", "cp1252" if _survives(data, "cp1252") else "latin-1", "strict"
+
+
 def declared_inside(data: bytes) -> str:
     """What a page of HTML or XML says of its own encoding; empty if nothing."""
     found = _DECLARED.search(data[:2048])
@@ -105,6 +133,13 @@ def _decoded(data: bytes, declared: str) -> str:
     if beyond >= ENOUGH and beyond * 5 >= len(data[:SAMPLE]) and (guess := _guessed(data)):
         return data.decode(guess, "replace")
     return data.decode("cp1252", "replace")
+
+
+def _survives(data: bytes, encoding: str) -> bool:
+    try:
+        return data.decode(encoding).encode(encoding) == data
+    except UnicodeError:
+        return False
 
 
 def _sixteen(head: bytes) -> str:

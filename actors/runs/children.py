@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...protocol.agent import read_agent
-from ...protocol.errors import CallboardError, NodeFailed
+from ...protocol.errors import CallboardError, FailedEnd, NodeFailed
 from ...protocol.events import Warned
 from ...protocol.graph.read import read_graph
 from ...protocol.place import needs_of
@@ -80,6 +80,8 @@ class Children:
             )
             output, failed = result.output, result.error
         if failed is not None:
+            if isinstance(failed, FailedEnd) and call.record is not None:
+                call.record.texts = [output]  # what its caller reads of it, in place of all that its models said
             error = ended_with(call.record.failures if call.record is not None else (), failed)
             assert error is not None
             raise retold(error, f"Agent '{call.name}' failed: {error}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ...protocol.errors import CallboardError, JournalError, ShuttingDown, TimedOut
+from ...protocol.errors import CallboardError, FailedEnd, JournalError, ShuttingDown, TimedOut
 from ...protocol.events import (
     Event,
     QuestionAsked,
@@ -298,7 +298,8 @@ class Execution:
             return self._tell(actor, "cancelled", None)
         failures = self._record.failures
         if error is not None:
-            return self._tell(actor, "failed", ended_with(failures, error))
+            output = self._result.output if isinstance(error, FailedEnd) else ""
+            return self._tell(actor, "failed", ended_with(failures, error), output)
         if self.answers is not None and self.answers.left:
             text = "answers that no question asked for: " + ", ".join(self.answers.left)
             actor.emit(Warned(code="answers_left", message=text))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ...actors.views.activity import Activity
 from ...actors.views.run_view import RunView
 from ...protocol import events as ev
+from ...protocol.errors import FailedEnd
 from ...protocol.events import TERMINAL, Event
 from ..render.answer import Look
 from ..render.brief import call_in_short, detail, lanes, title
@@ -248,10 +249,11 @@ class Story:
         outcome = getattr(data, "outcome", None)
         outcome = outcome if isinstance(outcome, dict) else {}
         output = outcome.get("output")
-        if isinstance(data, ev.RunFinished) and not self._said and isinstance(output, str) and output:
+        reported = isinstance(data, ev.RunFinished) or (outcome.get("error") or {}).get("code") == FailedEnd.code
+        if reported and not self._said and isinstance(output, str) and output:
             rendered = self._display.look.renderer(self._columns())
             self._settled += rendered.feed(output).settled + rendered.end().settled
-        elif isinstance(data, ev.RunFailed):
+        if isinstance(data, ev.RunFailed):
             self._settled.append(self._display.painted(f"{self._display.mark} failed: {failure_of(outcome)}", "error"))
         elif isinstance(data, ev.RunCancelled):
             self._settled.append(self._display.painted(f"{self._display.mark} interrupted", "warning"))

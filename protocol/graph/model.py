@@ -280,9 +280,12 @@ class MapNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
 
 
 class EndNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="end"):
-    """Ends the run; its rendered `output` is the result."""
+    """Ends the run; its rendered `output` is the result. With an `error` the run has failed, and has an output."""
 
     output: Annotated[str, Meta(description="The result (template; missing keys are empty).")] = ""
+    error: Annotated[
+        str, Meta(description="Why the run has failed (template; missing keys are empty); empty if it has not.")
+    ] = ""
 
 
 AnyNode: TypeAlias = ScriptNode | ApprovalNode | InputNode | LlmNode | RagNode | MapNode | AgentNode | EndNode

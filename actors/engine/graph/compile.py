@@ -107,6 +107,7 @@ def _step(id: str, node: AnyNode, compat: Compat) -> Step:
         updates_on_failure=isinstance(node, LlmNode | AgentNode),
         fails_as=_FAILS_AS.get(type(node), ""),
         output=node.output if isinstance(node, EndNode) else "",
+        error=node.error if isinstance(node, EndNode) else "",
         roads=frozenset(edge.target for edge in edges_of(node) if edge.via != "branch"),
     )
 

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from ....protocol.effects import Effect, Emit, Finish, RunNode, SetTimer
-from ....protocol.errors import CallboardError, GraphMistake, TimedOut
+from ....protocol.errors import CallboardError, FailedEnd, GraphMistake, TimedOut
 from ....protocol.events import NodeEntered, NodeExited, NodeSkipped, StatePatch, StepFinished, StepStarted, Warned
 from ....protocol.kernel.messages import Message
 from ....protocol.messages import GraphBegun, Interrupted, NodeLeft, StateSet, TimerFired, WorkFailed
@@ -311,8 +311,10 @@ class GraphDecider:
             writes: dict[str, Any] = {}
             leave.apply_updates(end.updates, state, writes, None, None, self.plan.compat)
             state = self.result.state = {**state, **writes}
-        template = compile_template(end.output)
-        self.result.output = template.lenient(state, expand_again=self.plan.compat.values_expand_again)
+        again = self.plan.compat.values_expand_again
+        self.result.output = compile_template(end.output).lenient(state, expand_again=again)
+        if end.error and (error := compile_template(end.error).lenient(state, expand_again=again).strip()):
+            self.result.error = FailedEnd(error).at(end.id)
         self.result.nodes.setdefault(end.id, NodeTime()).visits += 1
         effects.append(Emit(NodeExited(node=end.id, seconds=0.0)))
         effects.append(Finish(self.result))

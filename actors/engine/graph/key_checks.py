@@ -155,7 +155,7 @@ _TEMPLATED: dict[type[AnyNode], tuple[str, ...]] = {
     InputNode: ("question", "default"),
     RagNode: ("query",),
     MapNode: ("over", "max_concurrency"),
-    EndNode: ("output",),
+    EndNode: ("output", "error"),
 }
 """Of each type of node, the keys that are templates, or hold templates by name."""
 

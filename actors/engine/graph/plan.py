@@ -55,6 +55,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         tolerant: a failure without `fallback` may go to `next` (llm and script nodes, by `compat`).
         updates_on_failure: whether state updates run with the error text as output when it fails to its fallback.
         fails_as: what its error text calls it (`LLM node`).
+        output, error: of an end node, the templates of its result and of what the run has failed with.
         roads: all ids it may go to as far as the file says, for `join: all`.
     """
 
@@ -73,6 +74,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     updates_on_failure: bool = False
     fails_as: str = ""
     output: str = ""
+    error: str = ""
     roads: frozenset[str] = frozenset()
 
 

@@ -56,6 +56,21 @@ PLAYED = "played"
 """The value that says how long a run has been played, in seconds."""
 
 
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """The value `PREVIEW`: what a call would change, found out before a person is asked to allow it.
+
+    Attributes:
+        diff: for the person; "" if there is none.
+        trouble: why the call fails whatever the person says; "" if it may succeed.
+    """
+
+    diff: str = ""
+    trouble: str = ""
+
+
+PREVIEW = "preview"
+
+
 class Effect(msgspec.Struct, frozen=True):
     """Something that a run has done, or asks, outside of itself.
 

@@ -42,6 +42,8 @@ from ....protocol.errors import NobodyToAsk, ToolFailed
 from ....protocol.kernel.questions import Question
 from ....protocol.permissions import PermissionRule, Verdict, denies
 from ....protocol.permissions import Permissions as Rules
+from ..journal.scope import here as current_scope
+from ..playback import playback as play
 from .kept_answers import KeptAnswers
 from .path_rules import Bar, FileAccess, Here, PathRule, weighed
 from .rules import HOST, Call, by_subject, of_host, places, rule_for, ruled, stricter
@@ -228,7 +230,7 @@ class Permissions:
             return access
         if verdict == "deny":
             raise ToolFailed(f"'{tool.name}' was not run: the permissions deny this call")
-        diff = "" if tool.preview is None else await tool.preview(arguments, _asked_about(access))
+        diff = await _previewed(me, tool, arguments, access)
         if tool.name in self._always:  # said while the diff was made
             return _asked_about(access)
         said = await self._ask(me, tool, arguments, own, access.leads, diff)
@@ -339,6 +341,29 @@ def _reasons(who: str, rules: Rules, call: Call) -> list[Reason]:
             for s in said(weighed(rule), call.text)
         ]
     return [Reason(who=who, verdict=by_subject(rule, call), rule=name), *of_places]
+
+
+async def _previewed(me: Actor, tool: Tool, arguments: Arguments, access: FileAccess) -> str:
+    """The diff for the person who is asked.
+
+    Raises:
+        ToolFailed: the call cannot succeed, so that there is nothing to ask.
+    """
+    if tool.preview is None:
+        return ""
+    try:
+        found = play.Preview(diff=await tool.preview(arguments, _asked_about(access)))
+    except ToolFailed as failed:
+        # A replay does not judge by the files of today: its call fails if the recorded one did.
+        found = play.Preview(trouble=str(failed) if play.in_the_world() else "")
+    found = play.value(me, play.PREVIEW, play.Preview, lambda: found)
+    scope = current_scope(me)
+    # In a resumed run the question is open already, and the call may have been made before the process was killed.
+    asked_before = scope is not None and bool(scope.questions())
+    # The reason quotes the file: rules that ask about reading it come first.
+    if found.trouble and not asked_before and not access.hides(*access.judged):
+        raise ToolFailed(found.trouble)
+    return found.diff
 
 
 def _asked_about(access: FileAccess) -> FileAccess:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .files.environment import Home
 
 ENDINGS = (".sh", ".py", ".ts")
-DEFAULT_ALIASES = {"fs": "fs_cat,fs_read,fs_ls,fs_glob,fs_grep,fs_mkdir,fs_patch,fs_rm,fs_write"}
+DEFAULT_ALIASES = {"fs": "fs_cat,fs_read,fs_ls,fs_glob,fs_grep,fs_edit,fs_mkdir,fs_patch,fs_rm,fs_write"}
 OTHER_NAMES = {"web_search_coyote": "web_search_loki"}
 """What Loki's successor calls a tool of ours; a file of that name is what it says."""
 ALL = "all"

@@ -79,7 +79,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         run_within: as `run`, for a tool that opens files in our process: it stays within what the permissions say of
             files. A call that was permitted is played by this.
         preview: what a call would change, as a unified diff for the person who is asked to allow it; "" where there is
-            none to be shown. Raises nothing.
+            none to be shown. Raises `ToolFailed` for a call that fails whatever the person says.
         elsewhere: it is the caller of the run who plays it: a call of it ends the agent's work, and the next run goes
             on from its result. Only the agent that was named is offered it.
         repeats: what its author says of a call that is made twice; None if nothing.

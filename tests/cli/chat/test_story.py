@@ -81,3 +81,11 @@ def test_of_a_long_change_the_beginning_is_shown() -> None:
     diff = "--- a/x\n+++ b/x\n@@ -0,0 +1,200 @@\n" + "".join(f"+{number}\n" for number in range(200))
     story.see(told(4, ev.FileChanged(tool="fs_write", path="/p/x", how="created", diff=diff), "/lead/shout"))
     assert has_message(story.settled()[-1], "cli.chat.story.Story._diff_of", left=163)
+
+
+def test_a_graph_that_ended_with_an_error_shows_its_output_and_the_error() -> None:
+    story = Story(Display(Look(), coloured=False), lambda: 80, clock=lambda: 0.0)
+    story.see(told(1, ev.RunStarted(target="coder", name="coder", dialect="graph", prompt="?"), ""))
+    error = {"code": "failed_end", "message": "2 tests fail", "node": "e"}
+    story.see(told(2, ev.RunFailed(outcome={"status": "failed", "output": "CODER_FAILED", "error": error}), ""))
+    assert [line for line in story.settled() if line.strip()] == ["CODER_FAILED", "▸ failed: node 'e': 2 tests fail"]

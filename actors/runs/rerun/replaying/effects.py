@@ -20,7 +20,7 @@ from .....protocol.workflow_messages import CALL, CODE, NODE, NodeSaid
 from .....supervisors.escalation import HOLD, Verdict
 from ....work.journal.of_run import HOOK, REPLY, SERVER_TOOLS
 from ....work.journal.scope import here
-from ....work.playback.playback import PLAYED, Asking, Beginning, Effect
+from ....work.playback.playback import PLAYED, PREVIEW, Asking, Beginning, Effect, Preview
 from ....work.playback.replies import Played
 from ....work.tools.tool import Shown
 from .book import failure_of
@@ -138,6 +138,8 @@ class RowEffects:
 
     def value(self, me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> T:
         """It is found out anew: where it counts, deciders are told what the rows say."""
+        if me is not None and name == PREVIEW:
+            return cast("T", self._preview(_path(me)))
         place = None if me is None or name != PLAYED else self._book.result_of(_path(me))
         if place is None:
             return find()
@@ -148,6 +150,16 @@ class RowEffects:
         """It stands in the rows when histories are shortened."""
         del model, find
         return None
+
+    def _preview(self, path: str) -> Preview:
+        """The diff that the person was shown, or the failure of a call about which nobody was asked."""
+        place = self._book.result_of(path)
+        asked = self._book.asked(path, place)
+        if asked:
+            return Preview(diff=asked[0].question.diff)
+        row: Any = None if place is None else self._book.row(place)
+        failure = None if row is None else failure_of(row.message)
+        return Preview(trouble="" if failure is None else failure.text)
 
     # --- where it stands ----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["Applied", "DiffError", "Hunk", "apply", "parse"]
+__all__ = ["Applied", "DiffError", "Hunk", "apply", "excerpt", "parse"]
 
 _HEADER = re.compile(r"^@@(?: -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@)?")
 _NO_NEWLINE = "\\"
@@ -21,7 +21,7 @@ _SHOWN = 12
 
 
 class DiffError(ValueError):
-    """The diff can't be read or does not fit; the text is for its author."""
+    """A diff, or a list of edits, is malformed or does not apply; the text is for its author."""
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,13 +197,13 @@ def _does_not_fit(lines: list[str], hunk: Hunk, done: int, stated: int) -> str:
         at = min(max(stated, 0), max(len(lines) - 1, 0))
         begins = next((line for line in hunk.old if line.strip()), hunk.old[0])
         intro = f"hunk {hunk.number} does not fit: the file has none of its lines, such as {_quoted(begins)}"
-        return f"{intro}. {_excerpt(lines, at)}"
+        return f"{intro}. {excerpt(lines, at)}"
     wrong = next(index for index, line in enumerate(hunk.old) if lines[best + index : best + index + 1] != [line])
     at = best + wrong
     stands = _quoted(lines[at]) if at < len(lines) else "the end of the file"
     return (
         f"hunk {hunk.number} does not fit: it expects {_quoted(hunk.old[wrong])} at line {at + 1}, "
-        f"where {stands} stands. {_excerpt(lines, at)}"
+        f"where {stands} stands. {excerpt(lines, at)}"
     )
 
 
@@ -224,7 +224,8 @@ def _best(lines: list[str], hunk: Hunk, done: int) -> tuple[int, int]:
     return at, votes[at]
 
 
-def _excerpt(lines: list[str], at: int) -> str:
+def excerpt(lines: Sequence[str], at: int) -> str:
+    """The lines around index `at`, with their numbers, for the author of a change that does not apply."""
     if not lines:
         return "The file is empty"
     first = max(at - _SHOWN // 2, 0)

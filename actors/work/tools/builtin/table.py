@@ -129,6 +129,29 @@ SPECS: Mapping[str, Spec] = {
         reads=True,
         previews=True,
     ),
+    "fs_edit": _writes(
+        "Replace exact text in a file. Each `old_string` must occur once, with the blanks that the file has, unless "
+        "`replace_all` is true. All edits are applied, in order, or none. Line ends and encoding stay.",
+        {
+            **_texts(path="The file."),
+            "edits": {
+                "type": "array",
+                "minItems": 1,
+                "description": "The edits; each applies to the result of the one before.",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        **_texts(old_string="Text that is in the file.", new_string="Text to put in its place."),
+                        "replace_all": {"type": "boolean", "description": "Replace every occurrence."},
+                    },
+                    "required": ["old_string", "new_string"],
+                    "additionalProperties": False,
+                },
+            },
+        },
+        reads=True,
+        previews=True,
+    ),
     "fs_mkdir": _writes("Make a directory, with those above it that are missing.", _texts(path="The directory.")),
     "fs_rm": _writes(
         "Remove a file, or a directory with all that is in it.", _texts(path="The file or directory."), previews=True

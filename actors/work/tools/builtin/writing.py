@@ -1,5 +1,5 @@
-"""fs_write, fs_mkdir, fs_rm and fs_patch (see `diff` for what fits), and `replace`, the one way in which a file is
-changed.
+"""fs_write, fs_mkdir, fs_rm, fs_patch (`diff`), fs_edit (`edit`), and `replace`, through which each of
+them changes a file.
 
 A file is replaced as a whole: the new one is written beside it and renamed over it, so that no reader sees half of
 it, and a call that is cancelled changes nothing or everything. Its mode stays. While a file is read, changed and
@@ -18,16 +18,20 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 import trio
 
 from .....protocol.errors import ToolFailed
+from ....io.encodings import lossless
 from ....io.handed_out import PUT, hidden_bytes
 from ..changes.keeping import Keeper, keeper_of
 from ..tool import Arguments
 from .allowed_paths import AllowedPath, AllowedPaths, Setting, explained, in_thread
-from .diff import Applied, DiffError, Hunk, apply, parse
+from .diff import DiffError, Hunk, apply, parse
+from .edit import Edit, apply_edits, parse_edits
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
@@ -39,6 +43,9 @@ LARGEST = 8 * 1024 * 1024
 
 LOCKED_FOR = 5.0
 """Seconds to wait for another program's lock; ours last milliseconds."""
+
+_MOST_LINES = 12
+"""Line numbers in the report of fs_edit."""
 
 _PUT = PUT.encode()
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -196,44 +203,121 @@ def _holds_barred(place: AllowedPath, above: int) -> bool:
 
 async def fs_patch(me: Actor, setting: Setting, arguments: Arguments) -> str:
     """Patch a file; one that is not there is made if the diff only adds."""
-    diff = arguments["contents"]
-    encoded(diff)
-    keeper = keeper_of(me, setting, "fs_patch")
-    return await _changing(me, keeper, lambda: _patch(setting.paths.find(arguments["path"]), diff, keeper))
+    encoded(arguments["contents"])
+    return await _rewrite(me, setting, "fs_patch", arguments)
 
 
-def _patch(place: AllowedPath, diff: str, keeper: Keeper) -> str:
-    try:
-        return _patched(place, parse(diff), keeper)
-    except DiffError as error:
-        raise ToolFailed(f"'{place.shown}' was not patched: {error}") from error
+async def fs_edit(me: Actor, setting: Setting, arguments: Arguments) -> str:
+    """Replace exact texts in a file."""
+    return await _rewrite(me, setting, "fs_edit", arguments)
 
 
-def _patched(place: AllowedPath, hunks: list[Hunk], keeper: Keeper) -> str:
-    creates = not any(hunk.old for hunk in hunks)
-    made: list[int] = []
-    with place.above(make=creates, made=made) as directory, explained(place), locked(directory):
-        old = status_of(place, directory)
-        if old is None and not creates:
-            raise FileNotFoundError(2, "No such file or directory")
-        before = b"" if old is None else _read(place, directory, old)
-        applied, after = patched(before, hunks)
+async def _rewrite(me: Actor, setting: Setting, tool: str, arguments: Arguments) -> str:
+    keeper = keeper_of(me, setting, tool)
+    return await _changing(
+        me, keeper, lambda: _rewritten(setting.paths.find(arguments["path"]), Rewrite.of(tool, arguments), keeper)
+    )
+
+
+class Rewrite(msgspec.Struct, frozen=True):
+    """A call of fs_patch or fs_edit, parsed.
+
+    Attributes:
+        apply: from the content of the file to the new content and the words that report it. Raises `DiffError`.
+        verb: what the call has done, for its report.
+        creates: the file may be missing.
+    """
+
+    apply: Callable[[bytes], tuple[bytes, str]]
+    verb: str
+    creates: bool = False
+
+    @classmethod
+    def of(cls, tool: str, arguments: Arguments) -> Rewrite:
+        """Parse the arguments of a call.
+
+        Raises:
+            ToolFailed: they are no diff, or no edits.
+        """
+        try:
+            if tool == "fs_patch":
+                hunks = parse(arguments["contents"])
+                return cls(partial(patched, hunks), "patched", creates=not any(hunk.old for hunk in hunks))
+            return cls(partial(_edit, parse_edits(arguments["edits"])), "edited")
+        except DiffError as error:
+            raise ToolFailed(f"'{arguments['path']}' was not changed: {error}") from error
+
+    def applied(self, place: AllowedPath, before: bytes) -> tuple[bytes, str]:
+        """The new content, and the words that report it.
+
+        Raises:
+            ToolFailed: it does not apply, or would write over a secret.
+        """
+        try:
+            after, words = self.apply(before)
+        except DiffError as error:
+            raise ToolFailed(f"'{place.shown}' was not changed: {error}") from error
         _keep_secrets(place, before, after)
+        if len(after) > LARGEST:
+            raise ToolFailed(f"'{place.shown}' was not changed: it would have {len(after)} bytes, over {LARGEST}")
+        return after, f"{self.verb} {place.shown}: {words}"
+
+    def content(self, place: AllowedPath, directory: int) -> tuple[os.stat_result | None, bytes]:
+        """The file that is to be rewritten, and its content.
+
+        Raises:
+            ToolFailed: it cannot be rewritten.
+            OSError: it is missing, or cannot be read.
+        """
+        old = status_of(place, directory)
+        if old is None and not self.creates:
+            raise FileNotFoundError(2, "No such file or directory")
+        return old, b"" if old is None else _read(place, directory, old)
+
+
+def _rewritten(place: AllowedPath, rewrite: Rewrite, keeper: Keeper) -> str:
+    made: list[int] = []
+    with place.above(make=rewrite.creates, made=made) as directory, explained(place), locked(directory):
+        old, before = rewrite.content(place, directory)
+        after, words = rewrite.applied(place, before)
         with keeper.writes(place, directory, after, made):
             replace(place, directory, old, after)
-    moved = "".join(f"; hunk {number} stood at line {line}" for number, line in applied.moved)
-    many = "1 hunk" if len(hunks) == 1 else f"{len(hunks)} hunks"
-    return f"patched {place.shown}: {many}, +{applied.added} -{applied.removed} lines{moved}"
+    return words
 
 
-def patched(before: bytes, hunks: list[Hunk]) -> tuple[Applied, bytes]:
-    """A content with a diff applied; bytes that are no UTF-8 pass through unchanged.
+def rewritten(place: AllowedPath, tool: str, arguments: Arguments) -> tuple[bytes | None, bytes]:
+    """The content before and after a call of fs_patch or fs_edit; changes nothing.
 
     Raises:
-        DiffError: it does not fit.
+        ToolFailed: the call would fail in the same way.
     """
-    applied = apply(before.decode(errors="surrogateescape"), hunks)
-    return applied, applied.text.encode(errors="surrogateescape")
+    rewrite = Rewrite.of(tool, arguments)
+    if rewrite.creates and not place.path.parent.exists():
+        return None, rewrite.applied(place, b"")[0]
+    with place.above() as directory, explained(place):
+        old, before = rewrite.content(place, directory)
+    after, _ = rewrite.applied(place, before)
+    return None if old is None else before, after
+
+
+def patched(hunks: list[Hunk], before: bytes) -> tuple[bytes, str]:
+    mark, encoding, errors = lossless(before)
+    applied = apply(before[len(mark) :].decode(encoding, errors), hunks)
+    try:
+        after = mark + applied.text.encode(encoding, errors)
+    except UnicodeEncodeError as error:
+        raise DiffError(f"the file is in the encoding {encoding}, which lacks a character of the diff") from error
+    moved = "".join(f"; hunk {number} stood at line {line}" for number, line in applied.moved)
+    many = "1 hunk" if len(hunks) == 1 else f"{len(hunks)} hunks"
+    return after, f"{many}, +{applied.added} -{applied.removed} lines{moved}"
+
+
+def _edit(edits: list[Edit], before: bytes) -> tuple[bytes, str]:
+    edited = apply_edits(before, edits)
+    numbers = [line for lines in edited.lines for line in lines]
+    shown = ", ".join(map(str, numbers[:_MOST_LINES])) + (", ..." if len(numbers) > _MOST_LINES else "")
+    where = f"line {shown}" if len(numbers) == 1 else f"{len(numbers)} places, lines {shown}"
+    return edited.data, f"{'1 edit' if len(edits) == 1 else f'{len(edits)} edits'} ({where})"
 
 
 def _keep_secrets(place: AllowedPath, before: bytes, after: bytes) -> None:
@@ -241,7 +325,7 @@ def _keep_secrets(place: AllowedPath, before: bytes, after: bytes) -> None:
     if after.count(_PUT) > before.count(_PUT) and hidden_bytes(before) != before:
         raise ToolFailed(
             f"'{place.shown}' was not written: it holds a secret, which is shown as {PUT}, and the new text would put "
-            f"that word into the file. Change other lines with fs_patch"
+            f"that word into the file. Change other lines with fs_edit or fs_patch"
         )
 
 

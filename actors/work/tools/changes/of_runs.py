@@ -4,8 +4,8 @@
     changed = await trio.to_thread.run_sync(lambda: changes_of(store, [run]))          # a run is a turn of a chat
     report = await trio.to_thread.run_sync(lambda: restore(store, [run]))
 
-Only what our own tools have written counts (`fs_write`, `fs_patch`, `fs_mkdir`, `fs_rm`), of the run's agent and of all
-that work below it. What commands and tool files do with files is not known here.
+Only what our own tools have written counts (`fs_write`, `fs_edit`, `fs_patch`, `fs_mkdir`, `fs_rm`), of the run's agent
+and of all that work below it. What commands and tool files do with files is not known here.
 
 `runs` are ids: one for a turn, several for a conversation, in any order. `since` leaves out what came before a moment
 (`mark()`), for a run that goes on. Don't restore while one of the runs is under way: what it then writes is neither

@@ -354,3 +354,44 @@ async def test_what_an_agent_of_ours_goes_on_over_fails_the_workflow(stage: Stag
     outcome = await stage.run("hi", target=workflow(stage, text))
     assert outcome.output.startswith("LLM node failed: ")
     assert (outcome.status, reported(outcome)) == ("failed", [("write", "model")])
+
+
+# --- ends that say so ----------------------------------------------------------------------------------------
+
+JUDGE = """
+start: j
+nodes:
+  j: {type: script, script: j.sh, next: e}
+  e: {type: end, output: "looked at {{initial_prompt}}", error: "{{problem}}"}
+"""
+
+
+@pytest.mark.parametrize("problem", ["2 tests fail", "", "  "])
+async def test_an_end_with_an_error_fails_the_run_which_keeps_its_output(stage: Stage, problem: str) -> None:
+    stage.agent(JUDGE, j=f"""echo '{{"problem": "{problem}"}}'""")
+    outcome = await stage.run("it")
+    assert outcome.output == "looked at it"
+    if problem.strip():
+        assert (outcome.status, outcome.exit_code, outcome.failures) == ("failed", 1, [])
+        assert outcome.error == ErrorReport(code="failed_end", message=problem, node="e")
+        assert stage.events[-1].kind == "run.failed"
+    else:
+        assert (outcome.status, outcome.exit_code, outcome.error) == ("done", 0, None)
+    stage.check_stream()
+
+
+async def test_an_agent_node_falls_back_from_a_graph_that_ended_with_an_error(stage: Stage) -> None:
+    stage.agent(JUDGE, name="kid", j="""echo '{"problem": "2 tests fail"}'""")
+    stage.agent(
+        """
+        start: a
+        nodes:
+          a: {type: agent, agent: kid, prompt: go, fallback: f, state_updates: {r: "{{output}}"}, next: e}
+          e: {type: end, output: fine}
+          f: {type: end, output: "fell back: {{r}}"}
+        """
+    )
+    outcome = await stage.run("it")
+    assert outcome.status == "done"
+    assert outcome.output.startswith("fell back: ")
+    assert "2 tests fail" in outcome.output

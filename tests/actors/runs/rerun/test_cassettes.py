@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from fake_models import FakeModels, Reply, Request
 from mcp_stage import mcp_json, scripted, starts
 
 import callboard
+from callboard.actors.runs.rerun.replay import replay
 from callboard.protocol.cassette import AnswerLine, DoneLine, End, Head, ReplyLine, read_cassette
 from callboard.protocol.errors import InvalidFile, UsageError
 from callboard.protocol.events import Event
+from callboard.protocol.kernel.questions import Question
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
@@ -427,3 +430,30 @@ async def test_code_that_is_another_than_was_recorded_differs(studio: Studio) ->
         outcome.error.message, "runs.rerun.cassettes.shelf.Shelf._differs.6", what="code 'a'", where="/f/a"
     )
     assert '-"print(1)"' in outcome.error.message
+
+
+class Agreeing(Person):
+    """A person who says yes to whatever is asked."""
+
+    def asked(self, question: Question) -> None:
+        self._root.kernel.questions.answer(question.id, "yes", by="person")
+
+
+async def test_an_edit_that_did_not_apply_is_no_question_when_it_is_played_either(studio: Studio) -> None:
+    studio.agent("name: a\ninstructions: Edit.\nglobal_tools: [fs_edit]\n")
+    Path("x").write_text("one\n")
+    edits = [[{"old_string": old, "new_string": "1"}] for old in ("two", "one")]
+    studio._models.answer_with(calls_then(*(("fs_edit", {"path": "x", "edits": each}) for each in edits)))
+    events: list[Event] = []
+    async with callboard.Root(config_dir=studio.config) as root:
+        with root.questions.attach(Agreeing(root, os.devnull)):
+            live = await callboard.run("a", "go", record=studio.file, durable=True, id="run-1", on_event=events.append)
+    assert (live.status, live.output, Path("x").read_text()) == ("done", "over", "1\n")
+    assert [event.kind for event in events].count("question.asked") == 1
+    replay_events: list[Event] = []
+    again = partial(replay, "run-1", config_dir=studio.config, on_event=replay_events.append)
+    replayed = await trio.to_thread.run_sync(again)
+    assert (replayed.differences, replayed.ended_early, replayed.outcome.output) == ((), False, "over")
+    assert [event.kind for event in replay_events].count("question.asked") == 1
+    played = await studio.elsewhere(prompt="go")
+    assert (played.status, played.output) == ("done", "over")

@@ -87,16 +87,15 @@ async def test_coder_repairs_a_broken_repository(stage: Stage, shop: Path) -> No
     assert outcome.output.splitlines() == [
         "CODER_COMPLETE",
         "Multiply by the count, and add up.",
-        f'Changed: ["{basket}"]',
-        "Created: []",
+        'Changed: ["shop/basket.py"]',
         "Build: passed",
-        "Tests: passed",
+        "Tests: passed: unittest: 3 passed (2 failed before the change)",
         "",
-        "put() adds up now.",
+        "The model says: put() adds up now.",
     ]
     assert passes(shop)
     assert outcome.order == [
-        *("resolve_paths", "analyze_request", "route_complexity", "gate_approval"),
+        *("resolve_paths", "analyze_request", "route_complexity", "gate_approval", "measure"),
         *("implement", "verify_build", "fix_loop_gate"),
         *("implement", "verify_build", "verify_tests", "fix_loop_gate"),
         *("implement", "verify_build", "verify_tests", "end_success"),
@@ -110,16 +109,16 @@ def _check_what_was_said(stage: Stage, shop: Path) -> None:
     look, planned, _read, patch, _, mend, _, again, _ = stage.models.requests
     # Who plans can only look; who works can write.
     assert tools(look) == {"fs_ls", "fs_glob", "fs_grep", "fs_read"}
-    assert tools(patch) == tools(look) | {"fs_cat", "fs_write", "fs_patch", "execute_command"}
+    assert tools(patch) == tools(look) | {"fs_cat", "fs_write", "fs_edit", "fs_patch", "execute_command"}
     found, names = results(planned)
     assert "shop/basket.py:16:" in found
     assert "tests/test_basket.py" in names
     assert "return sum(price(article)" in results(patch)[0]
     # Each try begins anew, with the log of what failed.
     assert results(mend) == results(again) == []
-    assert "The build failed (try 1 of 3)" in mend.prompt
+    assert "Try 1 of 3: the build fails" in mend.prompt
     assert "SyntaxError: '(' was never closed" in mend.prompt
-    assert "The test run failed (try 2 of 3)" in again.prompt
+    assert "Try 2 of 3: tests failed: unittest: 1 of 3 tests fail (1 of them failed before the change)" in again.prompt
     assert "FAIL: test_the_same_article_can_be_put_in_twice" in again.prompt
     assert [data.error for data in stage.of("tool.call.finished") if data.error] == []
     (asked,) = stage.of("question.asked")
@@ -132,7 +131,7 @@ async def test_coder_changes_nothing_when_its_plan_is_turned_down(stage: Stage, 
     before = basket.read_text()
     stage.models.script(plan(7, basket))
     outcome = await stage.run(WISH, target=CODER, answers={"gate_approval": answer})
-    assert outcome.status == "done"
+    assert (outcome.status, outcome.exit_code) == ("failed", 1)
     assert outcome.output.splitlines() == [
         "CODER_REJECTED",
         "The plan was turned down: Multiply by the count, and add up.",
@@ -152,11 +151,12 @@ async def test_coder_says_what_stood_in_the_way_when_its_tries_are_used_up(stage
 
     stage.models.answer_with(answer)
     outcome = await stage.run(WISH, target=CODER, state={"max_fix_attempts": 1})
-    assert outcome.status == "done"
+    assert (outcome.status, outcome.exit_code) == ("failed", 1)
     lines = outcome.output.splitlines()
     assert lines[0] == "CODER_FAILED"
+    assert "Reason: the build fails" in lines
     assert "Tries: 1 of 1" in lines
-    assert "Last answer: That should do." in lines
+    assert "The model says, and it does not hold: That should do." in lines
     assert "SyntaxError" in outcome.output
     assert outcome.nodes["implement"].visits == 2
     assert "gate_approval" not in outcome.nodes
@@ -176,6 +176,7 @@ async def test_coder_writes_nothing_without_leave(stage: Stage, shop: Path) -> N
     stage.models.answer_with(answer)
     outcome = await stage.run(WISH, target=CODER, state={"max_fix_attempts": 0})
     assert outcome.output.startswith("CODER_FAILED\n")
+    assert "Reason: no file was changed" in outcome.output
     assert basket.read_text() == before
     assert has_message(told[0], "work.tools.permissions.Permissions._ask", name="fs_patch")
 
@@ -186,8 +187,12 @@ async def test_coder_takes_the_project_and_the_commands_that_it_is_given(
     monkeypatch.chdir(shop.parent)
     for name, value in {"BUILD_CMD": "test -f pyproject.toml", "TEST_CMD": "", "CODER_AUTOAPPROVE": "1"}.items():
         monkeypatch.setenv(name, value)
-    stage.models.script(plan(9, shop / "shop" / "basket.py"), "Nothing to do.")
+    basket = shop / "shop" / "basket.py"
+    stage.models.script(plan(9, basket), patched(basket, ADDS_UP), "All tests pass.")
     outcome = await stage.run(WISH, target=CODER, variables={"project_dir": "shop"})
-    assert outcome.output.startswith("CODER_COMPLETE\n"), outcome.output
+    assert outcome.output.startswith("CODER_UNVERIFIED\n"), outcome.output
+    assert (outcome.status, outcome.exit_code) == ("failed", 1)
+    assert outcome.error is not None
+    assert outcome.error.message == "the change is made, but not verified: not tested: TEST_CMD is empty"
     assert f"the project in {shop.resolve()}" in stage.models.requests[1].json["messages"][0]["content"]
-    assert "Tests: nothing to run for this kind of project" in outcome.output
+    assert "Tests: not tested: TEST_CMD is empty\n" in outcome.output

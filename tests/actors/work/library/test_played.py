@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,7 @@ async def test_sisyphus_sends_an_explorer_keeps_its_list_and_goes_on_until_it_is
     assert outcome.output.endswith("Found: It is `shop/prices.py:6`.")
     assert asked == ["Where are prices?"]
     assert tools(stage.models.requests[0]) == {
-        *("fs_glob", "fs_grep", "fs_ls", "fs_read", "fs_patch", "execute_command")
+        *("fs_glob", "fs_grep", "fs_ls", "fs_read", "fs_edit", "fs_patch", "execute_command", "run_tests")
     }
 
 
@@ -144,6 +145,49 @@ async def test_a_plan_of_the_coder_that_sisyphus_sent_is_shown_to_a_person(
     assert asked.question["actor"].endswith("/gate_approval")
     (child,) = outcome.children
     assert (child.agent, child.status) == ("coder", "completed")
+
+
+async def test_sisyphus_reads_what_a_coder_that_failed_reports(stage: Stage, shop: Path) -> None:
+    plan = {"plan_summary": "Add.", "files_to_modify": [], "files_to_create": [], "complexity_score": 1, "risks": []}
+
+    def answer(request: Request) -> Reply | str:
+        told = results(request)
+        if system(request).startswith("You plan a change"):
+            return json.dumps(plan)
+        if system(request).startswith("You change the project"):
+            return "Fixed it. All tests pass."
+        match len(told):
+            case 0:
+                return Reply(calls=[("agent__spawn", {"agent": "coder", "prompt": "Mend total()"})])
+            case 1:
+                return Reply(calls=[("agent__collect", {"id": json.loads(told[0])["id"]})])
+        return told[1]
+
+    stage.models.answer_with(answer)
+    outcome = await stage.run("Mend it", target=AGENTS / "sisyphus")
+    assert outcome.status == "done", outcome.error
+    report = json.loads(outcome.output.split("\n\n")[0])
+    assert report["exit_status"].startswith("Failed(")
+    assert "coder failed: no file was changed" in report["exit_status"]
+    assert report["output"].startswith("CODER_FAILED\nAdd.\nReason: no file was changed\n")
+    (child,) = outcome.children
+    assert (child.agent, child.status) == ("coder", "failed")
+
+
+@pytest.mark.parametrize(
+    ("remove", "status", "more"),
+    [("", "failed", "2 of 3 tests fail"), ("tests", "not tested", "no tests were found")],
+)
+async def test_sisyphus_runs_the_tests_and_is_told_what_they_prove(
+    stage: Stage, shop: Path, remove: str, status: str, more: str
+) -> None:
+    if remove:
+        shutil.rmtree(shop / remove)
+    stage.models.script(Reply(calls=[("run_tests", {})]), "I see.")
+    await stage.run("Do the tests pass?", target=AGENTS / "sisyphus")
+    (told,) = results(stage.models.requests[1])
+    found = json.loads(told)
+    assert (found["status"], found["reasons"]) == (status, [more])
 
 
 async def test_sisyphus_can_spawn_only_whom_its_file_names(stage: Stage, shop: Path) -> None:

@@ -46,6 +46,7 @@ TRIES: dict[str, list[Arguments]] = {
     ],
     "fs_write": [{"path": "src/new", "contents": "x"}],
     "fs_patch": [{"path": "golden.env", "contents": "@@ -1 +1 @@\n-no\n+yes\n"}],
+    "fs_edit": [{"path": "golden.env", "edits": [{"old_string": f"{INSIDE}\nno", "new_string": "yes"}]}],
     "fs_mkdir": [{"path": "made"}],
     "fs_rm": [{"path": "src/new"}],
     "execute_command": [{"command": "cat secrets/* golden.env; ls -R"}],
@@ -134,7 +135,8 @@ async def test_denied_files_are_in_no_output_of_any_built_in_tool(desk: Desk, to
 async def test_without_the_rule_all_of_it_is_shown(desk: Desk) -> None:
     """The tries are good ones."""
     free = desk.permissions({}, yes=True)
-    for tool in ("fs_cat", "fs_read", "fs_ls", "fs_glob", "fs_grep", "fs_patch", "execute_sql_code", *PROGRAMS):
+    readers = ("fs_cat", "fs_read", "fs_ls", "fs_glob", "fs_grep", "fs_edit", "fs_patch", "execute_sql_code")
+    for tool in (*readers, *PROGRAMS):
         texts = [(await desk(free, tool, **arguments))[0] for arguments in TRIES[tool]]
         assert any(INSIDE in text or "golden-key" in text for text in texts), tool
 

@@ -12,7 +12,8 @@ import pytest
 from callboard.actors.work.tools.builtin.table import SPECS, builtin_tools
 
 NAMES = [
-    *("fs_cat", "fs_read", "fs_ls", "fs_glob", "fs_grep", "fs_write", "fs_patch", "fs_mkdir", "fs_rm"),
+    *("fs_cat", "fs_read", "fs_ls", "fs_glob", "fs_grep", "fs_write", "fs_edit", "fs_patch", "fs_mkdir"),
+    "fs_rm",
     *("execute_command", "execute_py_code", "execute_sql_code", "fetch_url_via_curl", "get_current_time"),
     *("get_current_weather", "search_arxiv", "search_wikipedia", "web_search_loki"),
 ]
@@ -42,6 +43,7 @@ def test_each_schema_is_valid_and_its_code_exists(name: str) -> None:
     [
         ("fs_read", "read", "path", ["path"]),
         ("fs_write", "write", "path", ["path", "contents"]),
+        ("fs_edit", "write", "path", ["path", "edits"]),
         ("fs_patch", "write", "path", ["path", "contents"]),
         ("fs_rm", "write", "path", ["path"]),
         ("execute_command", "execute", "command", ["command"]),

@@ -118,7 +118,7 @@ async def test_patch_says_where_a_moved_hunk_stood(call: Bench) -> None:
 async def test_a_patch_that_does_not_fit_changes_nothing(call: Bench) -> None:
     path = call.file("x", "a\nb\n")
     before = path.stat().st_mtime_ns
-    with pytest.raises(ToolFailed, match=says("work.tools.builtin.writing._patch", shown="x")):
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.writing.Rewrite.applied", shown="x")):
         await call("fs_patch", path="x", contents="@@ -1 +1 @@\n-a\n+A\n@@ -2 +2 @@\n-c\n+C\n")
     assert path.read_text() == "a\nb\n"
     assert path.stat().st_mtime_ns == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,19 @@ from callboard.supervisors import Actor, Root
 
 async def asked(project: Path, tool: str, rules: dict[str, Any] | None = None, **arguments: Any) -> Question:
     """The question that a call leads to; it is answered with no."""
+    error, (question,) = await called(project, tool, rules, **arguments)
+    assert re.search(says("work.tools.permissions.Permissions.admit.2"), str(error))
+    return question
+
+
+async def called(
+    project: Path, tool: str, rules: dict[str, Any] | None = None, **arguments: Any
+) -> tuple[ToolFailed, list[Question]]:
+    """What a call is refused with, and the questions that were asked; they are answered with no."""
     permissions = Permissions(rules, here=project)
-    called = builtin_tools({}, [project], here=project)[tool]
+    spec = builtin_tools({}, [project], here=project)[tool]
     seen: list[Question] = []
+    errors: list[ToolFailed] = []
 
     def no(question: Question) -> Answer:
         seen.append(question)
@@ -32,16 +43,16 @@ async def asked(project: Path, tool: str, rules: dict[str, Any] | None = None, *
     async with Root() as root:
 
         async def call(me: Actor) -> None:
-            with pytest.raises(ToolFailed, match=says("work.tools.permissions.Permissions.admit.2")):
-                await permissions.admit(me, called, arguments)
+            with pytest.raises(ToolFailed) as refused:
+                await permissions.admit(me, spec, arguments)
+            errors.append(refused.value)
 
         async def above(me: Actor) -> None:
             me.policy = no
             await me.spawn(call, link=False).result()
 
         await root.spawn(above, name="run-a", link=False).result()
-    (question,) = seen
-    return question
+    return errors[0], seen
 
 
 @pytest.fixture
@@ -60,6 +71,8 @@ async def test_writing_patching_and_removing_show_the_diff(project: Path) -> Non
     assert question.before_diff == "Allow fs_write?\npath: x.py"
     patch = "@@ -7,2 +7,2 @@\n one\n-two\n+2\n"
     assert (await asked(project, "fs_patch", path="x.py", contents=patch)).diff == diff
+    edits = [{"old_string": "two", "new_string": "2"}]
+    assert (await asked(project, "fs_edit", path="x.py", edits=edits)).diff == diff
     made = await asked(project, "fs_write", path="new/y", contents="1\n")
     assert made.diff == "--- /dev/null\n+++ b/new/y\n@@ -0,0 +1 @@\n+1"
     gone = await asked(project, "fs_rm", path="x.py")
@@ -70,8 +83,6 @@ async def test_writing_patching_and_removing_show_the_diff(project: Path) -> Non
 async def test_without_a_diff_the_arguments_are_shown(project: Path) -> None:
     (project / "dir").mkdir()
     for tool, arguments in (
-        ("fs_patch", {"path": "x.py", "contents": "@@ -1 +1 @@\n-three\n+3\n"}),
-        ("fs_patch", {"path": "x.py", "contents": "no diff"}),
         ("fs_write", {"path": "x.py", "contents": "one\ntwo\n"}),
         ("fs_write", {"path": "dir", "contents": "1"}),
         ("fs_rm", {"path": "dir"}),
@@ -81,6 +92,38 @@ async def test_without_a_diff_the_arguments_are_shown(project: Path) -> None:
         question = await asked(project, tool, **arguments)
         assert question.diff == ""
         assert all(arguments[name].split("\n")[0] in question.text for name in arguments)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        ("fs_patch", {"path": "x.py", "contents": "@@ -1 +1 @@\n-three\n+3\n"}, "writing.Rewrite.applied"),
+        ("fs_patch", {"path": "x.py", "contents": "no diff"}, "writing.Rewrite.of"),
+        ("fs_patch", {"path": "y.py", "contents": "@@ -1 +1 @@\n-one\n+1\n"}, "allowed_paths._words"),
+        ("fs_patch", {"path": "../x.py", "contents": "@@ -1 +1 @@\n-one\n+1\n"}, "allowed_paths.AllowedPaths.find.5"),
+        ("fs_edit", {"path": "x.py", "edits": [{"old_string": "3", "new_string": "4"}]}, "writing.Rewrite.applied"),
+        ("fs_edit", {"path": "x.py", "edits": [{"old_string": "o", "new_string": "0"}]}, "writing.Rewrite.applied"),
+        ("fs_edit", {"path": "y.py", "edits": [{"old_string": "o", "new_string": "0"}]}, "allowed_paths._words"),
+        ("fs_edit", {"path": "dir", "edits": [{"old_string": "o", "new_string": "0"}]}, "writing.status_of"),
+    ],
+)
+async def test_a_change_that_cannot_apply_goes_back_before_anybody_is_asked(
+    project: Path, tool: str, arguments: dict[str, Any], message: str
+) -> None:
+    (project / "dir").mkdir()
+    error, questions = await called(project, tool, **arguments)
+    assert re.search(says(f"work.tools.builtin.{message}"), str(error))
+    assert questions == []
+
+
+async def test_the_reason_quotes_no_file_that_reading_tools_must_ask_for(project: Path) -> None:
+    arguments = {"path": "x.py", "edits": [{"old_string": "  one", "new_string": "1"}]}
+    error, questions = await called(project, "fs_edit", {"fs_read": PermissionRule(ask=("x.*",))}, **arguments)
+    assert "two" not in str(error)
+    assert len(questions) == 1
+    error, questions = await called(project, "fs_edit", {"fs_read": PermissionRule(deny=("x.*",))}, **arguments)
+    assert re.search(says("work.tools.permissions.Permissions.admit"), str(error))
+    assert questions == []
 
 
 @pytest.mark.parametrize("rule", ["deny", PermissionRule(deny=("x.*",))])

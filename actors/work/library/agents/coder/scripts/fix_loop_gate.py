@@ -7,11 +7,12 @@ done, limit = int(state.get("fix_attempts") or 0), int(state.get("max_fix_attemp
 if done >= limit:
     go("end_failure")
 else:
-    if state.get("build_ok") is False:
-        what, log = "The build", state.get("build_output")
-    elif state.get("tests_ok") is False:
-        what, log = "The test run", state.get("tests_output")
-    else:
-        what, log = "A check", "It left no log."
-    told = f"{what} failed (try {done + 1} of {limit}). Mend only this:\n\n{log}"
-    go("implement", fix_attempts=done + 1, fix_instructions=told)
+    failure, log = state.get("failure") or "a check failed", state.get("failure_log") or "It left no log."
+    go(
+        "implement",
+        fix_attempts=done + 1,
+        fix_instructions=f"Try {done + 1} of {limit}: {failure}. Mend only this:\n\n{log}",
+        # What a check leaves here if it ends without a report.
+        build_status="could not run: its script left no report",
+        tests_status="could not run: their script left no report",
+    )

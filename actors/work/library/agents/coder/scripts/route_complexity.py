@@ -8,4 +8,4 @@ LARGE = 7
 
 score = float(graph_state().get("complexity_score") or 0)
 approved = os.environ.get("CODER_AUTOAPPROVE") == "1"
-go("gate_approval" if score >= LARGE and not approved else "implement")
+go("gate_approval" if score >= LARGE and not approved else "measure")
