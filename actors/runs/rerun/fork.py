@@ -25,6 +25,7 @@ from ....protocol.events import Event, RunResumed
 from ....protocol.journal import FOLD, About, Asked, Began, decode_about, encode_about
 from ....protocol.outcome import Outcome
 from ....protocol.requests import AnswerText
+from ....supervisors.event_loops import in_callers_loop
 from ....supervisors.journal.row import Row
 from ...engine.graph.compat import MODES
 from ...engine.graph.compile import compile_graph
@@ -38,7 +39,7 @@ from ..begin import new_id
 from ..durable import go_on
 from ..kept import PROMPT
 from ..loading import NO_HOOKS, Hooks
-from ..root import Root, current, need_trio
+from ..root import Root, check_new_root, current
 from ..target import GraphAgent
 from .changes import Changes, changed
 from .steps import Entered, Step, entered, steps
@@ -195,15 +196,19 @@ async def fork(
         NotFound: there is no such run, or no such place in it.
         CannotGoOn, Damaged: it can't be read, or can't go on from there.
     """
-    need_trio("callboard.fork")
     changes = Changes(
         model=model, prompt=prompt, state=state or {}, answers=answers or {}, with_changes=with_changes, id=id
     )
-    hooks, root = Hooks(on_event=on_event), root or current.get()
-    if root is None:
-        async with Root(config_dir=config_dir) as own:
-            return await (await read_fork(own, run, at)).play(own, changes, hooks)
-    return await (await read_fork(root, run, at)).play(root, changes, hooks)
+
+    async def under(root: Root) -> Outcome:
+        return await (await read_fork(root, run, at)).play(root, changes, Hooks(on_event=in_callers_loop(on_event)))
+
+    root = root or current.get()
+    if root is not None:
+        return await root.call(partial(under, root))
+    check_new_root("callboard.fork")
+    async with Root(config_dir=config_dir) as own:
+        return await under(own)
 
 
 async def read_fork(root: Root, run: str, at: At) -> Fork:
