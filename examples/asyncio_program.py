@@ -25,7 +25,7 @@ async def forecast(city: str) -> str:
 
 
 async def main(cities: list[str]) -> None:
-    """Runs the agent for all cities at once and prints what it says."""
+    """Runs the agent for all cities at once, then once more to print its answer as it arrives."""
     async with callboard.Root() as root:
 
         async def advise(city: str) -> None:
@@ -36,6 +36,10 @@ async def main(cities: list[str]) -> None:
                 print(f"{city}: no advice within ten seconds")
 
         await asyncio.gather(*map(advise, cities))
+        async with root.stream(AGENT, "all of them") as run:  # leaving the block early would cancel the run
+            async for text in run.text():
+                print(text, end="", flush=True)
+            print(f"\n{(await run.outcome()).turns} turns")
 
 
 asyncio.run(main(sys.argv[1:] or list(FORECASTS)))

@@ -247,27 +247,27 @@ class Caller:
         self._host = host
         self._context = contextvars.copy_context()
 
-    def callback(self, function: Callable[..., object]) -> Callable[..., None]:
+    def callback(self, function: Callable[[T], None]) -> Callable[[T], None]:
         """Return a function that has `function` called in the caller's loop, in order.
 
         One that raises is logged and not called again, as a listener of events under trio.
         """
         broken = False
 
-        def call(*args: object) -> None:
+        def call(value: T) -> None:
             nonlocal broken
             if broken:
                 return
             try:
-                self._context.run(function, *args)
+                self._context.run(function, value)
             except BaseException as error:  # reported; real interrupts pass
                 broken = True
                 failure_of(error)
                 log.exception("a callback raised and is no longer called")
 
-        def post(*args: object) -> None:
+        def post(value: T) -> None:
             if not broken:
-                self._host.post(call, *args)
+                self._host.post(call, value)
 
         return post
 
@@ -329,10 +329,10 @@ caller: ContextVar[Caller | None] = ContextVar("callboard_caller", default=None)
 """The asyncio task that has called; None in calls from trio and from threads."""
 
 
-def in_callers_loop(callback: Callable[..., None] | None) -> Callable[..., None] | None:
+def in_callers_loop(callback: Callable[[T], None]) -> Callable[[T], None]:
     """Return a callback of a caller as the root's loop may call it: in the loop of the caller, if that is asyncio."""
     host = caller.get()
-    return callback if host is None or callback is None else host.callback(callback)
+    return callback if host is None else host.callback(callback)
 
 
 # --- calls into a root's loop -----------------------------------------------------------------------------------------
@@ -386,28 +386,22 @@ class Loop:
 
     Attributes:
         calls: those under way.
+        thread: the identifier of the thread that runs the loop.
+        token: trio's for the loop.
     """
 
     def __init__(self) -> None:
         self.calls: set[Call[Any]] = set()
-        self._token = trio.lowlevel.current_trio_token()
-        self._thread = threading.get_ident()
+        self.token = trio.lowlevel.current_trio_token()
+        self.thread = threading.get_ident()
         self._pid = os.getpid()
         self._closed = False
         self._no_calls = trio.Event()
 
-    def in_its_thread(self) -> bool:
-        """Return True if this thread runs the loop."""
-        return threading.get_ident() == self._thread and os.getpid() == self._pid
-
-    def in_its_task(self) -> bool:
-        """Return True if a task of the loop is running."""
-        return trio.lowlevel.in_trio_task() and trio.lowlevel.current_trio_token() is self._token
-
     def post(self, call: Callable[..., object], *args: object) -> bool:
         """Call this in the loop. Return False if it has ended."""
         try:
-            self._token.run_sync_soon(call, *args)
+            self.token.run_sync_soon(call, *args)
         except trio.RunFinishedError:
             return False
         return True
@@ -436,20 +430,18 @@ class Loop:
         self._check()
         call = Call(self, function, deliver)
         context = contextvars.copy_context()
-        host = None if self.in_its_task() else asyncio_host()
+        host = asyncio_host()
         context.run(caller.set, None if host is None else Caller(host))
         if not self.post(call.begin, context):
             raise _ended()
         return call
 
     def wait_for(self, function: Callable[[*Args], T], *args: *Args) -> T:
-        """Return `function(*args)`, called in the loop. From any thread, which is blocked for a turn of the loop.
+        """Return `function(*args)`, called in the loop. From another thread, which is blocked for a turn of the loop.
 
         Raises:
             ShuttingDown: the root has ended.
         """
-        if self.in_its_thread():
-            return function(*args)
         self._check()
         reply = ThreadReply()
         if not self.post(lambda: reply.deliver(outcome.capture(function, *args))):

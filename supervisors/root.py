@@ -172,14 +172,15 @@ class Root:
 
     def in_loop(self, call: Callable[[*Args], T], *args: *Args) -> T:
         """Return `call(*args)`, called in the tree's event loop. From any thread (see `event_loops.Loop.wait_for`)."""
-        loop = self.loop
-        return call(*args) if loop is None else loop.wait_for(call, *args)
+        if self.loop is None or self.loop.thread == threading.get_ident():
+            return call(*args)
+        return self.loop.wait_for(call, *args)
 
     # --- the end ------------------------------------------------------------------------------------------
 
     def begin_stop(self) -> None:
         """Admit no new work and interrupt the tree; returns at once. From any thread."""
-        if self.loop is not None and not self.loop.in_its_thread():
+        if self.loop is not None and self.loop.thread != threading.get_ident():
             self.loop.post(self.begin_stop)
         elif not self.stopping:
             self.stopping = True

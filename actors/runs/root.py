@@ -35,7 +35,7 @@ from ...protocol.errors import JournalError, ShuttingDown, UsageError
 from ...protocol.requests import Limits, RunRequest
 from ...supervisors import Actor, Bus, Desk, End
 from ...supervisors import Root as Kernel
-from ...supervisors.event_loops import Loop, LoopThread
+from ...supervisors.event_loops import Call, Loop, LoopThread
 from ..io.directories import cache_dir, journal_dir, private_directory, state_dir
 from ..io.directories import config_dir as configured
 from ..io.settings import load_settings
@@ -46,6 +46,8 @@ from ..work.tools.registry import ToolRegistry
 from .loading import Loader
 
 if TYPE_CHECKING:
+    from outcome import Outcome as Result
+
     from ...protocol.mcp.config import Server
     from ...protocol.outcome import Outcome
     from ...supervisors.journal.journal import Journal
@@ -306,19 +308,24 @@ class Root:
             closing.push_async_callback(self._close_journal, self._journal)
         return await closing.__aexit__(kind, error, trace)
 
-    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
+    def call(self, function: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Await `function()` in this root's event loop, from a task of any loop, with the caller's context variables.
 
-        A cancelled caller returns when the function has ended. `current` is this root.
+        A cancelled caller returns when the function has ended. `current` is this root. It is no coroutine function, so
+        that a run in the root's own loop has no frame more to resume at each step.
 
         Raises:
             UsageError: the root is not open.
             ShuttingDown: the root ends.
         """
         loop = self._loop
-        if loop.in_its_task():
-            return await self._within(function)
-        return await loop.call(partial(self._within, function))
+        if trio.lowlevel.in_trio_task() and trio.lowlevel.current_trio_token() is loop.token:
+            return function() if current.get() is self else self._within(function)
+        return loop.call(partial(self._within, function))
+
+    def start(self, function: Callable[[], Awaitable[T]], deliver: Callable[[Result[T]], object]) -> Call[T]:
+        """Start `function()` in this root's event loop, as `call` does; `deliver` gets its result there."""
+        return self._loop.start(partial(self._within, function), deliver)
 
     def call_blocking(self, function: Callable[[], Awaitable[T]]) -> T:
         """As `call`, from a thread without an event loop."""

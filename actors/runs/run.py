@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
+import msgspec
 import trio
 
 from ...protocol.agent import Agent
@@ -25,6 +26,7 @@ from ...supervisors.event_loops import in_callers_loop
 from ..work.tools.functions import Function, function_tool
 from ..work.tools.tool import Tool
 from .begin import perform
+from .execution import EventCallback
 from .loading import Hooks
 from .rerun.cassettes.files import playback_of
 from .root import Root, check_new_root, current, in_asyncio
@@ -97,7 +99,7 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         state: replaces keys of a graph's `initial_state`; JSON values.
         answers: to questions: a list used in order, or node id to an answer or a list of answers.
         on_event: called with every event of the run, in order, in the run's tasks, or in the event loop of a caller
-            under asyncio; must be quick.
+            under asyncio; must be quick. An exception of it ends the run, and is raised.
         compat: `standard`, `loki` (agents) or `devall` (workflows), whatever the file says.
         limits: what the run may use at most.
         allow_unpriced: with `max_cost` of the limits, models without a known price may be asked, and count for nothing.
@@ -142,16 +144,46 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
     """
     config_dir = options.pop("config_dir", None)
     root = options.pop("root", None) or current.get()
+    callback = callback_of(options)
     if root is not None:
-        return await root.call(partial(_under, root, target, prompt, options))
-    check_new_root("callboard.run")
-    async with Root(config_dir=config_dir) as own:
-        return await _under(own, target, prompt, options)
+        outcome = await root.call(partial(run_under, root, target, prompt, options, callback))
+    else:
+        check_new_root("callboard.run")
+        async with Root(config_dir=config_dir) as own:
+            outcome = await run_under(own, target, prompt, options, callback)
+    if callback is not None:
+        callback.check()
+    return outcome
 
 
-async def _under(root: Root, target: Target, prompt: str, options: RunOptions) -> Outcome:
+async def run_under(
+    root: Root,
+    target: Target,
+    prompt: str,
+    options: RunOptions,
+    callback: EventCallback | None,
+    also: Callable[[Event], None] | None = None,
+) -> Outcome:
+    """As `run`, in the event loop of this root. `callback` stands for `on_event`; `also` hears the events before it."""
     request, hooks = requested(target, prompt, **options)
+    hears = also
+    if callback is not None:
+        own = callback.under(root.kernel)
+        hears = own if also is None else partial(_hear_both, also, own)
+    if hears is not None:
+        hooks = msgspec.structs.replace(hooks, on_event=hears)
     return await perform(request, hooks, root)
+
+
+def callback_of(options: RunOptions) -> EventCallback | None:
+    """Take `on_event` out of the options."""
+    on_event = options.pop("on_event", None)
+    return None if on_event is None else EventCallback(on_event)
+
+
+def _hear_both(one: Callable[[Event], None], other: Callable[[Event], None], event: Event) -> None:
+    one(event)
+    other(event)
 
 
 def run_sync(target: Target, prompt: str = "", **options: Unpack[Options]) -> Outcome:
@@ -173,7 +205,11 @@ def run_sync(target: Target, prompt: str = "", **options: Unpack[Options]) -> Ou
     root = options.pop("root", None)
     if root is not None:
         options.pop("config_dir", None)
-        return root.call_blocking(partial(_under, root, target, prompt, options))
+        callback = callback_of(options)
+        outcome = root.call_blocking(partial(run_under, root, target, prompt, options, callback))
+        if callback is not None:
+            callback.check()
+        return outcome
 
     async def alone() -> Outcome:
         current.set(None)  # this context may be a copy of one in a root's block, which runs in another thread
@@ -212,19 +248,29 @@ async def resume(
     from .durable import resume as go_on
 
     made = tuple(tool if isinstance(tool, Tool) else function_tool(tool) for tool in tools)
+    callback = None if on_event is None else EventCallback(on_event)
 
     async def under(root: Root) -> Outcome:
-        hears = in_callers_loop(on_event)
         return await go_on(
-            root, run, on_event=hears, with_changes=with_changes, strict=strict, tools=made, on_unknown=on_unknown
+            root,
+            run,
+            on_event=None if callback is None else callback.under(root.kernel),
+            with_changes=with_changes,
+            strict=strict,
+            tools=made,
+            on_unknown=on_unknown,
         )
 
     root = root or current.get()
     if root is not None:
-        return await root.call(partial(under, root))
-    check_new_root("callboard.resume")
-    async with Root(config_dir=config_dir) as own:
-        return await under(own)
+        outcome = await root.call(partial(under, root))
+    else:
+        check_new_root("callboard.resume")
+        async with Root(config_dir=config_dir) as own:
+            outcome = await under(own)
+    if callback is not None:
+        callback.check()
+    return outcome
 
 
 def requested(target: Target, prompt: str, **options: Any) -> tuple[RunRequest, Hooks]:
@@ -239,9 +285,8 @@ def requested(target: Target, prompt: str, **options: Any) -> tuple[RunRequest, 
     if record is not None or replay is not None:
         given["playback"] = playback_of(record, replay, loose=loose, durable=given.get("durable", False))
     hooks = {name: given.pop(name) for name in Hooks.__struct_fields__ if name in given}
-    for name in ("on_event", "on_history"):
-        if name in hooks:
-            hooks[name] = in_callers_loop(hooks[name])
+    if "on_history" in hooks:
+        hooks["on_history"] = in_callers_loop(hooks["on_history"])
     tools = tuple(tool if isinstance(tool, Tool) else function_tool(tool) for tool in hooks.pop("tools", ()))
     loaded = target if isinstance(target, GraphAgent | LoopAgent | WorkflowAgent) else None
     data = {name: _plain(value) for name, value in given.items()}

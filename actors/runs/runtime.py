@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Unpack, final
 
 import trio
 
-from ...protocol.errors import UsageError
 from ...protocol.events import Event
 from ...protocol.outcome import Outcome
 from ...protocol.repeats import OnUnknown
@@ -26,6 +25,7 @@ from .run import RunOptions, Target, resume, run
 
 if TYPE_CHECKING:
     from .rerun.fork import At
+    from .run_stream import RunStream
 
 
 @final
@@ -44,6 +44,15 @@ class Root(SharedServices):
         Under asyncio, async functions given as `tools`, and callbacks, run in the caller's loop.
         """
         return await run(target, prompt, **options, root=self)
+
+    def stream(self, target: Target, prompt: str = "", **options: Unpack[RunOptions]) -> RunStream:
+        """Run an agent or a workflow, and follow it: `async with root.stream(target, prompt) as run:`.
+
+        Takes the arguments of `run`. Leaving the block cancels the run; see `RunStream`.
+        """
+        from .run_stream import RunStream
+
+        return RunStream(self, target, prompt, options)
 
     async def resume(
         self,
@@ -116,11 +125,7 @@ class Root(SharedServices):
 
     async def close(self) -> None:
         """End all runs, and return when nothing of them is left. Leaving the block does the same."""
-        if self.kernel.loop is None:
-            raise UsageError("this callboard.Root is not open")
         if self._thread is not None:
             await self._thread.close()
-        elif self.kernel.loop.in_its_task():
-            await self.kernel.stop()
         else:
-            await self.kernel.loop.call(self.kernel.stop)
+            await self.call(self.kernel.stop)

@@ -25,7 +25,6 @@ from ....protocol.events import Event, RunResumed
 from ....protocol.journal import FOLD, About, Asked, Began, decode_about, encode_about
 from ....protocol.outcome import Outcome
 from ....protocol.requests import AnswerText
-from ....supervisors.event_loops import in_callers_loop
 from ....supervisors.journal.row import Row
 from ...engine.graph.compat import MODES
 from ...engine.graph.compile import compile_graph
@@ -37,6 +36,7 @@ from ...work.journal.prefix import Placed, began, done_again, parts_kept, prefix
 from ..as_begun import loaded_of
 from ..begin import new_id
 from ..durable import go_on
+from ..execution import EventCallback
 from ..kept import PROMPT
 from ..loading import NO_HOOKS, Hooks
 from ..root import Root, check_new_root, current
@@ -199,16 +199,22 @@ async def fork(
     changes = Changes(
         model=model, prompt=prompt, state=state or {}, answers=answers or {}, with_changes=with_changes, id=id
     )
+    callback = None if on_event is None else EventCallback(on_event)
 
     async def under(root: Root) -> Outcome:
-        return await (await read_fork(root, run, at)).play(root, changes, Hooks(on_event=in_callers_loop(on_event)))
+        hooks = NO_HOOKS if callback is None else Hooks(on_event=callback.under(root.kernel))
+        return await (await read_fork(root, run, at)).play(root, changes, hooks)
 
     root = root or current.get()
     if root is not None:
-        return await root.call(partial(under, root))
-    check_new_root("callboard.fork")
-    async with Root(config_dir=config_dir) as own:
-        return await under(own)
+        outcome = await root.call(partial(under, root))
+    else:
+        check_new_root("callboard.fork")
+        async with Root(config_dir=config_dir) as own:
+            outcome = await under(own)
+    if callback is not None:
+        callback.check()
+    return outcome
 
 
 async def read_fork(root: Root, run: str, at: At) -> Fork:

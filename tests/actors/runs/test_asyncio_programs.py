@@ -402,21 +402,35 @@ async def test_events_are_heard_in_the_caller_s_loop_in_order_before_the_run_ret
     assert len(heard) > 5
 
 
-async def test_a_callback_that_raises_is_reported_and_not_called_again(
-    graph: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_exception_of_on_event_ends_the_run_and_is_raised(fake_model: FakeModels, config: Path) -> None:
+    fake_model.answer_with(lambda _: Reply(hold=trio.Event()))
     heard: list[str] = []
 
     def on_event(event: callboard.Event) -> None:
         heard.append(event.kind)
+        raise KeyError("mine")
+
+    async def main() -> None:
+        async with callboard.Root(config_dir=config) as root:
+            with pytest.raises(KeyError, match="mine"):
+                await root.run(BOT, "hi", on_event=on_event)
+            assert under_way(root) == []
+
+    await program(main)
+    assert heard == ["run.started"]
+
+
+async def test_another_callback_that_raises_is_reported(
+    fake_model: FakeModels, config: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def on_history(turns: object) -> None:
         raise SystemExit(3)
 
     async def main() -> callboard.Outcome:
-        async with callboard.Root(config_dir=graph.parent) as root:
-            return await root.run(graph, "hi", on_event=on_event)
+        async with callboard.Root(config_dir=config) as root:
+            return await root.run(BOT, "hi", on_history=on_history)
 
     assert (await program(main)).status == "done"
-    assert heard == ["run.started"]
     assert [record.levelname for record in caplog.records if record.name == "callboard.loops"] == ["ERROR"]
 
 
