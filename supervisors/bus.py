@@ -185,7 +185,7 @@ def _now() -> datetime:
 class Bus(_Heard):
     """Everything that happens under one root: all runs' streams, and the kernel's own (`run` = "").
 
-    `listen` and `feed` are for any thread; listeners are called in the root's loop.
+    `listen` is for any thread; listeners are called in the root's loop. A `feed` is read there.
 
     Args:
         in_loop: calls a function in the loop of the root; see `Root.in_loop`.

@@ -292,7 +292,9 @@ class Caller:
             task = self._host.loop.create_task(_contained(function), context=context)
             task.add_done_callback(over)
 
-        def over(_: object) -> None:
+        def over(task: asyncio.Task[T]) -> None:
+            if not task.cancelled():
+                task.exception()  # asyncio reports exceptions that are not read, and that of a cancelled call is not
             with suppress(trio.RunFinishedError):
                 token.run_sync_soon(done.set)
 

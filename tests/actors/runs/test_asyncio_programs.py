@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import os
 import signal
 import subprocess
@@ -28,7 +29,7 @@ from waiting import PATIENCE, POLL
 import callboard
 from callboard.protocol.agent import Agent
 from callboard.protocol.errors import ShuttingDown, UsageError
-from callboard.protocol.kernel.errors import ActorError
+from callboard.protocol.kernel.errors import ActorError, ActorFailed
 
 GRAPH = "name: g\nstart: e\nnodes:\n  e: {type: end, output: 'said {{initial_prompt}}'}\n"
 ASKS = """
@@ -248,6 +249,27 @@ async def test_the_end_of_the_caller_s_loop_ends_its_runs(fake_model: FakeModels
         assert under_way(root) == []
 
 
+async def test_a_root_that_crashes_ends_its_runs_and_raises_at_the_end_of_the_block(
+    fake_model: FakeModels, config: Path
+) -> None:
+    fake_model.answer_with(lambda _: Reply(hold=trio.Event()))
+
+    async def crash(me: Any) -> None:
+        raise LookupError("a bug of ours")
+
+    async def main() -> None:
+        async with callboard.Root(config_dir=config) as root:
+            run = asyncio.create_task(root.run(BOT, "hi"))
+            await until(lambda: fake_model.requests)
+            root.kernel.in_loop(lambda: root.kernel.spawn(crash, name="crash"))
+            outcomes.append(await run)
+
+    outcomes: list[callboard.Outcome] = []
+    with pytest.raises(ActorFailed, match="a bug of ours"):
+        await program(main)
+    assert [outcome.status for outcome in outcomes] == ["cancelled"]
+
+
 # --- tools and callbacks ----------------------------------------------------------------------------------------------
 
 
@@ -334,6 +356,33 @@ async def test_an_asyncio_tool_is_cancelled_with_its_run_and_has_ended_by_then(
             assert under_way(root) == []
 
     await program(main)
+
+
+async def test_what_a_cancelled_tool_raises_is_nobody_s_business(
+    fake_model: FakeModels, config: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake_model.script(Reply(calls=[("hang", {})]))
+    began: list[str] = []
+
+    async def hang() -> None:
+        """Hang."""
+        began.append("hang")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("while it was cleaning up")
+
+    async def main() -> None:
+        async with callboard.Root(config_dir=config) as root:
+            run = asyncio.create_task(root.run(BOT, "hi", tools=[hang]))
+            await until(lambda: began)
+            run.cancel()
+            await asyncio.wait([run])
+            assert run.cancelled()
+
+    await program(main)
+    gc.collect()
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_an_asyncio_tool_ends_when_its_time_is_up(fake_model: FakeModels, config: Path) -> None:
