@@ -7,6 +7,7 @@ the test.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import os
@@ -218,7 +219,11 @@ async def test_a_cancelled_run_takes_its_processes_along(fake_model: FakeModels,
     fake_model.script(Reply(calls=[("execute_command", {"command": "sleep 86399.25"})]))
 
     def sleeps() -> list[int]:
-        return [each.pid for each in psutil.Process().children(recursive=True) if "86399.25" in each.cmdline()]
+        found = []
+        for each in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+                found += [each.pid] if "86399.25" in each.cmdline() else []
+        return found
 
     async def main() -> None:
         async with callboard.Root(config_dir=config) as root:
