@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from .actors.front.telemetry.attach import telemetry
     from .actors.runs.rerun.fork import fork
     from .actors.runs.rerun.replay import replay
-    from .actors.runs.root import Root
     from .actors.runs.run import resume, run, run_sync
+    from .actors.runs.run_stream import RunStream
+    from .actors.runs.runtime import Root
     from .actors.runs.target import GraphAgent, LoopAgent, WorkflowAgent, load, validate
     from .actors.work.tools.functions import function_tool, tool
     from .protocol.agent import Agent
@@ -46,7 +47,8 @@ _HOMES = {
     "Outcome": ".protocol.outcome",
     "Problem": ".protocol.problems",
     "Question": ".protocol.kernel.questions",
-    "Root": ".actors.runs.root",
+    "Root": ".actors.runs.runtime",
+    "RunStream": ".actors.runs.run_stream",
     "WorkflowAgent": ".actors.runs.target",
     "fork": ".actors.runs.rerun.fork",
     "function_tool": ".actors.work.tools.functions",
@@ -73,6 +75,7 @@ __all__ = [  # noqa: RUF022 - in the order of docs/python-api.md
     "tool",
     "telemetry",
     "Root",
+    "RunStream",
     "Limits",
     "Outcome",
     "Event",

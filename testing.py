@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args
 
 import pytest
 
+from .actors.runs.root import Root, current, in_asyncio
 from .actors.runs.run import Options, run, run_sync
 
 if TYPE_CHECKING:
@@ -57,8 +58,12 @@ class Cassettes:
         return run_sync(target, prompt, **(options | self.options()))
 
     async def run_async(self, target: Target, prompt: str = "", **options: Unpack[Options]) -> Outcome:
-        """As `callboard.run`, by a cassette."""
-        return await run(target, prompt, **(options | self.options()))
+        """As `callboard.run`, by a cassette; under asyncio too, with a root of its own outside of a root's block."""
+        options |= self.options()
+        if options.get("root") is not None or current.get() is not None or not in_asyncio():
+            return await run(target, prompt, **options)
+        async with Root(config_dir=options.pop("config_dir", None)):
+            return await run(target, prompt, **options)
 
     def options(self) -> Options:
         """The arguments of `callboard.run` for the next run of the test.

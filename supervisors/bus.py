@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, final
 
 import trio
 
+from ..protocol.kernel.errors import ShuttingDown
 from ..protocol.kernel.events import Event, EventData
 from .user_code import failure_of
 
@@ -94,12 +95,16 @@ class _Heard:
     @contextlib.contextmanager
     def listen(self, listener: Listener) -> Iterator[None]:
         """Call `listener` for every event, of this run or of every run, while the block lasts."""
-        self.listeners = (*self.listeners, listener)
-        self.retune()
+        self.add(listener)
         try:
             yield
         finally:
             self.drop(listener)
+
+    def add(self, listener: Listener) -> None:
+        """Call `listener` for every event from now on."""
+        self.listeners = (*self.listeners, listener)
+        self.retune()
 
     def drop(self, listener: Listener) -> None:
         """Stop calling `listener`."""
@@ -194,17 +199,38 @@ class _Clock:
 class Bus(_Heard):
     """Everything that happens under one root: all runs' streams, and the kernel's own (`run` = "").
 
+    `listen` is for any thread; listeners are called in the root's loop. A `feed` is read there.
+
+    Args:
+        in_loop: calls a function in the loop of the root; see `Root.in_loop`.
+
     Attributes:
         rewrite: what becomes of an event's data before anybody hears it; None for nothing. It must be quick.
         now: the clock by which events are dated.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, in_loop: Callable[[Callable[[Listener], None], Listener], None] | None = None) -> None:
         super().__init__()
+        self._in_loop = in_loop
         self.rewrite: Callable[[EventData], EventData] | None = None
         self.now: Callable[[], datetime] = _Clock()
         self._streams: dict[str, Stream] = {}
         self.kernel = self.open("")
+
+    def add(self, listener: Listener) -> None:
+        """See `_Heard`. From any thread."""
+        if self._in_loop is None:
+            super().add(listener)
+        else:
+            self._in_loop(super().add, listener)
+
+    def drop(self, listener: Listener) -> None:
+        """See `_Heard`. From any thread; it does nothing once the root has ended."""
+        if self._in_loop is None:
+            super().drop(listener)
+        else:
+            with contextlib.suppress(ShuttingDown):
+                self._in_loop(super().drop, listener)
 
     def open(self, run: str, *, after: int = 0) -> Stream:
         """A new stream for run `run`, whose first event has the number after this one."""

@@ -36,6 +36,7 @@ import msgspec
 from ..protocol.kernel.errors import ActorError, AskTimeout, NobodyToAsk, Saturated, ShuttingDown, TimedOut
 from ..protocol.kernel.events import ActorBusy, ActorWaiting, QuestionAnswered, QuestionAsked, QuestionExpired
 from ..protocol.kernel.questions import Answer, Question, understood
+from .event_loops import AsyncioHost, asyncio_host
 from .ref import Request
 from .user_code import failure_of
 
@@ -139,8 +140,8 @@ class Desk:
 
     @property
     def open(self) -> tuple[Question, ...]:
-        """Every question that has no answer yet, oldest first."""
-        return tuple(pending.question for pending in self._open.values())
+        """Every question that has no answer yet, oldest first. From any thread."""
+        return tuple(pending.question for pending in list(self._open.values()))
 
     @property
     def attended(self) -> bool:
@@ -153,21 +154,36 @@ class Desk:
 
     @contextlib.contextmanager
     def attach(self, front_end: FrontEnd) -> Iterator[None]:
-        """Show questions to `front_end` while the block lasts, those first that are open already."""
-        self._front_ends.append(front_end)
+        """Show questions to `front_end` while the block lasts, those first that are open already. From any thread.
+
+        In an asyncio loop its methods are called in that loop, else in that of the root.
+        """
+        host = asyncio_host()
+        shown = front_end if host is None else _ThroughLoop(front_end, host, self._detach_from_elsewhere)
         try:
-            for pending in list(self._open.values()):
-                if pending.on_desk:
-                    self._show(front_end, pending.question)
+            self._root.in_loop(self._attach, shown)
             yield
         finally:
-            self._detach(front_end)
+            self._detach_from_elsewhere(shown)
+
+    def _detach_from_elsewhere(self, front_end: FrontEnd) -> None:
+        with contextlib.suppress(ShuttingDown):  # the root has ended, and its desk with it
+            self._root.in_loop(self._detach, front_end)
+
+    def _attach(self, front_end: FrontEnd) -> None:
+        self._front_ends.append(front_end)
+        for pending in list(self._open.values()):
+            if pending.on_desk:
+                self._show(front_end, pending.question)
 
     def answer(self, question_id: str, value: Value, by: str = "") -> bool:
-        """Answer a question, as `protocol.kernel.questions.understood` understands the value.
+        """Answer a question, as `protocol.kernel.questions.understood` understands the value. From any thread.
 
         False if it is not open: answered by another, withdrawn, or never asked.
         """
+        return self._root.in_loop(self._answer, question_id, value, by)
+
+    def _answer(self, question_id: str, value: Value, by: str) -> bool:
         pending = self._open.get(question_id)
         if pending is None or not pending.request.waits:
             return False
@@ -389,6 +405,31 @@ class Desk:
                     failure_of(error)
                     log.exception("front end '%s' raised on a closed question and is detached", front_end.name)
                     self._detach(front_end)
+
+
+@final
+class _ThroughLoop:
+    """A front end whose methods are called in an asyncio loop. One that raises is detached, as others are."""
+
+    def __init__(self, front_end: FrontEnd, host: AsyncioHost, detach: Callable[[FrontEnd], None]) -> None:
+        self.name = front_end.name
+        self._front_end = front_end
+        self._host = host
+        self._detach = detach
+
+    def asked(self, question: Question) -> None:
+        self._host.post(self._call, self._front_end.asked, question)
+
+    def closed(self, question_id: str, by: str) -> None:
+        self._host.post(self._call, self._front_end.closed, question_id, by)
+
+    def _call(self, method: Callable[..., None], *args: object) -> None:
+        try:
+            method(*args)
+        except BaseException as error:  # reported; real interrupts pass
+            failure_of(error)
+            log.exception("front end '%s' raised and is detached", self.name)
+            self._detach(self)
 
 
 class _Open(msgspec.Struct, eq=False):

@@ -39,6 +39,7 @@ from .actor import Actor
 from .alarms import Alarms
 from .bus import Bus
 from .escalation import Desk
+from .event_loops import Loop
 from .hang_guard import HangGuard
 from .life import Life
 from .mailbox import Mailbox
@@ -87,6 +88,7 @@ class Root:
         pauses: the paused actors, if any (see `census`).
         sent: how many messages each actor has sent, while that is counted (see `census.count_sent`).
         clocks: how many time limits count, by run (see `Actor.time_limit`).
+        loop: the event loop that the tree lives in, for other threads; None before the block is entered.
         hurry: set by the second Ctrl-C. Graces end where it is set.
         signal: the first signal that made the root stop, or None.
     """
@@ -109,7 +111,8 @@ class Root:
         self.deadline = float("inf")
         self.hurry = trio.Event()
         self.signal: int | None = None
-        self.bus = Bus()
+        self.loop: Loop | None = None
+        self.bus = Bus(self.in_loop)
         self.mailbox = Mailbox
         self.alarms = Alarms(self)
         self.questions = Desk(self, patient=patient)
@@ -167,11 +170,19 @@ class Root:
             self._processes = Processes(self)
         return self._processes
 
+    def in_loop(self, call: Callable[[*Args], T], *args: *Args) -> T:
+        """Return `call(*args)`, called in the tree's event loop. From any thread (see `event_loops.Loop.wait_for`)."""
+        if self.loop is None or self.loop.thread == threading.get_ident():
+            return call(*args)
+        return self.loop.wait_for(call, *args)
+
     # --- the end ------------------------------------------------------------------------------------------
 
     def begin_stop(self) -> None:
-        """Admit no new work and interrupt the tree; returns at once."""
-        if not self.stopping:
+        """Admit no new work and interrupt the tree; returns at once. From any thread."""
+        if self.loop is not None and self.loop.thread != threading.get_ident():
+            self.loop.post(self.begin_stop)
+        elif not self.stopping:
             self.stopping = True
             if self.signal is not None:
                 self._end_if_it_hangs()
@@ -224,6 +235,7 @@ class Root:
     @contextlib.asynccontextmanager
     async def _live(self) -> AsyncIterator[Root]:
         self._token = trio.lowlevel.current_trio_token()
+        self.loop = Loop()
         error: BaseException | None = None
         with self._signal_handlers():
             try:
@@ -236,6 +248,7 @@ class Root:
                         yield self
                     finally:
                         await self.stop()
+                        await self.loop.close()
             except BaseExceptionGroup as group:
                 if len(group.exceptions) > 1:
                     raise

@@ -110,6 +110,7 @@ def _is_ctrl_c(error: BaseException) -> bool:
     code = trace.tb_frame.f_code
     if handler is signal.default_int_handler:
         return _in_main_thread()
+    handler = getattr(handler, "func", handler)  # asyncio.run installs a partial
     own = getattr(getattr(handler, "__func__", handler), "__code__", None)
     return code is own or code.co_filename.startswith(_TRIO)
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 import trio
 
@@ -30,6 +30,8 @@ from ...protocol.place import Carried, PartOf
 from ...protocol.problems import Problem
 from ...protocol.requests import AnswerText
 from ...supervisors.escalation import PASS, Policy, Verdict, listens
+from ...supervisors.event_loops import in_callers_loop
+from ...supervisors.user_code import failure_of
 from ..engine.graph.decider import GraphResult
 from ..engine.graph.failures import ended_with
 from ..io.handed_out import without_secrets
@@ -48,6 +50,7 @@ from .root import Root
 
 if TYPE_CHECKING:
     from ...supervisors import Actor, End
+    from ...supervisors import Root as Kernel
     from ...supervisors.bus import Stream
 
 INTERRUPTED = 130
@@ -98,6 +101,46 @@ class Answers:
         """Those that no question asked for, in words."""
         words = [f"'{node}': {answer}" for node, answers in self._by_node.items() for answer in answers]
         return words + [str(answer) for answer in self._in_order]
+
+
+@final
+class EventCallback:
+    """The `on_event` of a caller. Its first exception ends the run, and is raised where the run is awaited.
+
+    A program that follows a run by its events would otherwise miss its own mistake, and the rest of the events. The
+    callback runs in the caller's event loop (see `supervisors.event_loops`), so its exception may come when the run is
+    over already.
+    """
+
+    def __init__(self, function: Callable[[Event], None]) -> None:
+        self._function = function
+        self._kernel: Kernel | None = None
+        self._error: Exception | None = None
+
+    def under(self, kernel: Kernel) -> Callable[[Event], None]:
+        """Return the listener of a run's stream, for the loop of this kernel."""
+        self._kernel = kernel
+        return in_callers_loop(self._hear)
+
+    def check(self) -> None:
+        """Raise the exception of the callback, if there was one."""
+        if self._error is not None:
+            raise self._error
+
+    def _hear(self, event: Event) -> None:
+        if self._error is not None:
+            return
+        try:
+            self._function(event)
+        except BaseException as error:  # noqa: BLE001 - raised by `check`; real interrupts pass
+            self._error = failure_of(error)
+            if self._kernel is not None and self._kernel.loop is not None:
+                self._kernel.loop.post(self._interrupt, event.run)
+
+    def _interrupt(self, run: str) -> None:
+        actor = None if self._kernel is None else self._kernel.actor.child(run)
+        if actor is not None:
+            actor.interrupt()
 
 
 @dataclass(eq=False, repr=False)

@@ -7,6 +7,9 @@
 
 Thousands of runs share one model gateway, one pool of local engines and one guardian. `callboard.run` finds the
 root of the block it is called in by itself.
+
+The block is entered under trio, or under asyncio: then the root lives in a trio loop with a thread of its own (see
+`supervisors.event_loops`). `Root.call` reaches it from any event loop.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar, Token
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import msgspec
 import trio
@@ -31,6 +35,7 @@ from ...protocol.errors import JournalError, ShuttingDown, UsageError
 from ...protocol.requests import Limits, RunRequest
 from ...supervisors import Actor, Bus, Desk, End
 from ...supervisors import Root as Kernel
+from ...supervisors.event_loops import Call, Loop, LoopThread
 from ..io.directories import cache_dir, journal_dir, private_directory, state_dir
 from ..io.directories import config_dir as configured
 from ..io.settings import load_settings
@@ -41,6 +46,8 @@ from ..work.tools.registry import ToolRegistry
 from .loading import Loader
 
 if TYPE_CHECKING:
+    from outcome import Outcome as Result
+
     from ...protocol.mcp.config import Server
     from ...protocol.outcome import Outcome
     from ...supervisors.journal.journal import Journal
@@ -58,6 +65,9 @@ if TYPE_CHECKING:
 
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
 """The root of the block we are in."""
+
+_open_roots: trio.lowlevel.RunVar[int] = trio.lowlevel.RunVar("callboard_open_roots", default=0)
+"""How many roots are open in this trio loop."""
 
 END_WITHIN = 2.0
 """Seconds for an actor to end in when the task that waits for it is cancelled."""
@@ -102,18 +112,28 @@ async def _ended(root: Root, body: Callable[[Actor], Awaitable[object]], name: s
     return end
 
 
-def need_trio(what: str) -> None:
-    """Raise `UsageError` where there is no trio to run `what` on, and say how to get there."""
-    if trio.lowlevel.in_trio_task():
-        return
+def check_new_root(what: str) -> None:
+    """Check that `what` may open a root of its own here.
+
+    Raises:
+        UsageError: there is no trio to run on; or another root is open in this event loop, whose limits, connections
+            and servers the new one would not share.
+    """
     if in_asyncio():
         raise UsageError(
-            f"{what} runs on trio, and this is asyncio: `await asyncio.to_thread(callboard.run_sync, target, prompt)` "
-            "has a thread with a trio of its own, and `trio.run(main)` runs a whole program on trio"
+            f"{what} needs a root under asyncio, for all runs of the program: `async with callboard.Root() as root:` "
+            "once, and `await root.run(target, prompt)` in it"
         )
-    raise UsageError(
-        f"{what} runs on trio: `trio.run(callboard.run, target, prompt)`, or `callboard.run_sync(target, prompt)`"
-    )
+    if not trio.lowlevel.in_trio_task():
+        raise UsageError(
+            f"{what} runs on trio: `trio.run(callboard.run, target, prompt)`, or `callboard.run_sync(target, prompt)`"
+        )
+    if _open_roots.get():
+        raise UsageError(
+            f"{what} would open a second root beside one that is open in this event loop, and share no limits, "
+            "connections or MCP servers with it. Open one `callboard.Root` around all runs, and call its methods "
+            "(`await root.run(target, prompt)`) or pass `root=`"
+        )
 
 
 def in_asyncio() -> bool:
@@ -137,7 +157,6 @@ def _tell_trouble(trouble: str) -> None:
         log.warning("durable runs go on: what they do can be kept again")
 
 
-@final
 class Root:
     """See the module.
 
@@ -219,13 +238,25 @@ class Root:
             from ..work.spending.book import Book, BookFile
 
             self.book = Book(self.kernel, BookFile(self.usage_file), now=time.time)
+        self._thread: LoopThread | None = None
         self._token: Token[Root | None] | None = None
 
-    async def __aenter__(self) -> Root:
-        need_trio("callboard.Root")
-        await self.kernel.__aenter__()
-        engines = LocalEngines(self.kernel, os.environ)
-        self.gateway = Gateway(self.kernel, self.settings, os.environ, engines=engines, vault=self.vault)
+    async def __aenter__(self) -> Self:
+        if trio.lowlevel.in_trio_task():
+            await self._open()
+        elif in_asyncio():
+            if self.kernel.own_signals:
+                raise UsageError(
+                    "callboard.Root(signals=True) needs trio in the main thread: under asyncio leave signals to the "
+                    "program, which ends the block when it is interrupted"
+                )
+            self._thread = LoopThread(self._opened, self.kernel.stop_within)
+            await self._thread.open()
+        else:
+            raise UsageError(
+                "callboard.Root needs a running event loop: `trio.run(main)` or `asyncio.run(main())` with "
+                "`async with callboard.Root() as root:` in `main`"
+            )
         self._token = current.set(self)
         return self
 
@@ -233,8 +264,39 @@ class Root:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         if self._token is not None:
-            current.reset(self._token)
+            with suppress(ValueError):  # it was entered by another task, as in a cell of a notebook
+                current.reset(self._token)
+        if self._thread is None:
+            return await self._close(kind, error, trace)
+        await self._thread.close()
+        return None
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[None]:
+        """The block under asyncio, in the root's own loop."""
+        await self._open()
+        current.set(self)
+        try:
+            yield
+        except BaseException as error:  # the kernel cancels the block when one of its actors has crashed
+            if not await self._close(type(error), error, error.__traceback__):
+                raise
+        else:
+            await self._close(None, None, None)
+
+    async def _open(self) -> None:
+        await self.kernel.__aenter__()
+        _open_roots.set(_open_roots.get() + 1)
+        engines = LocalEngines(self.kernel, os.environ)
+        self.gateway = Gateway(self.kernel, self.settings, os.environ, engines=engines, vault=self.vault)
+
+    async def _close(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        _open_roots.set(_open_roots.get() - 1)
         await self.kernel.stop()
+        if self.kernel.loop is not None:
+            await self.kernel.loop.close()
         closing = AsyncExitStack()  # the last first, each whatever becomes of those before it
         closing.push_async_exit(self.kernel.__aexit__)
         if self.book is not None:
@@ -245,6 +307,44 @@ class Root:
         if self._journal is not None:
             closing.push_async_callback(self._close_journal, self._journal)
         return await closing.__aexit__(kind, error, trace)
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        """Await `function()` in this root's event loop, from a task of any loop, with the caller's context variables.
+
+        A cancelled caller returns when the function has ended. `current` is this root. It is no coroutine function, so
+        that a run in the root's own loop has no frame more to resume at each step.
+
+        Raises:
+            UsageError: the root is not open.
+            ShuttingDown: the root ends.
+        """
+        loop = self._loop
+        if trio.lowlevel.in_trio_task() and trio.lowlevel.current_trio_token() is loop.token:
+            return function() if current.get() is self else self._within(function)
+        return loop.call(partial(self._within, function))
+
+    def start(self, function: Callable[[], Awaitable[T]], deliver: Callable[[Result[T]], object]) -> Call[T]:
+        """Start `function()` in this root's event loop, as `call` does; `deliver` gets its result there."""
+        return self._loop.start(partial(self._within, function), deliver)
+
+    def call_blocking(self, function: Callable[[], Awaitable[T]]) -> T:
+        """As `call`, from a thread without an event loop."""
+        return self._loop.call_blocking(partial(self._within, function))
+
+    @property
+    def _loop(self) -> Loop:
+        if self.kernel.loop is None:
+            raise UsageError("this callboard.Root is not open: use it inside of `async with callboard.Root() as root:`")
+        return self.kernel.loop
+
+    async def _within(self, function: Callable[[], Awaitable[T]]) -> T:
+        if current.get() is self:
+            return await function()
+        token = current.set(self)
+        try:
+            return await function()
+        finally:
+            current.reset(token)
 
     async def _close_models(self) -> None:
         with self.kernel.shield(1.0):
@@ -400,5 +500,5 @@ class Root:
             self._mcp.end_run(id)
 
     def begin_stop(self) -> None:
-        """Admit no new run and interrupt those that are under way; returns at once."""
+        """Admit no new run and interrupt those that are under way; returns at once. From any thread."""
         self.kernel.begin_stop()

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
+import msgspec
 import trio
 
 from ...protocol.agent import Agent
@@ -20,12 +22,14 @@ from ...protocol.outcome import Outcome
 from ...protocol.repeats import OnUnknown
 from ...protocol.requests import Limits, RunRequest
 from ...protocol.sandbox import Profile
+from ...supervisors.event_loops import in_callers_loop
 from ..work.tools.functions import Function, function_tool
 from ..work.tools.tool import Tool
 from .begin import perform
+from .execution import EventCallback
 from .loading import Hooks
 from .rerun.cassettes.files import playback_of
-from .root import Root, current, in_asyncio, need_trio
+from .root import Root, check_new_root, current, in_asyncio
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
@@ -37,8 +41,8 @@ Target: TypeAlias = "PathLike | Loaded | Agent"
 Answers: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
 
 
-class Options(TypedDict, total=False):
-    """The keyword arguments of `run`; their meaning stands there and in `RunRequest`."""
+class RunOptions(TypedDict, total=False):
+    """The keyword arguments of `Root.run`; their meaning stands at `run` and in `RunRequest`."""
 
     model: str | None
     variables: Mapping[str, str] | None
@@ -50,8 +54,6 @@ class Options(TypedDict, total=False):
     allow_unpriced: bool
     no_wait: bool
     strict: bool
-    config_dir: PathLike | None
-    root: Root | None
     tools: Sequence[Function | Tool]
     allow: Iterable[str]
     yes: bool
@@ -79,6 +81,13 @@ class Options(TypedDict, total=False):
     loose: bool
 
 
+class Options(RunOptions, total=False):
+    """The keyword arguments of `run`: where to run, beside those of a root's method."""
+
+    config_dir: PathLike | None
+    root: Root | None
+
+
 async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> Outcome:
     """Run an agent or a workflow to its end.
 
@@ -89,7 +98,8 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         variables: values of the agent's variables; of a workflow, what `${NAME}` stands for.
         state: replaces keys of a graph's `initial_state`; JSON values.
         answers: to questions: a list used in order, or node id to an answer or a list of answers.
-        on_event: called with every event of the run, in order, in the run's tasks; must be quick.
+        on_event: called with every event of the run, in order, in the run's tasks, or in the event loop of a caller
+            under asyncio; must be quick. An exception of it ends the run, and is raised.
         compat: `standard`, `loki` (agents) or `devall` (workflows), whatever the file says.
         limits: what the run may use at most.
         allow_unpriced: with `max_cost` of the limits, models without a known price may be asked, and count for nothing.
@@ -97,7 +107,7 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         strict: warnings about the file are errors.
         config_dir: where agents and settings live, for a run with a root of its own.
         root: the root to run under; by default that of the block we are in, else a new one for this run.
-        tools: Python functions, sync or async, that the agent may call.
+        tools: Python functions, sync or async, that the agent may call. Async ones run in the caller's event loop.
         allow: names of tools that need not ask a person for permission.
         yes: no tool asks for permission.
         roots: directories beside the working directory in which the `fs_*` tools may work.
@@ -128,25 +138,59 @@ async def run(target: Target, prompt: str = "", **options: Unpack[Options]) -> O
         How it ended. A run that failed, or was cancelled by its root's end, does not raise.
 
     Raises:
+        UsageError: there is no root, and none may be opened here: under asyncio, or beside another one.
         UsageError, InvalidFile, Unsupported, ConfigError: the run could not start.
-        trio.Cancelled: the caller was cancelled; nothing of the run is left.
+        trio.Cancelled, asyncio.CancelledError: the caller was cancelled; nothing of the run is left.
     """
-    need_trio("callboard.run")
     config_dir = options.pop("config_dir", None)
     root = options.pop("root", None) or current.get()
-    request, hooks = requested(target, prompt, **options)
+    callback = callback_of(options)
     if root is not None:
-        return await perform(request, hooks, root)
-    async with Root(config_dir=config_dir) as own:
-        return await perform(request, hooks, own)
+        outcome = await root.call(partial(run_under, root, target, prompt, options, callback))
+    else:
+        check_new_root("callboard.run")
+        async with Root(config_dir=config_dir) as own:
+            outcome = await run_under(own, target, prompt, options, callback)
+    if callback is not None:
+        callback.check()
+    return outcome
+
+
+async def run_under(
+    root: Root,
+    target: Target,
+    prompt: str,
+    options: RunOptions,
+    callback: EventCallback | None,
+    also: Callable[[Event], None] | None = None,
+) -> Outcome:
+    """As `run`, in the event loop of this root. `callback` stands for `on_event`; `also` hears the events before it."""
+    request, hooks = requested(target, prompt, **options)
+    hears = also
+    if callback is not None:
+        own = callback.under(root.kernel)
+        hears = own if also is None else partial(_hear_both, also, own)
+    if hears is not None:
+        hooks = msgspec.structs.replace(hooks, on_event=hears)
+    return await perform(request, hooks, root)
+
+
+def callback_of(options: RunOptions) -> EventCallback | None:
+    """Take `on_event` out of the options."""
+    on_event = options.pop("on_event", None)
+    return None if on_event is None else EventCallback(on_event)
+
+
+def _hear_both(one: Callable[[Event], None], other: Callable[[Event], None], event: Event) -> None:
+    one(event)
+    other(event)
 
 
 def run_sync(target: Target, prompt: str = "", **options: Unpack[Options]) -> Outcome:
-    """`run` for a program without trio: runs trio, with a root of its own, until the run has ended.
+    """`run` for a thread without an event loop, until the run has ended.
 
-    Under asyncio: `await asyncio.to_thread(callboard.run_sync, target, prompt)`.
-
-    Args: those of `run`, except for `root`.
+    Args: those of `run`. `root` is one that is open in another thread; by default the run has a root of its own, in a
+        trio loop of its own.
 
     Raises:
         UsageError: it was called in a trio task or under asyncio, which it would block; or as `run` raises it.
@@ -155,10 +199,17 @@ def run_sync(target: Target, prompt: str = "", **options: Unpack[Options]) -> Ou
         raise UsageError("callboard.run_sync would block this trio task: `await callboard.run(target, prompt)`")
     if in_asyncio():
         raise UsageError(
-            "callboard.run_sync would block asyncio: `await asyncio.to_thread(callboard.run_sync, target, prompt)`"
+            "callboard.run_sync would block asyncio: `async with callboard.Root() as root:` once, and "
+            "`await root.run(target, prompt)` in it"
         )
-    if options.get("root") is not None:
-        raise UsageError("callboard.run_sync runs a trio of its own, and `root` belongs to another: use callboard.run")
+    root = options.pop("root", None)
+    if root is not None:
+        options.pop("config_dir", None)
+        callback = callback_of(options)
+        outcome = root.call_blocking(partial(run_under, root, target, prompt, options, callback))
+        if callback is not None:
+            callback.check()
+        return outcome
 
     async def alone() -> Outcome:
         current.set(None)  # this context may be a copy of one in a root's block, which runs in another thread
@@ -196,17 +247,30 @@ async def resume(
     """
     from .durable import resume as go_on
 
-    need_trio("callboard.resume")
     made = tuple(tool if isinstance(tool, Tool) else function_tool(tool) for tool in tools)
+    callback = None if on_event is None else EventCallback(on_event)
+
+    async def under(root: Root) -> Outcome:
+        return await go_on(
+            root,
+            run,
+            on_event=None if callback is None else callback.under(root.kernel),
+            with_changes=with_changes,
+            strict=strict,
+            tools=made,
+            on_unknown=on_unknown,
+        )
+
     root = root or current.get()
     if root is not None:
-        return await go_on(
-            root, run, on_event=on_event, with_changes=with_changes, strict=strict, tools=made, on_unknown=on_unknown
-        )
-    async with Root(config_dir=config_dir) as own:
-        return await go_on(
-            own, run, on_event=on_event, with_changes=with_changes, strict=strict, tools=made, on_unknown=on_unknown
-        )
+        outcome = await root.call(partial(under, root))
+    else:
+        check_new_root("callboard.resume")
+        async with Root(config_dir=config_dir) as own:
+            outcome = await under(own)
+    if callback is not None:
+        callback.check()
+    return outcome
 
 
 def requested(target: Target, prompt: str, **options: Any) -> tuple[RunRequest, Hooks]:
@@ -221,6 +285,8 @@ def requested(target: Target, prompt: str, **options: Any) -> tuple[RunRequest, 
     if record is not None or replay is not None:
         given["playback"] = playback_of(record, replay, loose=loose, durable=given.get("durable", False))
     hooks = {name: given.pop(name) for name in Hooks.__struct_fields__ if name in given}
+    if "on_history" in hooks:
+        hooks["on_history"] = in_callers_loop(hooks["on_history"])
     tools = tuple(tool if isinstance(tool, Tool) else function_tool(tool) for tool in hooks.pop("tools", ()))
     loaded = target if isinstance(target, GraphAgent | LoopAgent | WorkflowAgent) else None
     data = {name: _plain(value) for name, value in given.items()}

@@ -18,12 +18,13 @@ from ...actors.front.control.opening import open_hub
 from ...actors.front.control.peer import Peer
 from ...actors.front.control.runs.live_run import HubOptions
 from ...actors.runs.loading import durable_by
-from ...actors.runs.root import Root, played
+from ...actors.runs.root import played
 from ...protocol.control.caller import LOCAL
 from ...supervisors import Actor
 from .bridge import ScreenEnd, TrioEnd
 
 if TYPE_CHECKING:
+    from ... import Root
     from ...actors.front.server.serving import Served
 
 BY = "chat"

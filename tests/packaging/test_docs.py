@@ -121,6 +121,7 @@ async def test_the_examples_run(fake_model: FakeModels, tmp_path: Path, example:
     ended = await _python([str(ROOT / "examples" / example), *arguments], fake_model, tmp_path)
     assert ended.returncode == 0, ended.stderr.decode()
     expected = {
+        "asyncio_program.py": b"Oslo: fine\n",
         "many_runs.py": b"  3 done short: 3 words",
         "watch_events.py": b"the bicycle\n- fine\n- fine\n- fine\n",
         "answer_questions.py": b"run 2: Sent: Join us.",

@@ -33,6 +33,7 @@ KERNEL = {
     "census": "lets paused actors go on",
     "pool, lease": "a lease is a lock: those who wait for it are woken, and get nothing told",
     "process, processes, child, tail, guardian_link": "subprocesses: pipes, exits, answers of reapers",
+    "event_loops": "results that cross between event loops, of which one has no mailbox",
     "root": "`hurry`, which ends graces",
     "journal/journal, journal/waits": "the thread that writes wakes who waits for the disk, and tells nothing",
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import signal
 import threading
 from collections.abc import Callable
@@ -126,6 +128,24 @@ def test_a_real_ctrl_c_passes(code: Callable[[], None], handler: str) -> None:
             else (pytest.RaisesGroup(KeyboardInterrupt, UserCodeError))
         ):
             trio.run(run)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_second_ctrl_c_of_an_asyncio_program_passes() -> None:
+    """The first one cancels its main task."""
+
+    async def main() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(0)
+        with user_code:
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(main())
     finally:
         signal.signal(signal.SIGINT, before)
 

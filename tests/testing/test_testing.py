@@ -18,7 +18,7 @@ global_tools: [execute_command]
 """
 
 TEST = """
-import callboard, pytest, trio
+import asyncio, callboard, pytest, trio
 
 def test_greeting(cassette):
     outcome = cassette.run("agents/greeter", "Ann", yes=True)
@@ -30,6 +30,11 @@ def test_each(cassette, name):
     async def main():
         return await cassette.run_async("agents/greeter", name, yes=True)
     assert trio.run(main).output == f"hello {name}"
+
+def test_under_asyncio(cassette):
+    async def main():
+        return await cassette.run_async("agents/greeter", "Eve", yes=True)
+    assert asyncio.run(main()).output == "hello Eve"
 """
 
 
@@ -75,7 +80,9 @@ async def test_a_test_is_recorded_once_and_needs_no_model_from_then_on(project: 
     code, out = await project.test("--cassettes=once")
     assert code == 0, out
     there = sorted(path.name for path in (project.home / "tests" / "cassettes" / "test_greeter").iterdir())
-    assert there == ["test_each_Cy_1.jsonl", "test_each_Di.jsonl", "test_greeting-2.jsonl", "test_greeting.jsonl"]
+    assert there == [
+        f"test_{name}.jsonl" for name in ("each_Cy_1", "each_Di", "greeting-2", "greeting", "under_asyncio")
+    ]
     asked = len(project.models.requests)
     (project.config / "config.yaml").unlink()
     code, out = await project.test()

@@ -36,9 +36,10 @@ from ...work.journal.prefix import Placed, began, done_again, parts_kept, prefix
 from ..as_begun import loaded_of
 from ..begin import new_id
 from ..durable import go_on
+from ..execution import EventCallback
 from ..kept import PROMPT
 from ..loading import NO_HOOKS, Hooks
-from ..root import Root, current, need_trio
+from ..root import Root, check_new_root, current
 from ..target import GraphAgent
 from .changes import Changes, changed
 from .steps import Entered, Step, entered, steps
@@ -195,15 +196,25 @@ async def fork(
         NotFound: there is no such run, or no such place in it.
         CannotGoOn, Damaged: it can't be read, or can't go on from there.
     """
-    need_trio("callboard.fork")
     changes = Changes(
         model=model, prompt=prompt, state=state or {}, answers=answers or {}, with_changes=with_changes, id=id
     )
-    hooks, root = Hooks(on_event=on_event), root or current.get()
-    if root is None:
+    callback = None if on_event is None else EventCallback(on_event)
+
+    async def under(root: Root) -> Outcome:
+        hooks = NO_HOOKS if callback is None else Hooks(on_event=callback.under(root.kernel))
+        return await (await read_fork(root, run, at)).play(root, changes, hooks)
+
+    root = root or current.get()
+    if root is not None:
+        outcome = await root.call(partial(under, root))
+    else:
+        check_new_root("callboard.fork")
         async with Root(config_dir=config_dir) as own:
-            return await (await read_fork(own, run, at)).play(own, changes, hooks)
-    return await (await read_fork(root, run, at)).play(root, changes, hooks)
+            outcome = await under(own)
+    if callback is not None:
+        callback.check()
+    return outcome
 
 
 async def read_fork(root: Root, run: str, at: At) -> Fork:

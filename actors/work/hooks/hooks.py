@@ -21,6 +21,7 @@ from ....protocol.errors import CallboardError
 from ....protocol.events import Warned
 from ....protocol.hooks import Event, Hook, HookTable, matches
 from ....protocol.others_names import ours, split_pattern
+from ....supervisors.event_loops import caller
 from ....supervisors.process import run_process
 from ....supervisors.user_code import failure_of
 from ..playback.playback import Effect, done
@@ -152,8 +153,8 @@ class Hooks:
         async def command(own: Actor, place: int, hook: Hook) -> None:
             answers[place] = await self._command(own, event, hook, told)
 
-        async def function(own: Actor, place: int, call: Function) -> None:  # noqa: ARG001 - it is its actor's body
-            answers[place] = await _function(event, call, told)
+        async def function(own: Actor, place: int, call: Function) -> None:
+            answers[place] = await _function(own, event, call, told)
 
         refs = [
             me.spawn(command, place, hook, name=f"{NAME}-{place}", link=False) for place, hook in enumerate(commands)
@@ -193,12 +194,16 @@ class Hooks:
             return _lost(hook.command[:80], hook.on_error, str(error), hook.file)
 
 
-async def _function(event: Event, call: Function, told: Input) -> Said:
+async def _function(me: Actor, event: Event, call: Function, told: Input) -> Said:
     name = getattr(call, "__name__", "function")
-    try:
+
+    async def called() -> Mapping[str, Any] | None:
         value = call(dict(told))
-        if inspect.isawaitable(value):
-            value = await value
+        return await value if inspect.isawaitable(value) else value
+
+    try:
+        host = caller.get()
+        value = await called() if host is None else await host.run(called, me.cleanup)
         return Said() if value is None else of_json(event, value)
     except BaseException as raised:  # noqa: BLE001 - a program's own function; its failure is reported
         error = failure_of(raised)

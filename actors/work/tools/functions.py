@@ -12,9 +12,9 @@
 
 The docstring describes it to the model, the annotations are the JSON Schema and the check: whatever msgspec can decode
 may be a parameter (dataclasses, TypedDicts, structs, enums, dates ...). A function without annotations takes JSON as it
-comes. Async functions run in the run's own event loop, plain ones in a thread, which is left behind if the call is
-interrupted: a thread can't be ended. The model gets what is returned as JSON unless it is text, what is raised as an
-error.
+comes. Async functions run in the event loop of the run's caller, trio's or asyncio's, and are cancelled with the call.
+Plain ones run in a thread, which is left behind if the call is interrupted: a thread can't be ended. The model gets
+what is returned as JSON unless it is text, what is raised as an error.
 
     @callboard.tool(effect="keyed")
     async def pay(order: int, call_key: str) -> str: ...
@@ -39,6 +39,7 @@ import trio
 from ....protocol.decoding import convert
 from ....protocol.errors import ToolFailed, UsageError
 from ....protocol.repeats import REPEATS, Repeats
+from ....supervisors.event_loops import caller
 from ....supervisors.user_code import UserCodeError, user_code
 from ..journal.unknown import call_key
 from .declare.docstrings import read_docstring
@@ -120,7 +121,11 @@ class _Run:
             values[KEY] = call_key(me)
         with user_code:
             if self.asynchronous:
-                result = await self.function(**values)
+                host = caller.get()
+                if host is None:
+                    result = await self.function(**values)
+                else:
+                    result = await host.run(partial(self.function, **values), me.cleanup)
             else:
                 result = await trio.to_thread.run_sync(partial(self.function, **values), abandon_on_cancel=True)
             return result if isinstance(result, str) else msgspec.to_builtins(result, str_keys=True)

@@ -298,13 +298,18 @@ async def test_the_time_of_every_node_is_summed_up(stage: Stage) -> None:
     assert total / 2 <= longest <= total
 
 
-async def test_a_listener_that_raises_costs_itself_and_not_the_run(stage: Stage) -> None:
+async def test_an_exception_of_on_event_ends_the_run_and_is_raised(stage: Stage) -> None:
     stage.agent(HELLO)
+    seen: list[str] = []
 
     def broken(event: callboard.Event) -> None:
+        seen.append(event.kind)
         raise ZeroDivisionError
 
-    assert (await callboard.run("g", "bob", root=stage.root, on_event=broken)).output == "hello bob"
+    with stage.root.bus.listen(stage.events.append), pytest.raises(ZeroDivisionError):
+        await callboard.run("g", "bob", root=stage.root, on_event=broken)
+    assert seen == ["run.started"]
+    assert [event.kind for event in stage.events if event.kind.startswith("run.")][-1] == "run.cancelled"
 
 
 # --- cancelled -----------------------------------------------------------------------------------------------

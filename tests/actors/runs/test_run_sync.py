@@ -1,4 +1,4 @@
-"""`callboard.run_sync`: a run for programs without trio; and what a program on asyncio reads when it calls `run`."""
+"""`callboard.run_sync`: a run for threads without an event loop. For asyncio see test_asyncio_programs.py."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_it_raises_what_run_raises(graph: Path) -> None:
         callboard.run_sync(graph, colour="red")  # type: ignore[call-arg]  # the test
 
 
-def test_under_asyncio_it_works_in_a_thread_and_many_of_them_at_once(graph: Path) -> None:
+def test_many_of_them_at_once_in_threads_have_a_root_each(graph: Path) -> None:
     async def main() -> list[str]:
         calls = [asyncio.to_thread(callboard.run_sync, graph, word, config_dir=graph.parent) for word in "abc"]
         return [outcome.output for outcome in await asyncio.gather(*calls)]
@@ -47,13 +47,8 @@ def test_under_asyncio_it_works_in_a_thread_and_many_of_them_at_once(graph: Path
     assert asyncio.run(main()) == ["said a", "said b", "said c"]
 
 
-def test_under_asyncio_run_and_root_say_how_and_run_sync_does_not_block_the_loop(graph: Path) -> None:
+def test_under_asyncio_it_does_not_block_the_loop_and_says_what_to_call(graph: Path) -> None:
     async def main() -> None:
-        with pytest.raises(UsageError, match=says("runs.root.need_trio")):
-            await callboard.run(graph, "hi")
-        with pytest.raises(UsageError, match=says("runs.root.need_trio", what="callboard.Root")):
-            async with callboard.Root():
-                pass
         with pytest.raises(UsageError, match=says("runs.run.run_sync.2")):
             callboard.run_sync(graph, "hi")
 
@@ -61,7 +56,7 @@ def test_under_asyncio_run_and_root_say_how_and_run_sync_does_not_block_the_loop
 
 
 def test_without_any_loop_run_says_how(graph: Path) -> None:
-    with pytest.raises(UsageError, match=says("runs.root.need_trio.2")):
+    with pytest.raises(UsageError, match=says("runs.root.check_new_root.2")):
         callboard.run(graph, "hi").send(None)
 
 
@@ -71,8 +66,18 @@ async def test_in_a_trio_task_it_says_to_await_run(graph: Path) -> None:
 
 
 async def test_in_a_thread_of_a_trio_program_it_has_a_root_of_its_own(graph: Path) -> None:
+    heard: list[str] = []
     async with callboard.Root(config_dir=graph.parent) as root:
-        outcome = await trio.to_thread.run_sync(callboard.run_sync, graph, "hi")
-        assert outcome.output == "said hi"
-        with pytest.raises(UsageError, match=says("runs.run.run_sync.3")):
-            await trio.to_thread.run_sync(lambda: callboard.run_sync(graph, "hi", root=root))
+        with root.bus.listen(lambda event: heard.append(event.run)):
+            outcome = await trio.to_thread.run_sync(callboard.run_sync, graph, "hi")
+    assert outcome.output == "said hi"
+    assert outcome.run_id not in heard
+
+
+async def test_in_a_thread_it_runs_under_the_root_that_it_is_given(graph: Path) -> None:
+    heard: list[str] = []
+    async with callboard.Root(config_dir=graph.parent) as root:
+        with root.bus.listen(lambda event: heard.append(event.run)):
+            outcome = await trio.to_thread.run_sync(lambda: callboard.run_sync(graph, "hi", root=root))
+    assert outcome.output == "said hi"
+    assert set(heard) - {""} == {outcome.run_id}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import textwrap
 from pathlib import Path
@@ -350,6 +351,29 @@ async def test_a_run_inside_of_a_span_of_the_programs_own_is_its_child(stage: St
     with traced.of(stage.root), traced.tracers.get_tracer("mine").start_as_current_span("mine"):
         await stage.run("x", target="kid")
     assert traced.parents()["invoke_agent kid"] == "mine"
+
+
+async def test_a_run_of_an_asyncio_program_is_the_child_of_its_span_and_its_tools_are_in_it(
+    stage: Stage, traced: Traced
+) -> None:
+    stage.plain(KID, name="kid")
+    stage.models.script(Reply(calls=[("look", {})]), "done")
+    tracer = traced.tracers.get_tracer("mine")
+
+    async def look() -> None:
+        """Look."""
+        await asyncio.sleep(0)
+        with tracer.start_as_current_span("looked"):
+            pass
+
+    async def main() -> None:
+        async with callboard.Root(config_dir=stage.config_dir) as root:
+            with traced.of(root), tracer.start_as_current_span("mine"):
+                await root.run("kid", "x", tools=[look])
+
+    await trio.to_thread.run_sync(lambda: asyncio.run(main()))
+    assert traced.parents()["invoke_agent kid"] == "mine"
+    assert traced.parents()["looked"] == "mine"
 
 
 async def test_a_run_continues_the_trace_of_the_request_that_asked_for_it(stage: Stage, traced: Traced) -> None:
