@@ -122,6 +122,9 @@ _secrets = options.several(
     _value("--delete-secret", metavar="NAME", help="Deletes a secret of the vault.", shell_complete=complete_secret),
     _switch("--list-secrets", help="Lists the names of the secrets in the vault."),
 )
+_chat = options.several(
+    _switch("--no-tools", help="The chat that begins without a TEXT has no agent: a model alone."),
+)
 _all = options.several(_conversation, _manner, _looks, _upkeep, _secrets, click.argument("text", nargs=-1))
 _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
 
@@ -172,6 +175,7 @@ class _OnePrompt(click.Command):
 
 @click.command(cls=_OnePrompt, context_settings=_SETTINGS, options_metavar="[FLAGS]")
 @_all
+@_chat
 @_config_dir()
 @click.pass_context
 def one_prompt(ctx: click.Context, /, **given: Any) -> int | str:
@@ -196,11 +200,20 @@ def loki(**given: Any) -> int | str:
 
     All is as with `callboard [FLAGS] TEXT`, and a single word is a prompt, too. The configuration is that of
     $LOKI_CONFIG_DIR if that is set; else Callboard's own, and where there is none, Loki's (~/.config/loki).
+    The chat is Loki's (`compat: loki`): a model without an agent.
     """
     from .given import Given
     from .play import play
 
+    _obey_loki(click.get_current_context())
     return play(Given(**given), nothing_said=False)
+
+
+def _obey_loki(ctx: click.Context) -> None:
+    """Set `compat: loki` until the command ends, unless the environment says something else."""
+    if "CALLBOARD_COMPAT" not in os.environ:
+        os.environ["CALLBOARD_COMPAT"] = "loki"
+        ctx.call_on_close(lambda: os.environ.pop("CALLBOARD_COMPAT", None))
 
 
 def _nothing_said(ctx: click.Context) -> bool:

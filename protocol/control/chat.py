@@ -97,6 +97,8 @@ class OpenChat(Params, frozen=True):
         preludes: whether `repl_prelude` counts where neither role nor session nor agent is given.
         keep: whether it goes on when this connection closes.
         macro: the name of a macro that is played first, with `macro_arguments`.
+        default_agent: whether `chat_agent` of config.yaml, else the built-in `assistant`, answers where nothing else is
+            named. A session without an agent is continued without one.
     """
 
     agent: Name | None = None
@@ -114,6 +116,7 @@ class OpenChat(Params, frozen=True):
     keep: bool = False
     macro: Name | None = None
     macro_arguments: Annotated[list[Text], Meta(max_length=MOST)] = msgspec.field(default_factory=list)
+    default_agent: bool = False
 
 
 class OfChat(Params, frozen=True):

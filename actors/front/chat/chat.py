@@ -65,6 +65,7 @@ class Chat:
         hub, owner, among: as given.
         model: chosen with `.model` outside of session, role and agent.
         agent: whose the prompts are; `loaded` is what its files said when it was begun with.
+        in_default_agent: whether nobody has named the agent; see `default_agent`.
         variables: of the agent.
         rag: the knowledge base that prompts are looked up in.
         memory: what was said without a session.
@@ -100,6 +101,7 @@ class Chat:
         self.model: str | None = None
         self.agent: str | None = None
         self.loaded: Loaded | None = None
+        self.in_default_agent = False
         self.variables: dict[str, str] = {}
         self.rag: str | None = None
         self.memory = Place.in_memory()
@@ -409,6 +411,12 @@ class Chat:
         """Forget what was said without a session, and what was set for the role or the agent that it went with."""
         self.memory = Place.in_memory(self._scope_of_agent())
         self.asked = self.reply = None
+
+    def leave_agent(self) -> None:
+        """Be in no agent any more, nor in a session of it; what was said without a session is forgotten."""
+        self.session = None
+        self.agent, self.loaded, self.variables, self.in_default_agent = None, None, {}, False
+        self.new_memory()
 
     def _scope_of_agent(self) -> str | None:
         return None if self.loaded is None else agent_of(self.loaded)

@@ -322,15 +322,16 @@ async def _request(line: Line, text: str, prompt: Prompt, where: Place) -> tuple
     if not await where.prepare(chat.hub, caller, settings):
         await line.note("What is said from now on is not kept in the session's file.")
     session = where.session
+    agent = chat.agent if where is chat.place or where.stored.agent is not None else None  # `.role NAME TEXT`
     model = session.model or (None if _model_of_files(chat) else chat.model)
     files, images = await trio.to_thread.run_sync(images_in, prompt.files) if prompt.files else ((), ())
     if prompt.files:
         caller.need("run:files")
     wanted = StartRun(
-        target=chat.agent or "",
+        target=agent or "",
         prompt=text,
         model=model,
-        variables=chat.variables,
+        variables=chat.variables if agent is not None else {},
         files=list(files),
         knowledge=[chat.rag] if chat.rag else [],
         **chat.terms,
@@ -338,7 +339,7 @@ async def _request(line: Line, text: str, prompt: Prompt, where: Place) -> tuple
     request = await chat.hub.request(caller, wanted)
     request = msgspec.structs.replace(request, parts=images)
     hooks = msgspec.structs.replace(NO_HOOKS, settings=settings, told=chat.warned)
-    if chat.agent is not None:
+    if agent is not None:
         return await _of_agent(chat, request, hooks, where)
     target = plain_agent(settings, session, asks=chat.remembers, files=caller.has("run:files"))
     return msgspec.structs.replace(request, target=target, default_tools=True), hooks

@@ -123,7 +123,7 @@ def check(chat: Chat, wanted: Command) -> None:
         "agent": chat.agent is not None,
         "rag": chat.rag is not None,
         "no session": chat.session is None,
-        "no agent": chat.agent is None,
+        "no agent": chat.agent is None or chat.in_default_agent,
         "empty session": chat.session is None or chat.session.is_empty,
     }
     for need in wanted.needs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,23 @@ def test_without_text_and_terminal_there_is_no_chat(callboard: Callboard, config
     assert has_message(err, "cli.loki.play._without_text")
 
 
+def test_loki_is_obeyed_while_its_line_is_at_work(
+    callboard: Callboard, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+
+    def open_chat(*_: Any, **__: Any) -> int:
+        seen.append(os.environ.get("CALLBOARD_COMPAT"))
+        return 0
+
+    monkeypatch.delenv("CALLBOARD_COMPAT", raising=False)
+    monkeypatch.setattr(play, "_at_terminal", lambda: True)
+    monkeypatch.setattr(program, "open_chat", open_chat)
+    assert callboard("loki").code == 0
+    assert callboard().code == 0
+    assert seen == ["loki", None]
+
+
 def test_at_a_terminal_without_text_the_chat_begins_with_what_the_flags_say(
     callboard: Callboard, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,14 +216,17 @@ def test_at_a_terminal_without_text_the_chat_begins_with_what_the_flags_say(
     monkeypatch.setattr(play, "_at_terminal", lambda: True)
     monkeypatch.setattr(program, "open_chat", open_chat)
     assert callboard().code == 7
+    assert callboard("--no-tools").code == 7
     assert callboard("-r", "code", "-s", "-m", "fake:x", "--save-session").code == 7
     assert callboard("loki", "-C", "there", "-a", "demo", "-s", "one", "--agent-variable", "a", "b", "-S").code == 7
     assert [opening for opening, _ in opened] == [
+        {"default_agent": True},
         {},
-        {"role": "code", "session": "", "model": "fake:x", "save_session": True},
-        {"agent": "demo", "session": "one", "variables": {"a": "b"}},
+        {"role": "code", "session": "", "model": "fake:x", "save_session": True, "default_agent": True},
+        {"agent": "demo", "session": "one", "variables": {"a": "b"}, "default_agent": True},
     ]
     assert [options for _, options in opened] == [
+        {"config_dir": None, "streams": True},
         {"config_dir": None, "streams": True},
         {"config_dir": None, "streams": True},
         {"config_dir": "there", "streams": False},

@@ -312,8 +312,6 @@ async def test_13_an_agent_with_variables_starters_and_a_session(
     assert "1: What is on my desk?" in person.text
     assert "You are Ada." in str(said(fake_model)[0])
     assert fake_model.requests[-1].prompt == "File this."
-    with pytest.raises(Conflict, match=says("front.chat.table.7")):
-        await chat.play(".agent clerk", person)
     await play(chat, Scripted("no"), ".session desk", "one", ".exit agent")
     assert (chat.agent, chat.session) == (None, None)
     await play(chat, person, ".agent clerk desk", "two")
