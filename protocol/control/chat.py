@@ -53,6 +53,7 @@ class ChatInfo(msgspec.Struct, kw_only=True):
         settings: what `.set` can set and has a value, by key.
         run: the run that is under way.
         title: what it is about.
+        doing: what it does beside runs that takes a while, in words; None for nothing.
         started: when it was opened.
     """
 
@@ -72,6 +73,7 @@ class ChatInfo(msgspec.Struct, kw_only=True):
     settings: dict[str, str | int | float | bool | None] = {}
     run: str | None = None
     title: str | None = None
+    doing: str | None = None
     started: str = ""
 
 

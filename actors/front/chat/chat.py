@@ -79,6 +79,7 @@ class Chat:
         shell: what `!` lines have written, for the next prompt.
         brought: files that come with the next prompt.
         title: what it is about, by what was asked first.
+        doing: work that goes on beside runs, in words for clients.
         on_close: what to do when it is closed, for those who watch.
         order: of the lines that come.
         closed: whether it has ended; then it plays no line any more.
@@ -117,6 +118,7 @@ class Chat:
         self.brought: tuple[str, ...] = ()
         self.steered: list[str] = []
         self.title: str | None = None
+        self.doing: str | None = None
         self.watchers: dict[Person, Callable[[bytes], None]] = {}
         self.told = ToldBefore()
         self.warned: set[str] = set()
@@ -209,6 +211,7 @@ class Chat:
             settings=shown(self),
             run=self.run,
             title=self.subject,
+            doing=self.doing,
             started=self.started,
         )
 

@@ -23,7 +23,7 @@ from ...io.messages_file import add_message
 from ...io.outbox import Gone
 from ...runs.files import images_in
 from ...runs.loading import NO_HOOKS, Hooks
-from ...runs.sessions.summary import compressed, first_words, threshold_of, too_long
+from ...runs.sessions.summary import compressed, first_words, too_long
 from ...runs.target import LoopAgent
 from .asked import Prompt
 from .place import Place, Start, Taken
@@ -222,7 +222,7 @@ async def _followed(line: Line, asking: Asking) -> Outcome:
     if chat.interrupted:
         turn.rounding.cancel()
     try:
-        await turn.over.wait()
+        await _over(line, turn)
         await asking.settle(outcome.output)
         await _give_back(line, asking)
     except trio.Cancelled:  # what is done with the session after its turn is left out
@@ -236,6 +236,29 @@ async def _followed(line: Line, asking: Asking) -> Outcome:
     await _keep(line, prompt.text, chat.reply or "")
     await _round_off(line, turn, where)
     return outcome
+
+
+async def _over(line: Line, turn: SessionTurn) -> None:
+    """Wait until all that the turn has brought is stored; while its session is shortened, the chat says so."""
+    await turn.shortening.wait()
+    try:
+        if not turn.over.is_set():
+            await announce_shortening(line)
+        await turn.over.wait()
+    finally:
+        line.chat.doing = None
+
+
+async def announce_shortening(line: Line) -> None:
+    """Say that a model is asked for a summary now; `Chat.doing` shows it until it is set to None."""
+    line.chat.doing = "shortening the conversation"
+    await line.note("Compressing the session.")
+    await line.chat.change(line.person)
+
+
+def shortened_by(tokens: int, now: int) -> str:
+    """What to say of a conversation that was shortened."""
+    return f"Compressed: about {tokens:,} tokens became {now:,}; `.context` shows what is left."
 
 
 async def _tell_began(line: Line, told: frames.Began, over: trio.Event) -> None:
@@ -289,8 +312,8 @@ async def _round_off(line: Line, turn: SessionTurn, where: Place) -> None:
         await line.warn(f"what was said could not be kept: {turn.error}")
     if turn.rounded.autonamed:
         await line.note(f"The session is called '{turn.rounded.autonamed}'.")
-    if turn.rounded.compressed:
-        await line.note("Compressing the session.")
+    if (rounded := turn.rounded).compressed:
+        await line.note(shortened_by(rounded.tokens, rounded.tokens_now))
     if where.temporary and not line.chat.interrupted:
         await _compress(line, where)
 
@@ -299,16 +322,19 @@ async def _compress(line: Line, where: Place) -> None:
     """As the store's sessions are after their turns (`runs.in_session`), where it has become long."""
     chat, agent = line.chat, line.chat.loop_agent
     of_agent = None if agent is None else agent.agent.compression_threshold
-    if not too_long(where.session, threshold_of(where.session, of_agent, chat.settings)):
+    model, payer, before = chat.model_in_use or None, line.caller.subject, where.tokens
+    if not await too_long(line.root, where.session, of_agent, model, chat.settings):
         return
-    await line.note("Compressing the session.")
     try:
-        model, payer = chat.model_in_use or None, line.caller.subject
+        await announce_shortening(line)
         await compressed(line.root, where.session, where.stored.agent, model, payer=payer)
+        await line.note(shortened_by(before, where.tokens))
     except ShuttingDown:
         raise
     except CallboardError as error:
         await line.warn(f"The session could not be compressed, and stays as it is: {error}")
+    finally:
+        chat.doing = None
     where.starts.clear()
 
 

@@ -20,6 +20,7 @@ from ....work.agent.compaction import told
 from .. import names
 from ..line import Line
 from ..place import Place, wish
+from ..prompting import announce_shortening, shortened_by
 from ..table import command
 from .looking import table
 from .resuming import told_of_interrupted
@@ -110,17 +111,25 @@ def _now(chat: Chat) -> Place:
 
 
 @command(".compress session", "Put a summary in the place of what was said", needs=("session",))
+async def _compress_session(line: Line) -> None:
+    await _compress(line)
+
+
+@command(".compact", "Put a summary in the place of what was said, with a session or without")
 async def _compress(line: Line) -> None:
-    place = _now(line.chat)
-    await line.note("Compressing the session.")
-    if place.kept:
-        done = await line.root.sessions.compress(line.caller, place.stored.id)
-        await place.refresh(line.hub, line.caller)
-    else:
-        model, payer = line.chat.model_in_use or None, line.caller.subject
-        done = await compressed(line.root, place.session, place.stored.agent, model, payer=payer)
+    chat, place, before = line.chat, line.chat.place, line.chat.place.tokens
+    try:
+        await announce_shortening(line)
+        if place.kept:
+            done = await line.root.sessions.compress(line.caller, place.stored.id)
+            await place.refresh(line.hub, line.caller)
+        else:
+            model, payer = chat.model_in_use or None, line.caller.subject
+            done = await compressed(line.root, place.session, place.stored.agent, model, payer=payer)
+    finally:
+        chat.doing = None
     place.starts.clear()
-    await line.note("The session is compressed." if done else "There is too little to compress.")
+    await line.note(shortened_by(before, place.tokens) if done else "There is too little to compress.")
 
 
 @command(".info session", "Show the session", needs=("session",), at_work=True)
