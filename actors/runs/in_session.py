@@ -91,6 +91,7 @@ async def say(
         async with acting as act:
             turn = act.turn
             outcome = await perform(act.request, act.hooks, root)
+            turn.spend(sum(used.cost for used in outcome.usage.values()))
             await round_off(root, act, compress=compress)
     except CallboardError as error:
         if outcome is None or turn is None or turn.unkept is not error:

@@ -156,6 +156,10 @@ class Conversation:
                 self._seen.print(f"from other terminals: {elsewhere}", "dim")
             for note in opened.notes:
                 self._seen.print(note, "dim")
+            for said in opened.said:
+                self._seen.said(said)
+            if opened.said:
+                self._seen.show([""])
             self._changed(opened.chat)
             if place:
                 await self._joining.watch(opened.chat.chat)

@@ -7,6 +7,7 @@ function of the command gets them as `Given`.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -123,6 +124,8 @@ _secrets = options.several(
     _switch("--list-secrets", help="Lists the names of the secrets in the vault."),
 )
 _chat = options.several(
+    _switch("--continue", "continues", help="Continues the newest chat of this directory; -c alone does so, too."),
+    _switch("--resume", help="Shows the chats that are stored, and continues the one that you choose."),
     _switch("--no-tools", help="The chat that begins without a TEXT has no agent: a model alone."),
 )
 _all = options.several(_conversation, _manner, _looks, _upkeep, _secrets, click.argument("text", nargs=-1))
@@ -150,6 +153,12 @@ class _AsCallboard(click.Context):
 
 class _OnePrompt(click.Command):
     context_class = _AsCallboard
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`-c` alone continues a chat: Loki's `-c`, the code of an answer, needs a TEXT."""
+        if args == ["-c"] and sys.stdin.isatty():
+            args = ["--continue"]
+        return super().parse_args(ctx, args)
 
     def make_context(self, *given: Any, **more: Any) -> click.Context:
         with self._usage_elsewhere():

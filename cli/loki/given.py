@@ -59,6 +59,8 @@ class Given:
     list_secrets: bool = False
     config_dir: str | None = None
     no_tools: bool = False
+    continues: bool = False
+    resume: bool = False
     text: tuple[str, ...] = ()
 
     @property
@@ -113,5 +115,7 @@ class Given:
             "empty_session": self.empty_session,
             "save_session": True if self.save_session else None,
             "default_agent": not self.no_tools,
+            "store": True,
+            "reopen": "last" if self.continues else "choose" if self.resume else None,
         }
         return {name: value for name, value in said.items() if value not in (None, False, {})}

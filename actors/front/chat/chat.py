@@ -92,6 +92,7 @@ class Chat:
         terms: of all its runs: their limits, and what is allowed without asking, as in `StartRun`.
         remembers: whether it remembers what was said without a session. A macro's own conversation does not: there each
             prompt stands alone, as in Loki.
+        stores: whether what is said without a session is stored, to be reopened; see `reopening`.
     """
 
     def __init__(self, hub: Hub, owner: str, among: Chats | None = None) -> None:
@@ -126,6 +127,7 @@ class Chat:
         self._caller: Caller | None = None
         self.terms: dict[str, Any] = {}
         self.remembers = True
+        self.stores = False
         self._interrupted = False
         self._moved = trio.lowlevel.ParkingLot()
         self._parked = 0
@@ -201,7 +203,7 @@ class Chat:
             role=self.role,
             role_prompt=self.role_prompt is not None,
             session=None if self.session is None else self.session.name,
-            session_id=self.session.stored.id if self.session is not None and self.session.kept else None,
+            session_id=self.place.stored.id if self.place.kept else None,
             rag=self.rag,
             turns=place.turns,
             tokens=tokens,

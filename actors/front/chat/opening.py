@@ -12,12 +12,13 @@ from ....protocol.settings.prelude import prelude_of
 from ...runs.sessions.names import as_id
 from .commands.agent import begin_agent
 from .commands.rag import use_rag
-from .commands.resuming import told_of_interrupted
 from .commands.role import use_prompt, use_role
 from .commands.session import enter
 from .commands.settings import set_model
 from .default_agent import begin_default
-from .line import Line
+from .interrupted_turns import told_of_interrupted
+from .line import Line, SaidKind
+from .reopening import last_exchange, reopen, stores
 
 if TYPE_CHECKING:
     from .chat import Chat
@@ -41,7 +42,10 @@ async def opened(chat: Chat, person: Person, wanted: frames.OpenChat) -> list[st
         raise UsageError(f"a chat begins in a role ('{role}') or with a prompt for one, not in both")
     if wanted.model is not None:
         await set_model(line, wanted.model)
-    if wanted.agent is not None:
+    chat.stores = wanted.store and stores(chat, person.caller)
+    if wanted.reopen is not None and await reopen(line, wanted.reopen):
+        pass
+    elif wanted.agent is not None:
         if role is not None or wanted.role_prompt is not None:
             raise UsageError(f"a role is for a chat without an agent, and in this one '{wanted.agent}' answers")
         await begin_agent(line, wanted.agent, session, wanted.variables)
@@ -74,6 +78,11 @@ async def opened(chat: Chat, person: Person, wanted: frames.OpenChat) -> list[st
     if chat.agent is None and chat.model_in_use == gateway.choice().model and (missing := gateway.lacks_model()):
         notes.append(missing)
     return [*notes, *told_of_interrupted(line)]
+
+
+def seen_again(chat: Chat) -> list[tuple[SaidKind, str]]:
+    """What the person sees of a session in which something was said, if the chat is one that is stored."""
+    return last_exchange(chat) if chat.stores else []
 
 
 async def _by_default(line: Line, wanted: frames.OpenChat) -> list[str] | None:

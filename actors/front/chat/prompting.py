@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,7 +27,7 @@ from ...runs.loading import NO_HOOKS, Hooks
 from ...runs.sessions.summary import compressed, first_words, too_long
 from ...runs.target import LoopAgent
 from .asked import Prompt
-from .place import Place, Start, Taken
+from .place import Place, Start, Taken, wish
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
@@ -125,17 +126,42 @@ async def ask(
     if place is None and shown is None:
         chat.asked = msgspec.structs.replace(prompt, text=text)
     try:
+        await _store(line, where)
         request, hooks = await _request(line, text, prompt, where)
         turn = await where.begin(chat.hub, line.caller, request, hooks, title=shown or "")
     except BaseException:  # interrupted, too: what was taken out for this answer must not be lost
         if instead is not None:
             with chat.hub.root.kernel.shield(PUT_BACK_WITHIN):
                 await where.put_back(chat.hub, line.caller, *instead)
+        with chat.hub.root.kernel.shield(PUT_BACK_WITHIN):
+            await _discard_empty(chat, line.caller, where)
         raise
     chat.shell = chat.shell[len(before) :]
     start.run = turn.info.run
     stored = len(where.session.compressed_messages)
     return await _followed(line, Asking(chat, line.caller, prompt, where, start, turn, stored, instead))
+
+
+async def _store(line: Line, where: Place) -> None:
+    """Store what is said without a session from now on, if the chat is one that is stored."""
+    chat = line.chat
+    if not chat.stores or where is not chat.memory or where.kept:
+        return
+    if wish(where.session, chat.settings) is False or chat.settings.dry_run:
+        return
+    await where.store(chat.hub, line.caller, about_chat(chat))
+
+
+def about_chat(chat: Chat) -> dict[str, str]:
+    """What the file of a session says of the chat that it is from: its directory, and the agent as it was named."""
+    return {"cwd": str(Path.cwd()), **({"target": chat.agent} if chat.agent is not None else {})}
+
+
+async def _discard_empty(chat: Chat, caller: Caller, where: Place) -> None:
+    """Remove the session that was made for a first prompt which has brought nothing."""
+    if where.kept and where is chat.memory and where.is_empty:
+        with suppress(CallboardError):  # another process has it meanwhile
+            await where.discard(chat.hub, caller)
 
 
 async def go_on(line: Line, run: str, prompt: Prompt) -> Outcome:
@@ -179,6 +205,7 @@ class Asking:
             self.charged = True
             chat.add_cost(turn.info.cost, priced=turn.info.priced)
         await where.refresh(chat.hub, self.caller)
+        await _discard_empty(chat, self.caller, where)
         where.brought(self.start, turn.at, len(turn.added))
         shortened = turn.rounded.compressed or len(where.session.compressed_messages) != self.compressed
         if shortened:

@@ -229,6 +229,7 @@ class HubSessions:
                 except trio.Cancelled:
                     await self._ended(info.run)  # what it has said by then is kept
                     raise
+                act.turn.spend(turn.info.cost)
                 with turn.rounding:
                     turn.rounded = await round_off(root, act, before_shortening=turn.shortening.set)
         except Exception as error:  # a turn that ends badly must not end the hub

@@ -44,3 +44,36 @@ async def test_without_tools_a_model_answers_alone(
     assert "tools" not in fake_model.requests[-1].json
     window.press("C-d")
     assert await window.ended() == 0
+
+
+async def test_a_chat_is_continued_another_day_by_its_directory_or_from_a_list(
+    window: Window, wide: Window, fake_model: FakeModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    environ = environment_of(fake_model.config_dir(tmp_path / "config"), tmp_path)
+    fake_model.script("It takes the first number.", "In line 2.", "Because it is sorted.")
+    window.start([], environ)
+    await window.shows("\nassistant>")
+    window.press("what is wrong with median?", "Enter")
+    await window.shows("It takes the first number.\n\nassistant>")
+    window.press("C-d")
+    assert await window.ended() == 0
+    window.start(["-c"], environ)
+    await window.shows("> what is wrong with median?\nIt takes the first number.\n\nassistant>")
+    window.press("where?", "Enter")
+    await window.shows("In line 2.\n\nassistant>")
+    assert len(fake_model.requests[-1].json["messages"]) == 4
+    window.press("C-d")
+    assert await window.ended() == 0
+    wide.start(["--resume"], environ)
+    await wide.shows("Which chat?")
+    await wide.shows("what is wrong with median?")
+    await wide.shows("~/work, assistant, $")
+    wide.press("Enter")
+    await wide.shows("In line 2.\n\nassistant>")
+    wide.press("why?", "Enter")
+    await wide.shows("Because it is sorted.\n\nassistant>")
+    wide.press("C-d")
+    assert await wide.ended() == 0

@@ -187,6 +187,25 @@ def test_without_text_and_terminal_there_is_no_chat(callboard: Callboard, config
     assert has_message(err, "cli.loki.play._without_text")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["--continue", "what now?"],
+        ["--continue", "--resume"],
+        ["--resume", "-s", "one"],
+        ["--continue", "-a", "demo"],
+        ["chat", "--continue", "--resume"],
+        ["chat", "demo", "--continue"],
+        ["chat", "--resume", "-s", "one"],
+        ["loki", "--continue"],
+        ["-c"],
+    ],
+    ids=" ".join,
+)
+def test_a_chat_that_is_continued_takes_nothing_else(callboard: Callboard, config: Path, line: list[str]) -> None:
+    assert callboard(*line).code == 2
+
+
 def test_loki_is_obeyed_while_its_line_is_at_work(
     callboard: Callboard, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,18 +236,27 @@ def test_at_a_terminal_without_text_the_chat_begins_with_what_the_flags_say(
     monkeypatch.setattr(program, "open_chat", open_chat)
     assert callboard().code == 7
     assert callboard("--no-tools").code == 7
+    assert callboard("--continue").code == 7
+    assert callboard("--resume").code == 7
     assert callboard("-r", "code", "-s", "-m", "fake:x", "--save-session").code == 7
     assert callboard("loki", "-C", "there", "-a", "demo", "-s", "one", "--agent-variable", "a", "b", "-S").code == 7
     assert [opening for opening, _ in opened] == [
-        {"default_agent": True},
-        {},
-        {"role": "code", "session": "", "model": "fake:x", "save_session": True, "default_agent": True},
-        {"agent": "demo", "session": "one", "variables": {"a": "b"}, "default_agent": True},
+        {"default_agent": True, "store": True},
+        {"store": True},
+        {"store": True, "default_agent": True, "reopen": "last"},
+        {"store": True, "default_agent": True, "reopen": "choose"},
+        {
+            "role": "code",
+            "session": "",
+            "model": "fake:x",
+            "save_session": True,
+            "default_agent": True,
+            "store": True,
+        },
+        {"agent": "demo", "session": "one", "variables": {"a": "b"}, "default_agent": True, "store": True},
     ]
     assert [options for _, options in opened] == [
-        {"config_dir": None, "streams": True},
-        {"config_dir": None, "streams": True},
-        {"config_dir": None, "streams": True},
+        *[{"config_dir": None, "streams": True}] * 5,
         {"config_dir": "there", "streams": False},
     ]
 

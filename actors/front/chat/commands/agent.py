@@ -67,8 +67,14 @@ def spoken(turns: Iterable[Turn]) -> list[Turn]:
     return found
 
 
-async def begin_agent(line: Line, name: str, session: str | None, variables: dict[str, str]) -> None:
-    """Have an agent answer from now on, in a session if one is named, or the agent is always run in one."""
+async def begin_agent(
+    line: Line, name: str, session: str | None, variables: dict[str, str], *, own_session: bool = True
+) -> None:
+    """Have an agent answer from now on, in a session if one is named, or the agent is always run in one.
+
+    Args:
+        own_session: whether the latter counts.
+    """
     chat = line.chat
     if chat.session is not None:
         raise UsageError(MISSING["no session"])
@@ -85,7 +91,7 @@ async def begin_agent(line: Line, name: str, session: str | None, variables: dic
     before = {name: getattr(chat, name) for name in _STANDING}
     chat.agent, chat.loaded, chat.variables, chat.in_default_agent = name, loaded, dict(variables), False
     chat.new_memory()
-    if session is None and isinstance(loaded, LoopAgent) and line.caller.has("write:sessions"):
+    if own_session and session is None and isinstance(loaded, LoopAgent) and line.caller.has("write:sessions"):
         session = session_of(loaded.agent, settings.other, os.environ)
     try:
         if session is not None:

@@ -13,17 +13,18 @@ from .....protocol.session import Session, read_session, write_session
 from .....protocol.session_turns import turns_of
 from ....io.handed_out import without_secrets
 from ....runs.in_session import keep_unnamed
+from ....runs.sessions.live import forget_all
 from ....runs.sessions.names import TEMP, checked_alias
 from ....runs.sessions.roles import change_role, name_of, prompt_of
 from ....runs.sessions.summary import compressed
 from ....work.agent.compaction import told
 from .. import names
+from ..interrupted_turns import told_of_interrupted
 from ..line import Line
 from ..place import Place, wish
-from ..prompting import announce_shortening, shortened_by
-from ..table import command
+from ..prompting import about_chat, announce_shortening, shortened_by
+from ..table import MISSING, command
 from .looking import table
-from .resuming import told_of_interrupted
 
 if TYPE_CHECKING:
     from ..chat import Chat
@@ -83,9 +84,13 @@ async def _opened(line: Line, name: str) -> Place:
             return Place.in_memory(scope, alias=checked_alias(name))
         store = sessions.store
         stored = await trio.to_thread.run_sync(
-            lambda: store.open_or_create_by_alias(name, scope, Session, caller=line.caller)
+            lambda: store.open_or_create_by_alias(name, scope, lambda: _new(chat), caller=line.caller)
         )
     return Place.of(stored, chat.settings)
+
+
+def _new(chat: Chat) -> Session:
+    return Session(other=about_chat(chat) if chat.stores else {})
 
 
 def _wish(chat: Chat, session: Session) -> bool | None:
@@ -98,6 +103,20 @@ def _to_keep(chat: Chat, session: Session) -> None:
         session.save_session = None
     if _wish(chat, session) is False:  # the settings say so
         session.save_session = True
+
+
+@command(".clear", "Begin a new conversation; the one so far stays stored")
+async def _clear(line: Line) -> None:
+    chat = line.chat
+    stored = chat.place.kept and not chat.place.is_empty
+    if chat.session is not None:
+        await leave(line)
+    memory = deepcopy(chat.memory.session)  # the model, the role and what was set stay
+    forget_all(memory)
+    memory.meta, memory.title = type(memory.meta)(), None
+    chat.memory = Place.in_memory(chat.memory.stored.agent, memory)
+    chat.asked = chat.reply = chat.title = None
+    await line.note("A new conversation begins." + (" `.resume` lists the earlier ones." if stored else ""))
 
 
 @command(".empty session", "Forget what was said in the session", needs=("session",))
@@ -179,8 +198,13 @@ async def _edit(line: Line) -> None:
     place.starts.clear()
 
 
-@command(".save session", "Keep the session under a name", usage="[name]", needs=("session",))
+@command(".save session", "Keep the session under a name", usage="[name]")
 async def _save(line: Line) -> None:
+    chat = line.chat
+    if chat.session is None and chat.memory.kept:  # a stored chat becomes a session by its name
+        chat.session, chat.memory = chat.memory, Place.in_memory(chat.memory.stored.agent)
+    if chat.session is None:
+        raise Conflict(MISSING["session"])
     await save(line, line.rest)
 
 
