@@ -82,6 +82,9 @@ class Command:
 
 COMMANDS: dict[str, Command] = {}
 
+ALIASES = {".quit": ".exit"}
+"""Names that commands have in other programs, where ours have others."""
+
 
 def command(
     name: str,

@@ -20,12 +20,24 @@ from ..conftest import Ended
 Callboard = Callable[..., Ended]
 
 
-@pytest.mark.parametrize("line", [["What is 2+2?"], ["What", "is", "2+2?"], ["--", "What", "is 2+2?"]], ids=str)
+@pytest.mark.parametrize("line", [["What is 2+2?"], ["--", "What", "is 2+2?"]], ids=str)
 @pytest.mark.parametrize("loki", [False, True])
 def test_a_text_is_asked_and_answered(callboard: Callboard, models: FakeModels, line: list[str], loki: bool) -> None:
     models.script("4")
     assert callboard(*(["loki"] if loki else []), *line)[:2] == (0, "4\n")
     assert models.requests[0].prompt == "What is 2+2?"
+
+
+def test_loki_and_ask_take_every_text_and_callboard_alone_refuses_a_slip(
+    callboard: Callboard, models: FakeModels
+) -> None:
+    assert callboard("What", "is", "2+2?").code == 2  # nearly `chat`
+    assert callboard("rnu", "coder").code == 2
+    assert models.requests == []
+    for line in (["loki", "What", "is", "2+2?"], ["loki", "rnu", "coder"], ["loki", "rnu"], ["ask", "rnu coder"]):
+        assert callboard(*line).code == 0
+    prompts = ["What is 2+2?", "rnu coder", "rnu", "rnu coder"]
+    assert [request.prompt for request in models.requests] == prompts
 
 
 def test_what_stands_behind_the_text_belongs_to_it(callboard: Callboard, models: FakeModels) -> None:
@@ -313,7 +325,7 @@ def test_what_is_asked_and_answered_is_kept_where_the_settings_say_so(
     settings = json.loads((home / "config.yaml").read_text())
     (home / "config.yaml").write_text(json.dumps({**settings, "save": True}))
     models.answer_with(lambda request: f"so it is: {request.prompt}")
-    callboard("-C", str(home), "what", "is", "it")
+    callboard("-C", str(home), "what is it")
     callboard("ask", "-C", str(home), "-r", "explain-shell", "ls -l")
     callboard("-C", str(home), "-s", "kept", "in", "a", "session")
     callboard("-C", str(home), "--dry-run", "not", "sent")

@@ -66,6 +66,17 @@ async def test_a_slash_works_like_a_dot(chat: Chat, person: Scripted, line: str)
     assert person.told
 
 
+@pytest.mark.parametrize("line", ["exit", "quit", "Clear", " help ", "/quit", ".quit"])
+async def test_a_word_that_people_type_to_leave_or_to_get_help_is_never_sent_to_a_model(
+    chat: Chat, person: Scripted, fake_model: FakeModels, line: str
+) -> None:
+    done = await chat.play(line, person)
+    assert fake_model.requests == []
+    assert done.leave is (line.strip("./") in ("exit", "quit"))
+    await chat.play(f"{line.strip(' ./')} is a word", person)
+    assert len(fake_model.requests) == 1
+
+
 async def test_a_prompt_while_a_run_answers_is_told_to_its_agent(
     chat: Chat, person: Scripted, fake_model: FakeModels
 ) -> None:
