@@ -40,12 +40,14 @@ class Meta(msgspec.Struct, omit_defaults=True):
         owner: subject that made it or claimed it; None for a file of older programs.
         created_at: RFC 3339.
         created_by_key_id: the key its owner came with.
+        cost: USD of all its turns, as far as their prices are known.
         runs: the durable runs that its newest turns were, so that none is written twice.
     """
 
     owner: str | None = None
     created_at: str | None = None
     created_by_key_id: str | None = None
+    cost: float = 0.0
     runs: list[str] = []
 
 

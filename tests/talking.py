@@ -19,11 +19,26 @@ def start(
     *arguments: str,
     configure: Callable[[Path], None] = lambda _: None,
 ) -> None:
-    """Begins it, in a directory whose `config.yaml` names the model; `configure` may write more there."""
-    config = fake_model.config_dir(tmp_path / "config")
+    """Begins it, in a directory whose `config.yaml` names the model; `configure` may write more there.
+
+    A model answers without an agent: what the default agent does is tested in cli/chat/test_default_agent.py.
+    """
+    config = without_agent(fake_model.config_dir(tmp_path / "config"))
     configure(tmp_path)
     program = [sys.executable, "-m", "callboard.cli"] if isinstance(terminal, Tmux) else []
     terminal.start([*program, *arguments], environment_of(config, tmp_path))
+
+
+def without_agent(config: Path) -> Path:
+    """Has chats begin without an agent."""
+    return set_in(config, chat_agent="none")
+
+
+def set_in(config: Path, **keys: object) -> Path:
+    """Sets keys of its config.yaml."""
+    file = config / "config.yaml"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **keys}))
+    return config
 
 
 def environment_of(config: Path, tmp_path: Path) -> dict[str, str]:
@@ -41,6 +56,4 @@ def environment_of(config: Path, tmp_path: Path) -> dict[str, str]:
 
 def allow_commands(tmp_path: Path) -> None:
     """The agent may run commands, each with permission."""
-    file = tmp_path / "config" / "config.yaml"
-    settings = json.loads(file.read_text())
-    file.write_text(json.dumps({**settings, "enabled_tools": "execute_command"}))
+    set_in(tmp_path / "config", enabled_tools="execute_command")

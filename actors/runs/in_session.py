@@ -20,7 +20,8 @@ from ...protocol.outcome import Outcome
 from ...protocol.requests import RunRequest
 from ...protocol.role import role_of_prompt
 from ...protocol.session import Session
-from ...protocol.session_turns import messages_of, system_of
+from ...protocol.session_turns import messages_of, system_of, turns_of
+from ..work.agent.compaction import estimate
 from ..work.roles.files import find
 from ..work.variables import session_of
 from .begin import perform
@@ -28,7 +29,7 @@ from .loading import NO_HOOKS, Hooks
 from .sessions.access import new_meta
 from .sessions.names import as_id
 from .sessions.roles import change_role, is_empty, name_of, prompt_of
-from .sessions.summary import WITHOUT_AGENT, automatic_alias, compressed, first_words, threshold_of, titled, too_long
+from .sessions.summary import WITHOUT_AGENT, automatic_alias, compressed, first_words, titled, too_long
 from .sessions.turn import Turn
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 from .trace_context import conversation
@@ -90,6 +91,7 @@ async def say(
         async with acting as act:
             turn = act.turn
             outcome = await perform(act.request, act.hooks, root)
+            turn.spend(sum(used.cost for used in outcome.usage.values()))
             await round_off(root, act, compress=compress)
     except CallboardError as error:
         if outcome is None or turn is None or turn.unkept is not error:
@@ -210,14 +212,19 @@ class RoundedOff(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         compressed: whether it was shortened.
+        tokens, tokens_now: of a shortened one, its messages before and now, by estimate.
         autonamed: the name that a model has found for it, if it was given one.
     """
 
     compressed: bool = False
+    tokens: int = 0
+    tokens_now: int = 0
     autonamed: str | None = None
 
 
-async def round_off(root: Root, act: Act, *, compress: bool = True) -> RoundedOff:
+async def round_off(
+    root: Root, act: Act, *, compress: bool = True, before_shortening: Callable[[], None] = lambda: None
+) -> RoundedOff:
     """After a turn that brought something: the session gets a title, and is shortened if it has become long.
 
     An unnamed one gets its title and its name from a model, where `save_session` is true.
@@ -231,7 +238,13 @@ async def round_off(root: Root, act: Act, *, compress: bool = True) -> RoundedOf
             named = await _name(root, turn)
         else:
             turn.session.title = first_words(act.request.prompt) or None
-    return RoundedOff(compressed=compress and await shorten(root, turn, act.agent, act.hooks.settings), autonamed=named)
+    if not compress:
+        return RoundedOff(autonamed=named)
+    tokens = estimate(turns_of(turn.session))
+    if not await shorten(root, turn, act.agent, act.hooks.settings, before=before_shortening):
+        return RoundedOff(autonamed=named)
+    now = estimate(turns_of(turn.session))
+    return RoundedOff(compressed=True, tokens=tokens, tokens_now=now, autonamed=named)
 
 
 async def _name(root: Root, turn: Turn) -> str | None:
@@ -405,12 +418,24 @@ def _wish(session: Session, settings: Settings) -> object:
     return session.save_session if session.save_session is not None else settings.other.get("save_session")
 
 
-async def shorten(root: Root, turn: Turn, agent: Agent | None, settings: Settings | None = None) -> bool:
-    """Put a summary in the place of what was said, if that has become long; whether it has."""
+async def shorten(
+    root: Root,
+    turn: Turn,
+    agent: Agent | None,
+    settings: Settings | None = None,
+    *,
+    before: Callable[[], None] = lambda: None,
+) -> bool:
+    """Put a summary in the place of what was said, if that has become long; whether it has.
+
+    Args:
+        before: called if it has, before the model is asked.
+    """
     of_agent = None if agent is None else agent.compression_threshold
-    threshold = threshold_of(turn.session, of_agent, settings or root.settings)
-    if not too_long(turn.session, threshold):
+    answering = turn.session.model or (None if agent is None else agent.model)
+    if not await too_long(root, turn.session, of_agent, answering, settings or root.settings):
         return False
+    before()
     try:
         model = None if agent is None else agent.summarization_model or agent.model
         return await compressed(root, turn.session, turn.stored.agent, model)

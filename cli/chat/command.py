@@ -20,6 +20,9 @@ from .. import options
 )
 @click.option("-r", "--role", metavar="NAME", shell_complete=options.complete_role, help="The role that it begins in.")
 @click.option("--rag", metavar="NAME", shell_complete=options.complete_base_name, help="The knowledge base.")
+@click.option("-c", "--continue", "continues", is_flag=True, help="Continues the newest chat of this directory.")
+@click.option("--resume", is_flag=True, help="Shows the chats that are stored, and continues the one that you choose.")
+@click.option("--no-tools", is_flag=True, help="A model alone, without the agent that answers by default.")
 @click.option(
     "--attach",
     metavar="[CHAT]",
@@ -40,6 +43,9 @@ def command(
     session: str | None,
     role: str | None,
     rag: str | None,
+    continues: bool,
+    resume: bool,
+    no_tools: bool,
     attach: str | None,
     ui: bool,
     no_stream: bool,
@@ -48,7 +54,10 @@ def command(
     url: str | None,
     token: str | None,
 ) -> int:
-    """Leads a conversation, with AGENT or with a model: type a prompt, or `.help` for the commands.
+    """Leads a conversation: type a prompt, or `.help` for the commands.
+
+    Without AGENT the built-in `assistant` answers, which works on the files of this directory, or the agent that
+    `chat_agent` of config.yaml names.
 
     While an agent works, it reads what you send; Esc or Ctrl-C interrupts it. Ctrl-D or `.exit` leaves.
 
@@ -62,10 +71,20 @@ def command(
 
     given: dict[str, Any] = {"agent": agent, "model": model, "session": session, "role": role, "rag": rag}
     opening = {name: value for name, value in given.items() if value is not None}
-    if attach is not None and opening:
+    if (continues or resume) and (agent or session or role or no_tools or attach is not None):
+        flag = "--continue" if continues else "--resume"
+        raise click.UsageError(f"{flag} begins as the chat was: give it no agent, session, role, --no-tools, --attach.")
+    if continues and resume:
+        raise click.UsageError("--continue takes the newest chat, --resume lets you choose one: give one of the two.")
+    if no_tools and agent is not None:
+        raise click.UsageError("--no-tools is for a chat without an agent: an agent's file says what tools it has.")
+    if attach is not None and (opening or no_tools):
         raise click.UsageError(
             "--attach shows a chat as it is: give it no agent, model, session, role or knowledge base."
         )
+    opening |= {"default_agent": attach is None and not no_tools, "store": attach is None}
+    if continues or resume:
+        opening["reopen"] = "last" if continues else "choose"
     where = None
     if attach is not None or context.get_parameter_source("url") is ParameterSource.COMMANDLINE:
         from ..control.servers import Where

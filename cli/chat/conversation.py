@@ -6,6 +6,7 @@ The server keeps their order: which waits for another, and which the run at work
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
@@ -100,6 +101,7 @@ class Conversation:
         self._streams = display.streams
         self._looks: Callable[[object], Look] | None = None
         self._highlight: object = None
+        self._doing_since = 0.0
         screen.handler = self
         client.notified = self._notified
         client.requested = self._requested.answer
@@ -154,6 +156,10 @@ class Conversation:
                 self._seen.print(f"from other terminals: {elsewhere}", "dim")
             for note in opened.notes:
                 self._seen.print(note, "dim")
+            for said in opened.said:
+                self._seen.said(said)
+            if opened.said:
+                self._seen.show([""])
             self._changed(opened.chat)
             if place:
                 await self._joining.watch(opened.chat.chat)
@@ -359,7 +365,13 @@ class Conversation:
 
     def rows(self, columns: int, room: int) -> list[str]:
         """See `Handler`."""
-        return self._seen.rows(columns, room)
+        rows = self._seen.rows(columns, room)
+        if not rows and self._info is not None and self._info.doing:
+            seconds = time.monotonic() - self._doing_since
+            spinner = self._seen.display.spinner
+            row = f"{spinner[int(seconds * 10) % len(spinner)]} {self._info.doing}  {seconds:.0f}s"
+            return [self._seen.display.painted(one_line(row, columns), "dim")]
+        return rows
 
     # --- what the server tells ------------------------------------------------------------------------------
 
@@ -424,6 +436,8 @@ class Conversation:
             self._screen.leave()
 
     def _changed(self, info: ChatInfo) -> None:
+        if info.doing and (self._info is None or self._info.doing != info.doing):
+            self._doing_since = time.monotonic()
         self._info, self._here = info, info.chat
         highlight = info.settings.get("highlight")
         if self._looks is not None and highlight != self._highlight:

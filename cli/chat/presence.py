@@ -139,6 +139,8 @@ def _listed(chats: list[chat.ChatInfo]) -> str:
 def opening_again(info: chat.ChatInfo) -> dict[str, object]:
     """Parameters of `_chat/open` for a chat like one that is no more."""
     session = info.session if info.session_id is not None else ("" if info.session is not None else None)
+    if session is None and info.session_id is not None:  # a stored chat without a name
+        return {"reopen": info.session_id, "preludes": False, "keep": True, "store": True}
     return {
         "agent": info.agent,
         "role": info.role,

@@ -7,6 +7,7 @@ function of the command gets them as `Given`.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -122,6 +123,11 @@ _secrets = options.several(
     _value("--delete-secret", metavar="NAME", help="Deletes a secret of the vault.", shell_complete=complete_secret),
     _switch("--list-secrets", help="Lists the names of the secrets in the vault."),
 )
+_chat = options.several(
+    _switch("--continue", "continues", help="Continues the newest chat of this directory; -c alone does so, too."),
+    _switch("--resume", help="Shows the chats that are stored, and continues the one that you choose."),
+    _switch("--no-tools", help="The chat that begins without a TEXT has no agent: a model alone."),
+)
 _all = options.several(_conversation, _manner, _looks, _upkeep, _secrets, click.argument("text", nargs=-1))
 _SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
 
@@ -148,6 +154,12 @@ class _AsCallboard(click.Context):
 class _OnePrompt(click.Command):
     context_class = _AsCallboard
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`-c` alone continues a chat: Loki's `-c`, the code of an answer, needs a TEXT."""
+        if args == ["-c"] and sys.stdin.isatty():
+            args = ["--continue"]
+        return super().parse_args(ctx, args)
+
     def make_context(self, *given: Any, **more: Any) -> click.Context:
         with self._usage_elsewhere():
             return super().make_context(*given, **more)
@@ -172,6 +184,7 @@ class _OnePrompt(click.Command):
 
 @click.command(cls=_OnePrompt, context_settings=_SETTINGS, options_metavar="[FLAGS]")
 @_all
+@_chat
 @_config_dir()
 @click.pass_context
 def one_prompt(ctx: click.Context, /, **given: Any) -> int | str:
@@ -196,11 +209,20 @@ def loki(**given: Any) -> int | str:
 
     All is as with `callboard [FLAGS] TEXT`, and a single word is a prompt, too. The configuration is that of
     $LOKI_CONFIG_DIR if that is set; else Callboard's own, and where there is none, Loki's (~/.config/loki).
+    The chat is Loki's (`compat: loki`): a model without an agent.
     """
     from .given import Given
     from .play import play
 
+    _obey_loki(click.get_current_context())
     return play(Given(**given), nothing_said=False)
+
+
+def _obey_loki(ctx: click.Context) -> None:
+    """Set `compat: loki` until the command ends, unless the environment says something else."""
+    if "CALLBOARD_COMPAT" not in os.environ:
+        os.environ["CALLBOARD_COMPAT"] = "loki"
+        ctx.call_on_close(lambda: os.environ.pop("CALLBOARD_COMPAT", None))
 
 
 def _nothing_said(ctx: click.Context) -> bool:

@@ -58,6 +58,9 @@ class Given:
     delete_secret: str | None = None
     list_secrets: bool = False
     config_dir: str | None = None
+    no_tools: bool = False
+    continues: bool = False
+    resume: bool = False
     text: tuple[str, ...] = ()
 
     @property
@@ -111,5 +114,8 @@ class Given:
             "variables": dict(self.variables),
             "empty_session": self.empty_session,
             "save_session": True if self.save_session else None,
+            "default_agent": not self.no_tools,
+            "store": True,
+            "reopen": "last" if self.continues else "choose" if self.resume else None,
         }
         return {name: value for name, value in said.items() if value not in (None, False, {})}

@@ -37,6 +37,9 @@ def play(given: Given, *, nothing_said: bool) -> Ended:
     if given.macro is not None:
         return _macro(given, given.macro)
     text = prompt_text(" ".join(given.text))
+    if (given.continues or given.resume) and text.strip():
+        flag = "--continue" if given.continues else "--resume"
+        raise click.UsageError(f"{flag} begins a chat, which takes its prompts at the terminal: give it no TEXT.")
     if not text.strip() and not given.files:
         if given.rebuild_rag:
             assert given.rag is not None
@@ -62,6 +65,9 @@ def _check(given: Given) -> None:
         "--code": given.code,
     }
     named = [flag for flag, is_given in answering.items() if is_given]
+    reopens = [flag for flag, is_given in (("--continue", given.continues), ("--resume", given.resume)) if is_given]
+    if reopens and (len(reopens) > 1 or named or given.session is not None or given.no_tools):
+        raise click.UsageError(f"{' and '.join(reopens)}: a chat begins again as it was; give no other flag with it.")
     if len(named) > 1:
         raise click.UsageError(f"{' and '.join(named)} contradict each other: each says who answers, and how.")
     if given.empty_session and given.session is None:

@@ -1,14 +1,15 @@
 """Which command lines of `callboard` are one prompt, Loki's way, and not a command of ours.
 
     callboard -r shell list all files     a flag before anything else
-    callboard what is a monad             several words
+    callboard give me a haiku             several words
     callboard "stop the world"            one argument with a blank in it, also if it begins as a command is called
     callboard -- stop the world           behind `--` all is text
     callboard                             nothing: the chat
 
-A single word is a command, or a mistake. So are several words of which the first is nearly a command's name: a slip
-(`callboard validat flow.yaml`) should cost neither money nor tell a provider what files are called. In front of a
-command `-C DIR` says where its configuration is.
+A single word is a command, or a mistake. So are several words of which the first is a command's name but for two edits
+(`callboard rnu coder`): a slip must neither cost money nor tell a provider what files are called. That refuses some
+sentences, `what is a monad` for `chat`; quoted they are prompts. In front of a command `-C DIR` says where its
+configuration is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from collections.abc import Collection, Sequence
 
 _OURS = ("-h", "--help", "-V", "--version")
 """Flags of `callboard` itself."""
+
+MOST_EDITS = 2
+"""Edits by which a word may differ from the name of a command and is taken for it."""
 
 _CONFIG_DIR = ("-C", "--config-dir")
 
@@ -37,12 +41,25 @@ def is_prompt(arguments: Sequence[str], commands: Collection[str]) -> bool:
 
 
 def nearest(word: str, commands: Collection[str]) -> str | None:
-    """The command that was meant, if one is nearly called so."""
-    from difflib import get_close_matches  # only where something is wrong
+    """The command whose name a word has but for `MOST_EDITS`, the nearest one first; None if there is none."""
+    if not word or len(word) > max(map(len, commands)) + MOST_EDITS:
+        return None
+    near = [(edits, name) for name in commands if (edits := _edits(word.casefold(), name)) <= MOST_EDITS]
+    return min(near, key=lambda each: each[0])[1] if near else None
 
-    begin = word[:1].casefold()  # `what is ...` is a prompt, although `what` is nearly `chat`
-    near = get_close_matches(word, [name for name in commands if name.startswith(begin)], n=1, cutoff=0.75)
-    return near[0] if near else None
+
+def _edits(one: str, other: str) -> int:
+    """Edit distance: letters that are missing, too many or others, and neighbours that are swapped, each count 1."""
+    above: list[int] = []
+    row = list(range(len(other) + 1))
+    for place, letter in enumerate(one, 1):
+        two_above, above, row = above, row, [place]
+        for at, wanted in enumerate(other, 1):
+            edits = min(above[at] + 1, row[at - 1] + 1, above[at - 1] + (letter != wanted))
+            if place > 1 and at > 1 and letter == other[at - 2] and one[place - 2] == wanted:
+                edits = min(edits, two_above[at - 2] + 1)
+            row.append(edits)
+    return row[-1]
 
 
 def before_command(arguments: Sequence[str], commands: Collection[str]) -> tuple[str | None, list[str]]:

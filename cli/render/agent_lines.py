@@ -123,11 +123,19 @@ class AgentTeller(Teller):
             times = f"time {data.count} of at most {data.most}"
             yield self._timed(event, f"{paths.child(event.actor) or data.agent} goes on: {open_} ({times})")
 
+    def _history_compacting(self, data: ev.HistoryCompacting, event: Event) -> Iterator[Line]:
+        if self._told(event):
+            who = paths.child(event.actor) or data.agent
+            what = (
+                f"sums up its first {counted(data.turns, 'message')}, since the next request has {data.tokens} tokens"
+            )
+            yield self._timed(event, f"{who} {what}")
+
     def _history_compacted(self, data: ev.HistoryCompacted, event: Event) -> Iterator[Line]:
         if self._told(event):
             who = paths.child(event.actor) or data.agent
             sizes = f"{data.tokens} tokens, now {data.tokens_now}"
-            what = f"sums up its first {counted(data.turns, 'message')}"
+            what = f"has summed up its first {counted(data.turns, 'message')}"
             if data.results:
                 what = f"keeps beginning and end of {counted(data.results, 'result')} of tools"
             yield self._timed(event, f"{who} {what} ({sizes})")

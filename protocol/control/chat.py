@@ -45,7 +45,7 @@ class ChatInfo(msgspec.Struct, kw_only=True):
         model: `client:model` that answers the next prompt.
         agent, role, session, rag: what it is in, by name; None for none. A session of `temp` has no name yet.
         role_prompt: whether the role is a text of the person's (`.prompt`).
-        session_id: of a session that is kept.
+        session_id: of a session that is stored; also of a chat without a name, which may be reopened by it.
         turns: how many answers it remembers.
         tokens: what the next request holds at least; None as long as no model has answered.
         window: what the model takes at most; None where that is not known. `percent` is how much of it `tokens` are.
@@ -53,6 +53,7 @@ class ChatInfo(msgspec.Struct, kw_only=True):
         settings: what `.set` can set and has a value, by key.
         run: the run that is under way.
         title: what it is about.
+        doing: what it does beside runs that takes a while, in words; None for nothing.
         started: when it was opened.
     """
 
@@ -72,6 +73,7 @@ class ChatInfo(msgspec.Struct, kw_only=True):
     settings: dict[str, str | int | float | bool | None] = {}
     run: str | None = None
     title: str | None = None
+    doing: str | None = None
     started: str = ""
 
 
@@ -97,6 +99,11 @@ class OpenChat(Params, frozen=True):
         preludes: whether `repl_prelude` counts where neither role nor session nor agent is given.
         keep: whether it goes on when this connection closes.
         macro: the name of a macro that is played first, with `macro_arguments`.
+        default_agent: whether `chat_agent` of config.yaml, else the built-in `assistant`, answers where nothing else is
+            named. A session without an agent is continued without one.
+        store: whether what is said without a session is stored, so that it may be reopened.
+        reopen: the id of the session of a stored chat that is continued, with its agent; `last` for the newest of the
+            server's working directory, `choose` to have the person choose.
     """
 
     agent: Name | None = None
@@ -114,6 +121,9 @@ class OpenChat(Params, frozen=True):
     keep: bool = False
     macro: Name | None = None
     macro_arguments: Annotated[list[Text], Meta(max_length=MOST)] = msgspec.field(default_factory=list)
+    default_agent: bool = False
+    store: bool = False
+    reopen: Name | None = None
 
 
 class OfChat(Params, frozen=True):
@@ -145,10 +155,16 @@ class Complete(Params, frozen=True):
 
 
 class Opened(msgspec.Struct, kw_only=True):
-    """Result of `_chat/open`; `notes` are what a person should read first, a line each."""
+    """Result of `_chat/open`.
+
+    Attributes:
+        notes: what a person should read first, a line each.
+        said: of a session in which something was said, its counts, its last prompt and the answer.
+    """
 
     chat: ChatInfo
     notes: list[str] = []
+    said: list[Said] = []
 
 
 class OneChat(msgspec.Struct, kw_only=True):

@@ -408,6 +408,16 @@ class AgentContinued(EventData, frozen=True, kw_only=True):
     open: int
 
 
+class HistoryCompacting(EventData, frozen=True, kw_only=True):
+    """A conversation came near its model's window: a model is asked for a summary of its first `turns` turns. The next
+    request would have `tokens`."""
+
+    kind = "history.compacting"
+    agent: str
+    turns: int
+    tokens: int
+
+
 class HistoryCompacted(EventData, frozen=True, kw_only=True):
     """A conversation came near its model's window, and was shortened: a summary has taken the place of older turns
     (`turns`), or results of tools were cut (`results`). The next request had `tokens`, and has `tokens_now`."""

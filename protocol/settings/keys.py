@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import inspect
@@ -24,6 +24,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """Keys that are accepted and have no effect yet, or are asked for by name (`Settings.other`)."""
 
     save: Flag = None
+    compat: Literal["standard", "loki"] | None = None
+    chat_agent: Text = None
     keybindings: Text = None
     editor: Text = None
     wrap: Text = None

@@ -93,17 +93,19 @@ def test_going_on_and_summing_up_are_told(event: MakeEvent) -> None:
     story = told(
         [
             event(ev.AgentContinued(agent="boss", count=1, most=10, open=2), BOSS),
+            event(ev.HistoryCompacting(agent="kid", turns=12, tokens=90_000), KID),
             event(ev.HistoryCompacted(agent="kid", turns=12, tokens=90_000, summary_tokens=800, tokens_now=7_000), KID),
             event(ev.HistoryCompacted(agent="kid", turns=0, tokens=90, summary_tokens=0, results=2, tokens_now=7), KID),
             event(ev.AgentFinished(agent="boss", seconds=1, turns=9, tool_calls=1, stop="todo_limit"), BOSS),
         ]
     )
-    assert story[:3] == [
+    assert story[:4] == [
         "▸ 12:00:00 boss goes on: 2 open todos (time 1 of at most 10)",
-        "▸ 12:00:00 agent_kid_1 sums up its first 12 messages (90000 tokens, now 7000)",
+        "▸ 12:00:00 agent_kid_1 sums up its first 12 messages, since the next request has 90000 tokens",
+        "▸ 12:00:00 agent_kid_1 has summed up its first 12 messages (90000 tokens, now 7000)",
         "▸ 12:00:00 agent_kid_1 keeps beginning and end of 2 results of tools (90 tokens, now 7)",
     ]
-    assert story[3].startswith("▸ agent stopped after 1.00s, 9 turns, 1 tool call -- todos are still open")
+    assert story[4].startswith("▸ agent stopped after 1.00s, 9 turns, 1 tool call -- todos are still open")
 
 
 def test_verbose_tells_how_calls_begin_and_what_tools_print(event: MakeEvent) -> None:

@@ -81,7 +81,8 @@ class House:
                 {"name": "embed", "type": "embedding"},
             ],
         }
-        keys = {"model": "fake:model", "rag_embedding_model": "fake:embed", "save": False, "clients": [client], **more}
+        keys = {"model": "fake:model", "rag_embedding_model": "fake:embed", "save": False, "clients": [client]}
+        keys |= {"compat": "loki", **more}  # the rows are about what Loki does
         (self.config / "config.yaml").write_text(json.dumps(keys, indent=1))
 
     @contextmanager

@@ -89,7 +89,7 @@ def test_agents_of_aichat_are_told_with_what_takes_them_over(tmp_path: Path) -> 
 
 
 def test_a_prompt_goes_to_its_model_with_its_patch(house: House, lokis: Path) -> None:
-    callboard(house, lokis, "what", "is", "there")
+    callboard(house, lokis, "what is there")
     assert house.last().prompt == "what is there"
     assert house.last().json["seed"] == 7
 

@@ -38,7 +38,7 @@ from ....protocol.effects import (
     WholeResult,
 )
 from ....protocol.errors import TurnsReached
-from ....protocol.events import AgentContinued, AgentTold, HistoryCompacted, Warned
+from ....protocol.events import AgentContinued, AgentTold, HistoryCompacted, HistoryCompacting, Warned
 from ....protocol.failure import Failure
 from ....protocol.kernel.messages import Message
 from ...work.agent.compaction import Compaction, CutResults, DoesNotFit, SumUp, too_large
@@ -230,7 +230,10 @@ class ConversationDecider:
                 case SumUp() as found:
                     self._cut = found
                     turns = tuple(self.messages[: found.cut])
-                    return [*effects, Summarize(key=self._next_key(), turns=turns)]
+                    near = HistoryCompacting(
+                        agent=self._talk.agent or self._talk.name, turns=found.cut, tokens=self._compaction.tokens
+                    )
+                    return [*effects, Emit(near), Summarize(key=self._next_key(), turns=turns)]
                 case CutResults() as found:
                     self._cut = found
                     return [*effects, KeepResults(key=self._next_key(), results=self._whole(found.places))]

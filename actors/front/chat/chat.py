@@ -65,6 +65,7 @@ class Chat:
         hub, owner, among: as given.
         model: chosen with `.model` outside of session, role and agent.
         agent: whose the prompts are; `loaded` is what its files said when it was begun with.
+        in_default_agent: whether nobody has named the agent; see `default_agent`.
         variables: of the agent.
         rag: the knowledge base that prompts are looked up in.
         memory: what was said without a session.
@@ -78,6 +79,7 @@ class Chat:
         shell: what `!` lines have written, for the next prompt.
         brought: files that come with the next prompt.
         title: what it is about, by what was asked first.
+        doing: work that goes on beside runs, in words for clients.
         on_close: what to do when it is closed, for those who watch.
         order: of the lines that come.
         closed: whether it has ended; then it plays no line any more.
@@ -90,6 +92,7 @@ class Chat:
         terms: of all its runs: their limits, and what is allowed without asking, as in `StartRun`.
         remembers: whether it remembers what was said without a session. A macro's own conversation does not: there each
             prompt stands alone, as in Loki.
+        stores: whether what is said without a session is stored, to be reopened; see `reopening`.
     """
 
     def __init__(self, hub: Hub, owner: str, among: Chats | None = None) -> None:
@@ -100,6 +103,7 @@ class Chat:
         self.model: str | None = None
         self.agent: str | None = None
         self.loaded: Loaded | None = None
+        self.in_default_agent = False
         self.variables: dict[str, str] = {}
         self.rag: str | None = None
         self.memory = Place.in_memory()
@@ -115,6 +119,7 @@ class Chat:
         self.brought: tuple[str, ...] = ()
         self.steered: list[str] = []
         self.title: str | None = None
+        self.doing: str | None = None
         self.watchers: dict[Person, Callable[[bytes], None]] = {}
         self.told = ToldBefore()
         self.warned: set[str] = set()
@@ -122,6 +127,7 @@ class Chat:
         self._caller: Caller | None = None
         self.terms: dict[str, Any] = {}
         self.remembers = True
+        self.stores = False
         self._interrupted = False
         self._moved = trio.lowlevel.ParkingLot()
         self._parked = 0
@@ -197,7 +203,7 @@ class Chat:
             role=self.role,
             role_prompt=self.role_prompt is not None,
             session=None if self.session is None else self.session.name,
-            session_id=self.session.stored.id if self.session is not None and self.session.kept else None,
+            session_id=self.place.stored.id if self.place.kept else None,
             rag=self.rag,
             turns=place.turns,
             tokens=tokens,
@@ -207,6 +213,7 @@ class Chat:
             settings=shown(self),
             run=self.run,
             title=self.subject,
+            doing=self.doing,
             started=self.started,
         )
 
@@ -409,6 +416,12 @@ class Chat:
         """Forget what was said without a session, and what was set for the role or the agent that it went with."""
         self.memory = Place.in_memory(self._scope_of_agent())
         self.asked = self.reply = None
+
+    def leave_agent(self) -> None:
+        """Be in no agent any more, nor in a session of it; what was said without a session is forgotten."""
+        self.session = None
+        self.agent, self.loaded, self.variables, self.in_default_agent = None, None, {}, False
+        self.new_memory()
 
     def _scope_of_agent(self) -> str | None:
         return None if self.loaded is None else agent_of(self.loaded)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.control.chat import Completion
 from .names import files
-from .table import COMMANDS, Command
+from .table import ALIASES, COMMANDS, Command
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
@@ -36,11 +36,10 @@ def completions(chat: Chat, caller: Caller, typed: str) -> list[Completion]:
 def _of_commands(chat: Chat, caller: Caller, typed: str) -> list[Completion]:
     line = "." + typed[1:]
     known = [each for each in COMMANDS.values() if all(caller.has(scope) for scope in each.scopes)]
-    found = [
-        Completion(text=typed[0] + each.name[1:], start=0, about=each.about)
-        for each in known
-        if each.name.startswith(line)
-    ]
+    called = [(each.name, each.about) for each in known]
+    called += [(alias, each.about) for alias, name in ALIASES.items() for each in known if each.name == name]
+    fitting = [(name, about) for name, about in called if name.startswith(line)]
+    found = [Completion(text=typed[0] + name[1:], start=0, about=about) for name, about in fitting]
     command = _command(line, known)
     if command is None or command.completes is None:
         return found

@@ -11,13 +11,22 @@ import re
 from ....protocol.errors import UsageError
 from ....protocol.problems import did_you_mean
 from .commands import load
-from .table import COMMANDS, Command
+from .table import ALIASES, COMMANDS, Command
 
 load()
 
 UNKNOWN = 'Unknown command. Type ".help" for additional help.'
 
+BARE = ("exit", "quit", "clear", "help")
+"""Words that are commands also without a dot, if they are the whole line: nobody means to pay for an answer to them."""
+
 _WORD = re.compile(r"[./][A-Za-z][A-Za-z0-9_-]*$")
+
+
+def bare(text: str) -> tuple[Command, str] | None:
+    """The command that a line of one of `BARE` means; None for any other line."""
+    word = text.strip().casefold()
+    return matched(f".{word}") if word in BARE else None
 
 
 def matched(text: str) -> tuple[Command, str] | None:
@@ -34,7 +43,7 @@ def matched(text: str) -> tuple[Command, str] | None:
     rest = (newline + more + " " + rest).strip() if newline else rest.strip()
     if not _WORD.match(first):
         return None
-    name = "." + first[1:]
+    name = ALIASES.get("." + first[1:], "." + first[1:])
     second, _, behind = rest.partition(" ")
     longer = f"{name} {second}"
     if second and longer in known and not (behind and name in known and known[name].usage and not known[longer].usage):

@@ -22,12 +22,13 @@ from ....protocol.control.errors import Refused
 from ....protocol.control.own import Done, Nothing
 from ....protocol.decoding import convert
 from ....protocol.errors import CallboardError, NotFound, ShuttingDown
+from ...io.handed_out import hidden
 from ...io.outbox import Gone
 from ..control.peer import Method, Peer
 from ..control.runs.running import check_owner
 from .chats import Chats
 from .completion import completions
-from .opening import opened
+from .opening import opened, seen_again
 from .watcher import Watcher
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ class ChatMethods:
         chat.keep = wanted.keep
         if not wanted.keep:
             self._own.add(chat.id)
-        return frames.Opened(chat=chat.info(), notes=notes)
+        said = [frames.Said(chat=chat.id, kind=kind, text=hidden(text)) for kind, text in seen_again(chat)]
+        return frames.Opened(chat=chat.info(), notes=notes, said=said)
 
     def _list(self, _: Nothing) -> frames.ChatList:
         return frames.ChatList(chats=[chat.info() for chat in self._chats.seen_by(self._peer.caller)])

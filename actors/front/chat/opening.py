@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 from ....protocol.control import chat as frames
 from ....protocol.control.errors import told_to
-from ....protocol.errors import CallboardError, UsageError
+from ....protocol.errors import CallboardError, NotFound, UsageError
 from ....protocol.settings.prelude import prelude_of
+from ...runs.sessions.names import as_id
 from .commands.agent import begin_agent
 from .commands.rag import use_rag
-from .commands.resuming import told_of_interrupted
 from .commands.role import use_prompt, use_role
 from .commands.session import enter
 from .commands.settings import set_model
-from .line import Line
+from .default_agent import begin_default
+from .interrupted_turns import told_of_interrupted
+from .line import Line, SaidKind
+from .reopening import last_exchange, reopen, stores
 
 if TYPE_CHECKING:
     from .chat import Chat
@@ -39,10 +42,15 @@ async def opened(chat: Chat, person: Person, wanted: frames.OpenChat) -> list[st
         raise UsageError(f"a chat begins in a role ('{role}') or with a prompt for one, not in both")
     if wanted.model is not None:
         await set_model(line, wanted.model)
-    if wanted.agent is not None:
+    chat.stores = wanted.store and stores(chat, person.caller)
+    if wanted.reopen is not None and await reopen(line, wanted.reopen):
+        pass
+    elif wanted.agent is not None:
         if role is not None or wanted.role_prompt is not None:
             raise UsageError(f"a role is for a chat without an agent, and in this one '{wanted.agent}' answers")
         await begin_agent(line, wanted.agent, session, wanted.variables)
+    elif (first := await _by_default(line, wanted)) is not None:
+        notes = [*first, *notes]
     elif session is not None:
         await enter(line, session, asks=False)
     if role is not None and (chat.session is None or chat.session.is_empty):
@@ -70,6 +78,34 @@ async def opened(chat: Chat, person: Person, wanted: frames.OpenChat) -> list[st
     if chat.agent is None and chat.model_in_use == gateway.choice().model and (missing := gateway.lacks_model()):
         notes.append(missing)
     return [*notes, *told_of_interrupted(line)]
+
+
+def seen_again(chat: Chat) -> list[tuple[SaidKind, str]]:
+    """What the person sees of a session in which something was said, if the chat is one that is stored."""
+    return last_exchange(chat) if chat.stores else []
+
+
+async def _by_default(line: Line, wanted: frames.OpenChat) -> list[str] | None:
+    """Begin in the default agent, if it is the chat's turn to have one: the first lines of the screen, else None."""
+    chat, session = line.chat, wanted.session
+    named = wanted.role or wanted.role_prompt or wanted.macro or chat.has_role or chat.session is not None
+    if not wanted.default_agent or named:
+        return None
+    if session and (as_id(session) is not None or await _is_agentless(line, session)):
+        return None
+    first = await begin_default(line, session, wanted.variables)
+    if first is not None and session is not None and not chat.in_default_agent:
+        await enter(line, session, asks=False)
+    return first
+
+
+async def _is_agentless(line: Line, session: str) -> bool:
+    """Whether there is a session of this name that no agent has."""
+    try:
+        await line.root.sessions.get(line.caller, session, agent=None)
+    except NotFound:
+        return False
+    return True
 
 
 async def _with_prelude(line: Line) -> list[str]:

@@ -6,10 +6,12 @@ agent. A temporary session is in memory, too, and asks at its end whether it is 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import trio
 
 from ....protocol.chat import AssistantTurn
 from ....protocol.session import Session
@@ -143,6 +145,19 @@ class Place:
         place = Place(self.stored)
         place.starts = list(self.starts)
         return place
+
+    async def store(self, hub: Hub, caller: Caller, about: Mapping[str, str]) -> None:
+        """Make a session of the store, without a name, of what is in memory; `about` are keys of its file."""
+        session, agent, store = self.session, self.stored.agent, hub.root.sessions.store
+        session.other = {**session.other, **about}
+        self.stored = await trio.to_thread.run_sync(lambda: store.create(agent, None, session, caller=caller))
+        self.kept = True
+
+    async def discard(self, hub: Hub, caller: Caller) -> None:
+        """Remove its file; what it holds is in memory from now on."""
+        stored, self.kept = self.stored, False
+        self.stored = Stored(id=TEMP, alias=None, agent=stored.agent, session=stored.session)
+        await hub.root.sessions.delete(caller, stored.id, agent=stored.agent)
 
     async def resume(self, hub: Hub, caller: Caller) -> bool:
         """Go on in the session's file, which what was said meanwhile does not get into; false if there is none."""

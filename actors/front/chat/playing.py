@@ -22,7 +22,7 @@ from ....protocol.errors import UsageError
 from ....protocol.words import unfenced
 from .asked import Prompt
 from .line import Line
-from .matching import matched
+from .matching import bare, matched
 from .prompting import ask, mentioned, steer
 from .shell import play as play_shell
 from .table import check
@@ -50,7 +50,7 @@ async def play_in_turn(chat: Chat, text: str, person: Person, turn: Turn) -> fra
 
 def _looks(chat: Chat, text: str, person: Person) -> bool:
     """Whether a line is a command that may be played at any time."""
-    found = matched(text) if text[:1] in (".", "/") else None
+    found = matched(text) if text[:1] in (".", "/") else bare(text)
     return found is not None and found[0].plays_at_work(chat, person.caller, found[1])
 
 
@@ -67,7 +67,7 @@ async def play(
             raise UsageError("Cannot perform this operation because you are in a macro: `!`")
         await chat.come_to_rest()
         return await _alone(play_shell, Line(chat, person, text[1:].strip(), turn=turn, in_macro=in_macro))
-    found = matched(text) if text[0] in "./" else None
+    found = matched(text) if text[0] in "./" else None if in_macro else bare(text)
     if found is None:
         line = Line(chat, person, text.strip("\n"), turn=turn, in_macro=in_macro)
         if not in_macro:

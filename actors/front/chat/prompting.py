@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,10 +24,10 @@ from ...io.messages_file import add_message
 from ...io.outbox import Gone
 from ...runs.files import images_in
 from ...runs.loading import NO_HOOKS, Hooks
-from ...runs.sessions.summary import compressed, first_words, threshold_of, too_long
+from ...runs.sessions.summary import compressed, first_words, too_long
 from ...runs.target import LoopAgent
 from .asked import Prompt
-from .place import Place, Start, Taken
+from .place import Place, Start, Taken, wish
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
@@ -125,17 +126,42 @@ async def ask(
     if place is None and shown is None:
         chat.asked = msgspec.structs.replace(prompt, text=text)
     try:
+        await _store(line, where)
         request, hooks = await _request(line, text, prompt, where)
         turn = await where.begin(chat.hub, line.caller, request, hooks, title=shown or "")
     except BaseException:  # interrupted, too: what was taken out for this answer must not be lost
         if instead is not None:
             with chat.hub.root.kernel.shield(PUT_BACK_WITHIN):
                 await where.put_back(chat.hub, line.caller, *instead)
+        with chat.hub.root.kernel.shield(PUT_BACK_WITHIN):
+            await _discard_empty(chat, line.caller, where)
         raise
     chat.shell = chat.shell[len(before) :]
     start.run = turn.info.run
     stored = len(where.session.compressed_messages)
     return await _followed(line, Asking(chat, line.caller, prompt, where, start, turn, stored, instead))
+
+
+async def _store(line: Line, where: Place) -> None:
+    """Store what is said without a session from now on, if the chat is one that is stored."""
+    chat = line.chat
+    if not chat.stores or where is not chat.memory or where.kept:
+        return
+    if wish(where.session, chat.settings) is False or chat.settings.dry_run:
+        return
+    await where.store(chat.hub, line.caller, about_chat(chat))
+
+
+def about_chat(chat: Chat) -> dict[str, str]:
+    """What the file of a session says of the chat that it is from: its directory, and the agent as it was named."""
+    return {"cwd": str(Path.cwd()), **({"target": chat.agent} if chat.agent is not None else {})}
+
+
+async def _discard_empty(chat: Chat, caller: Caller, where: Place) -> None:
+    """Remove the session that was made for a first prompt which has brought nothing."""
+    if where.kept and where is chat.memory and where.is_empty:
+        with suppress(CallboardError):  # another process has it meanwhile
+            await where.discard(chat.hub, caller)
 
 
 async def go_on(line: Line, run: str, prompt: Prompt) -> Outcome:
@@ -179,6 +205,7 @@ class Asking:
             self.charged = True
             chat.add_cost(turn.info.cost, priced=turn.info.priced)
         await where.refresh(chat.hub, self.caller)
+        await _discard_empty(chat, self.caller, where)
         where.brought(self.start, turn.at, len(turn.added))
         shortened = turn.rounded.compressed or len(where.session.compressed_messages) != self.compressed
         if shortened:
@@ -222,7 +249,7 @@ async def _followed(line: Line, asking: Asking) -> Outcome:
     if chat.interrupted:
         turn.rounding.cancel()
     try:
-        await turn.over.wait()
+        await _over(line, turn)
         await asking.settle(outcome.output)
         await _give_back(line, asking)
     except trio.Cancelled:  # what is done with the session after its turn is left out
@@ -236,6 +263,29 @@ async def _followed(line: Line, asking: Asking) -> Outcome:
     await _keep(line, prompt.text, chat.reply or "")
     await _round_off(line, turn, where)
     return outcome
+
+
+async def _over(line: Line, turn: SessionTurn) -> None:
+    """Wait until all that the turn has brought is stored; while its session is shortened, the chat says so."""
+    await turn.shortening.wait()
+    try:
+        if not turn.over.is_set():
+            await announce_shortening(line)
+        await turn.over.wait()
+    finally:
+        line.chat.doing = None
+
+
+async def announce_shortening(line: Line) -> None:
+    """Say that a model is asked for a summary now; `Chat.doing` shows it until it is set to None."""
+    line.chat.doing = "shortening the conversation"
+    await line.note("Compressing the session.")
+    await line.chat.change(line.person)
+
+
+def shortened_by(tokens: int, now: int) -> str:
+    """What to say of a conversation that was shortened."""
+    return f"Compressed: about {tokens:,} tokens became {now:,}; `.context` shows what is left."
 
 
 async def _tell_began(line: Line, told: frames.Began, over: trio.Event) -> None:
@@ -289,8 +339,8 @@ async def _round_off(line: Line, turn: SessionTurn, where: Place) -> None:
         await line.warn(f"what was said could not be kept: {turn.error}")
     if turn.rounded.autonamed:
         await line.note(f"The session is called '{turn.rounded.autonamed}'.")
-    if turn.rounded.compressed:
-        await line.note("Compressing the session.")
+    if (rounded := turn.rounded).compressed:
+        await line.note(shortened_by(rounded.tokens, rounded.tokens_now))
     if where.temporary and not line.chat.interrupted:
         await _compress(line, where)
 
@@ -299,16 +349,19 @@ async def _compress(line: Line, where: Place) -> None:
     """As the store's sessions are after their turns (`runs.in_session`), where it has become long."""
     chat, agent = line.chat, line.chat.loop_agent
     of_agent = None if agent is None else agent.agent.compression_threshold
-    if not too_long(where.session, threshold_of(where.session, of_agent, chat.settings)):
+    model, payer, before = chat.model_in_use or None, line.caller.subject, where.tokens
+    if not await too_long(line.root, where.session, of_agent, model, chat.settings):
         return
-    await line.note("Compressing the session.")
     try:
-        model, payer = chat.model_in_use or None, line.caller.subject
+        await announce_shortening(line)
         await compressed(line.root, where.session, where.stored.agent, model, payer=payer)
+        await line.note(shortened_by(before, where.tokens))
     except ShuttingDown:
         raise
     except CallboardError as error:
         await line.warn(f"The session could not be compressed, and stays as it is: {error}")
+    finally:
+        chat.doing = None
     where.starts.clear()
 
 
@@ -322,15 +375,16 @@ async def _request(line: Line, text: str, prompt: Prompt, where: Place) -> tuple
     if not await where.prepare(chat.hub, caller, settings):
         await line.note("What is said from now on is not kept in the session's file.")
     session = where.session
+    agent = chat.agent if where is chat.place or where.stored.agent is not None else None  # `.role NAME TEXT`
     model = session.model or (None if _model_of_files(chat) else chat.model)
     files, images = await trio.to_thread.run_sync(images_in, prompt.files) if prompt.files else ((), ())
     if prompt.files:
         caller.need("run:files")
     wanted = StartRun(
-        target=chat.agent or "",
+        target=agent or "",
         prompt=text,
         model=model,
-        variables=chat.variables,
+        variables=chat.variables if agent is not None else {},
         files=list(files),
         knowledge=[chat.rag] if chat.rag else [],
         **chat.terms,
@@ -338,7 +392,7 @@ async def _request(line: Line, text: str, prompt: Prompt, where: Place) -> tuple
     request = await chat.hub.request(caller, wanted)
     request = msgspec.structs.replace(request, parts=images)
     hooks = msgspec.structs.replace(NO_HOOKS, settings=settings, told=chat.warned)
-    if chat.agent is not None:
+    if agent is not None:
         return await _of_agent(chat, request, hooks, where)
     target = plain_agent(settings, session, asks=chat.remembers, files=caller.has("run:files"))
     return msgspec.structs.replace(request, target=target, default_tools=True), hooks

@@ -82,6 +82,9 @@ class Command:
 
 COMMANDS: dict[str, Command] = {}
 
+ALIASES = {".quit": ".exit"}
+"""Names that commands have in other programs, where ours have others."""
+
 
 def command(
     name: str,
@@ -123,7 +126,7 @@ def check(chat: Chat, wanted: Command) -> None:
         "agent": chat.agent is not None,
         "rag": chat.rag is not None,
         "no session": chat.session is None,
-        "no agent": chat.agent is None,
+        "no agent": chat.agent is None or chat.in_default_agent,
         "empty session": chat.session is None or chat.session.is_empty,
     }
     for need in wanted.needs:

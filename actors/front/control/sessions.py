@@ -45,6 +45,7 @@ class SessionTurn:
         added: the messages that it has brought so far.
         over: set when all that it has brought is on disk.
         rounding: cancel it to leave out what is done with the session after it, if that takes too long.
+        shortening: set when a model is asked for a summary that takes the place of what was said, or else with `over`.
         rounded: what was done with the session after it.
         error: what went wrong after its run.
     """
@@ -54,6 +55,7 @@ class SessionTurn:
     added: list[dict[str, Any]] = field(default_factory=list)
     over: trio.Event = field(default_factory=trio.Event)
     rounding: trio.CancelScope = field(default_factory=trio.CancelScope)
+    shortening: trio.Event = field(default_factory=trio.Event)
     rounded: RoundedOff = field(default_factory=RoundedOff)
     error: Exception | None = None
 
@@ -227,8 +229,9 @@ class HubSessions:
                 except trio.Cancelled:
                     await self._ended(info.run)  # what it has said by then is kept
                     raise
+                act.turn.spend(turn.info.cost)
                 with turn.rounding:
-                    turn.rounded = await round_off(root, act)
+                    turn.rounded = await round_off(root, act, before_shortening=turn.shortening.set)
         except Exception as error:  # a turn that ends badly must not end the hub
             if turn is None:  # for the client that asked for the turn
                 raise
@@ -238,6 +241,7 @@ class HubSessions:
         finally:
             if turn is not None:
                 turn.over.set()
+                turn.shortening.set()
                 del self._turns[turn.info.run]
 
     async def _ended(self, run: str) -> None:

@@ -9,12 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import trio
+
 from ....protocol.chat import ChatReply, ChatRequest, UserTurn, text_of
 from ....protocol.control.caller import LOCAL
 from ....protocol.errors import CallboardError, ShuttingDown
 from ....protocol.session import Session
 from ....protocol.session_turns import turns_of
-from ...work.agent.compaction import SUMMARIZER, estimate, told
+from ...work.agent.compaction import PART, SUMMARIZER, estimate, told
 from ...work.agent.todo import TodoList
 from ...work.tools.tool import shortened
 
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
     from ...work.spending.days import Days
 
 THRESHOLD = 4000
-"""Tokens from which on a session is shortened, where neither it, its agent nor the settings say a number (Loki's)."""
+"""Tokens from which on a session is shortened with `compat: loki`, where nothing else says a number."""
+
+SURELY_FITS = 1000
+"""Tokens of a session that fits every model's window."""
 
 CONTEXT = "This is a summary of the chat history as a recap: "
 TODOS = "[ACTIVE TODO LIST]"
@@ -63,16 +68,39 @@ class Services(Protocol):
     book: Book | None
 
 
-def threshold_of(session: Session, of_agent: int | None, settings: Settings) -> int:
-    """Tokens from which on the session is shortened; 0 or less for never."""
+def threshold_of(session: Session, of_agent: int | None, settings: Settings, window: int | None) -> int:
+    """Tokens from which on the session is shortened; 0 or less for never.
+
+    Args:
+        window: of the model that answers in it; None if it is not known, and then nothing is shortened by default.
+    """
     of_settings = settings.other.get("compression_threshold")
-    found = (session.compression_threshold, of_agent, of_settings, THRESHOLD)
+    by_default = THRESHOLD if settings.other.get("compat") == "loki" else int(PART * (window or 0))
+    found = (session.compression_threshold, of_agent, of_settings, by_default)
     return next(value for value in found if isinstance(value, int))
 
 
-def too_long(session: Session, threshold: int) -> bool:
-    """Whether the session should be shortened."""
-    return threshold > 0 and estimate(turns_of(session)) > threshold
+async def too_long(
+    services: Services, session: Session, of_agent: int | None, model: str | None, settings: Settings
+) -> bool:
+    """Return True if the session should be shortened: its messages, by estimate, are over its threshold.
+
+    Args:
+        of_agent: `compression_threshold` of the agent's file.
+        model: the one that answers in it.
+    """
+    tokens = estimate(turns_of(session))
+    limit = threshold_of(session, of_agent, settings, None)
+    if limit == 0 and tokens > SURELY_FITS:  # the table of prices, which knows windows, is read for long sessions alone
+        limit = threshold_of(session, of_agent, settings, await _window(services, model or session.model))
+    return 0 < limit < tokens
+
+
+async def _window(services: Services, model: str | None) -> int | None:
+    try:
+        return await trio.to_thread.run_sync(services.gateway.looked_up_window, model or services.settings.model)
+    except CallboardError:
+        return None
 
 
 async def compressed(

@@ -127,6 +127,10 @@ class Turn:
         within, self._begun = self._begun, True
         return {**message, "within": True} if within else message
 
+    def spend(self, cost: float) -> None:
+        """Add what the turn's run has cost, in USD. A turn that has brought nothing is not written for it."""
+        self.session.meta.cost = round(self.session.meta.cost + cost, 10)
+
     def variables(self, given: Mapping[str, str] | None) -> dict[str, str]:
         """The values of the agent's variables: those of the session, and those given now, which are kept."""
         values = {**self.session.agent_variables, **(given or {})}

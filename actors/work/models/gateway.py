@@ -182,6 +182,14 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         found = self.window(model)
         if found is not None or not self.catalog.prices.is_read:
             return found
+        return self.looked_up_window(model)
+
+    def looked_up_window(self, model: str = "") -> int | None:
+        """The same as `known_window`. Blocks if the table was not read yet: call it in a thread."""
+        model = model or self.choice().model
+        found = self.window(model)
+        if found is not None:
+            return found
         from .facts import facts_of
 
         finder, environ = self.catalog.prices.finder, self._environ

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 from fake_models import FakeModels, Reply
-from talking import environment_of
+from talking import environment_of, without_agent
 from tmux import Tmux
 from waiting import PATIENCE
 
@@ -32,7 +32,7 @@ async def test_a_conversation_with_a_server_is_watched_elsewhere_and_goes_on_aft
     terminals: list[Tmux], fake_model: FakeModels, tmp_path: Path, nursery: trio.Nursery, free_port: int
 ) -> None:
     first, second, third = terminals
-    environ = environment_of(fake_model.config_dir(tmp_path / "config"), tmp_path)
+    environ = environment_of(without_agent(fake_model.config_dir(tmp_path / "config")), tmp_path)
     url = f"http://127.0.0.1:{free_port}"
 
     async def serve() -> trio.Process:

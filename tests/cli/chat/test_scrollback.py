@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 from fake_models import FakeModels, Reply
-from talking import environment_of, start
+from talking import environment_of, start, without_agent
 from tmux import Tmux
 from waiting import PATIENCE
 
@@ -91,7 +91,7 @@ async def test_a_paste_of_a_megabyte_is_folded_and_sent_whole(
 async def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again(
     terminal: Tmux, fake_model: FakeModels, tmp_path: Path
 ) -> None:
-    config = fake_model.config_dir(tmp_path / "config")
+    config = without_agent(fake_model.config_dir(tmp_path / "config"))
     terminal.start(["bash", "--norc", "--noprofile", "-i"], {**environment_of(config, tmp_path), "PS1": "shell$ "})
     await terminal.shows("shell$")
     terminal.press(f"{sys.executable} -m callboard.cli", "Enter")

@@ -292,10 +292,12 @@ async def test_it_is_in_the_history_of_the_shell_unless_the_settings_forbid_it(s
 @pytest.mark.parametrize(
     ("line", "prompt"),
     [
-        ("", "model>"),
+        ("", "assistant>"),
+        ("--no-tools", "model>"),
+        ("loki", "model>"),
         ("-r code -s one", "code/one>"),
         ("loki -a explore", "explore>"),
-        ("-m fake:other -s", "other/temp>"),
+        ("-m fake:other -s", "assistant/temp>"),
     ],
 )
 async def test_the_chat_begins_as_the_flags_say(stage: Stage, line: str, prompt: str) -> None:

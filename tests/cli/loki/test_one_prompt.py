@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,24 @@ from ..conftest import Ended
 Callboard = Callable[..., Ended]
 
 
-@pytest.mark.parametrize("line", [["What is 2+2?"], ["What", "is", "2+2?"], ["--", "What", "is 2+2?"]], ids=str)
+@pytest.mark.parametrize("line", [["What is 2+2?"], ["--", "What", "is 2+2?"]], ids=str)
 @pytest.mark.parametrize("loki", [False, True])
 def test_a_text_is_asked_and_answered(callboard: Callboard, models: FakeModels, line: list[str], loki: bool) -> None:
     models.script("4")
     assert callboard(*(["loki"] if loki else []), *line)[:2] == (0, "4\n")
     assert models.requests[0].prompt == "What is 2+2?"
+
+
+def test_loki_and_ask_take_every_text_and_callboard_alone_refuses_a_slip(
+    callboard: Callboard, models: FakeModels
+) -> None:
+    assert callboard("What", "is", "2+2?").code == 2  # nearly `chat`
+    assert callboard("rnu", "coder").code == 2
+    assert models.requests == []
+    for line in (["loki", "What", "is", "2+2?"], ["loki", "rnu", "coder"], ["loki", "rnu"], ["ask", "rnu coder"]):
+        assert callboard(*line).code == 0
+    prompts = ["What is 2+2?", "rnu coder", "rnu", "rnu coder"]
+    assert [request.prompt for request in models.requests] == prompts
 
 
 def test_what_stands_behind_the_text_belongs_to_it(callboard: Callboard, models: FakeModels) -> None:
@@ -186,6 +199,42 @@ def test_without_text_and_terminal_there_is_no_chat(callboard: Callboard, config
     assert has_message(err, "cli.loki.play._without_text")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["--continue", "what now?"],
+        ["--continue", "--resume"],
+        ["--resume", "-s", "one"],
+        ["--continue", "-a", "demo"],
+        ["chat", "--continue", "--resume"],
+        ["chat", "demo", "--continue"],
+        ["chat", "--resume", "-s", "one"],
+        ["loki", "--continue"],
+        ["-c"],
+    ],
+    ids=" ".join,
+)
+def test_a_chat_that_is_continued_takes_nothing_else(callboard: Callboard, config: Path, line: list[str]) -> None:
+    assert callboard(*line).code == 2
+
+
+def test_loki_is_obeyed_while_its_line_is_at_work(
+    callboard: Callboard, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+
+    def open_chat(*_: Any, **__: Any) -> int:
+        seen.append(os.environ.get("CALLBOARD_COMPAT"))
+        return 0
+
+    monkeypatch.delenv("CALLBOARD_COMPAT", raising=False)
+    monkeypatch.setattr(play, "_at_terminal", lambda: True)
+    monkeypatch.setattr(program, "open_chat", open_chat)
+    assert callboard("loki").code == 0
+    assert callboard().code == 0
+    assert seen == ["loki", None]
+
+
 def test_at_a_terminal_without_text_the_chat_begins_with_what_the_flags_say(
     callboard: Callboard, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,16 +247,28 @@ def test_at_a_terminal_without_text_the_chat_begins_with_what_the_flags_say(
     monkeypatch.setattr(play, "_at_terminal", lambda: True)
     monkeypatch.setattr(program, "open_chat", open_chat)
     assert callboard().code == 7
+    assert callboard("--no-tools").code == 7
+    assert callboard("--continue").code == 7
+    assert callboard("--resume").code == 7
     assert callboard("-r", "code", "-s", "-m", "fake:x", "--save-session").code == 7
     assert callboard("loki", "-C", "there", "-a", "demo", "-s", "one", "--agent-variable", "a", "b", "-S").code == 7
     assert [opening for opening, _ in opened] == [
-        {},
-        {"role": "code", "session": "", "model": "fake:x", "save_session": True},
-        {"agent": "demo", "session": "one", "variables": {"a": "b"}},
+        {"default_agent": True, "store": True},
+        {"store": True},
+        {"store": True, "default_agent": True, "reopen": "last"},
+        {"store": True, "default_agent": True, "reopen": "choose"},
+        {
+            "role": "code",
+            "session": "",
+            "model": "fake:x",
+            "save_session": True,
+            "default_agent": True,
+            "store": True,
+        },
+        {"agent": "demo", "session": "one", "variables": {"a": "b"}, "default_agent": True, "store": True},
     ]
     assert [options for _, options in opened] == [
-        {"config_dir": None, "streams": True},
-        {"config_dir": None, "streams": True},
+        *[{"config_dir": None, "streams": True}] * 5,
         {"config_dir": "there", "streams": False},
     ]
 
@@ -264,7 +325,7 @@ def test_what_is_asked_and_answered_is_kept_where_the_settings_say_so(
     settings = json.loads((home / "config.yaml").read_text())
     (home / "config.yaml").write_text(json.dumps({**settings, "save": True}))
     models.answer_with(lambda request: f"so it is: {request.prompt}")
-    callboard("-C", str(home), "what", "is", "it")
+    callboard("-C", str(home), "what is it")
     callboard("ask", "-C", str(home), "-r", "explain-shell", "ls -l")
     callboard("-C", str(home), "-s", "kept", "in", "a", "session")
     callboard("-C", str(home), "--dry-run", "not", "sent")

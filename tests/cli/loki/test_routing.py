@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from callboard.cli.loki.routing import before_command, is_prompt
+from callboard.cli.loki.routing import before_command, is_prompt, nearest
 from callboard.cli.main import COMMANDS
 
 
@@ -12,7 +14,8 @@ from callboard.cli.main import COMMANDS
     "line",
     [
         ["What is 2+2?"],
-        ["what", "is", "a", "monad"],
+        ["give", "me", "a", "haiku"],
+        ["what is a monad"],
         ["-r", "code", "run"],
         ["--list-models"],
         ["--", "run", "it"],
@@ -21,7 +24,8 @@ from callboard.cli.main import COMMANDS
         ["zwei Wörter"],
         ["hello\nworld"],
         ["-C", "dir", "hello"],
-        ["-C", "dir", "what", "is", "a", "monad"],
+        ["-C", "dir", "give", "me", "a", "haiku"],
+        ["-m", "fake:model", "rnu", "coder"],  # a flag of Loki's in front says that it is one
         ["-C", "dir", "validat the flow"],
         ["-C", "dir", "-r", "code", "run"],
         [],
@@ -39,6 +43,10 @@ def test_one_prompt(line: list[str]) -> None:
         ["validat"],
         ["validat", "flow.yaml"],  # a slip costs nothing
         ["agnets", "list"],
+        ["rnu", "coder"],
+        ["ageent", "new", "x"],
+        ["Valdiate", "flow.yaml"],
+        ["what", "is", "a", "monad"],  # nearly `chat`
         ["-h"],
         ["--help"],
         ["--version"],
@@ -52,6 +60,30 @@ def test_one_prompt(line: list[str]) -> None:
 )
 def test_no_prompt(line: list[str]) -> None:
     assert not is_prompt(line, COMMANDS)
+
+
+def slips(name: str) -> Iterator[str]:
+    """The name with one edit at every place, and with two neighbours swapped."""
+    for at in range(len(name)):
+        yield name[:at] + name[at + 1 :]
+        yield f"{name[:at]}x{name[at:]}"
+        yield f"{name[:at]}x{name[at + 1 :]}"
+        if at:
+            yield name[: at - 1] + name[at] + name[at - 1] + name[at + 1 :]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_slip_of_a_commands_name_is_a_prompt(name: str) -> None:
+    for slip in filter(None, slips(name)):
+        assert not is_prompt([slip, "coder"], COMMANDS), slip
+        assert slip in COMMANDS or nearest(slip, COMMANDS) is not None, slip
+        assert not is_prompt([slip], COMMANDS), slip
+        assert is_prompt([f"{slip} the tests"], COMMANDS), slip
+
+
+@pytest.mark.parametrize(("word", "meant"), [("rnu", "run"), ("serv", "serve"), ("cahtt", "chat"), ("elephant", None)])
+def test_the_nearest_command_is_the_one_that_is_meant(word: str, meant: str | None) -> None:
+    assert nearest(word, COMMANDS) == meant
 
 
 @pytest.mark.parametrize("flag", [["-C", "dir"], ["--config-dir", "dir"], ["--config-dir=dir"], ["-Cdir"]])

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+import msgspec
+
+from .....protocol.chat import AssistantTurn, Turn, UserTurn
 from .....protocol.control.own import StartRun
-from .....protocol.errors import ConfigError, UsageError
+from .....protocol.errors import ConfigError, Conflict, UsageError
+from .....protocol.session_turns import messages_of, turns_of
 from .....protocol.words import split_words
 from ....io.vault.lookups import ForChecks
 from ....runs.loading import NO_HOOKS
@@ -17,15 +21,14 @@ from ..line import Line
 from ..table import MISSING, command
 from .session import enter, leave
 
-if TYPE_CHECKING:
-    from ..chat import Chat
+_STANDING = ("agent", "loaded", "variables", "in_default_agent", "session", "memory", "asked", "reply")
+"""Attributes of a chat that a change of agents sets; one that fails sets them back."""
 
 
 @command(
     ".agent",
-    "Have an agent answer",
+    "Have an agent answer, who reads what was said so far",
     usage="<name> [session] [key=value]...",
-    needs=("no agent",),
     completes=lambda chat, caller, words: names.agents(chat, caller) if len(words) < 2 else [],
 )
 async def _agent(line: Line) -> None:
@@ -36,11 +39,42 @@ async def _agent(line: Line) -> None:
     sessions = [word for word in words[1:] if "=" not in word]
     if len(sessions) > 1:
         raise line.misused()
+    chat = line.chat
+    if chat.agent is not None and not chat.in_default_agent and chat.settings.other.get("compat") == "loki":
+        raise Conflict(MISSING["no agent"])
+    said = spoken(turns_of(chat.place.session)) if chat.session is None or chat.agent is not None else []
+    if chat.agent is not None and chat.session is not None:
+        await leave(line)
     await begin_agent(line, words[0], sessions[0] if sessions else None, variables)
+    if said and chat.place.is_empty and chat.loop_agent is not None:
+        async with chat.place.change(line.hub, line.caller) as session:
+            session.messages = messages_of(said)
+        await line.note(f"{words[0]} reads what was said so far; `.clear` begins anew.")
 
 
-async def begin_agent(line: Line, name: str, session: str | None, variables: dict[str, str]) -> None:
-    """Have an agent answer from now on, in a session if one is named, or the agent is always run in one."""
+def spoken(turns: Iterable[Turn]) -> list[Turn]:
+    """The conversation without calls of tools, which another agent may lack: some providers refuse such a request."""
+    found: list[Turn] = []
+    for turn in turns:
+        if isinstance(turn, UserTurn):
+            found.append(turn)
+        elif isinstance(turn, AssistantTurn) and turn.text:
+            last = found[-1] if found else None
+            if isinstance(last, AssistantTurn):
+                found[-1] = msgspec.structs.replace(last, text=f"{last.text}\n\n{turn.text}")
+            else:
+                found.append(AssistantTurn(turn.text))
+    return found
+
+
+async def begin_agent(
+    line: Line, name: str, session: str | None, variables: dict[str, str], *, own_session: bool = True
+) -> None:
+    """Have an agent answer from now on, in a session if one is named, or the agent is always run in one.
+
+    Args:
+        own_session: whether the latter counts.
+    """
     chat = line.chat
     if chat.session is not None:
         raise UsageError(MISSING["no session"])
@@ -54,18 +88,18 @@ async def begin_agent(line: Line, name: str, session: str | None, variables: dic
             raise ConfigError(
                 f"agent '{name}' uses MCP servers, and MCP is turned off; `.set mcp_server_support true` first"
             )
-    before = chat.memory, chat.asked, chat.reply
-    chat.agent, chat.loaded, chat.variables = name, loaded, dict(variables)
+    before = {name: getattr(chat, name) for name in _STANDING}
+    chat.agent, chat.loaded, chat.variables, chat.in_default_agent = name, loaded, dict(variables), False
     chat.new_memory()
-    if session is None and isinstance(loaded, LoopAgent) and line.caller.has("write:sessions"):
+    if own_session and session is None and isinstance(loaded, LoopAgent) and line.caller.has("write:sessions"):
         session = session_of(loaded.agent, settings.other, os.environ)
     try:
         if session is not None:
             await enter(line, session, asks=False)
         chat.variables = await _with_missing(line, loaded, chat.variables)
     except BaseException:  # interrupted at a question, too: the chat is in the agent as a whole, or not at all
-        _without_agent(chat)
-        chat.memory, chat.asked, chat.reply = before
+        for name, value in before.items():
+            setattr(chat, name, value)
         raise
     for problem in loaded.problems:
         chat.warned.add(str(problem))
@@ -94,14 +128,8 @@ async def _with_missing(line: Line, loaded: Loaded, given: dict[str, str]) -> di
     return values
 
 
-def _without_agent(chat: Chat) -> None:
-    chat.session = None
-    chat.agent, chat.loaded, chat.variables = None, None, {}
-    chat.new_memory()
-
-
 @command(".exit agent", "Leave the agent", needs=("agent",))
 async def _exit(line: Line) -> None:
     if line.chat.session is not None:
         await leave(line)
-    _without_agent(line.chat)
+    line.chat.leave_agent()

@@ -24,6 +24,7 @@ LONGEST = 60
 _MORE = """
 `.help NAME` tells how a command is used.
 Type ::: to begin and end a prompt of several lines, Ctrl-O for an editor.
+`exit`, `quit`, `clear` and `help` as a whole line are commands, too; `.quit` is `.exit`.
 `!line` runs a line of the shell, `@path` in a prompt brings a file along, `/name` works like `.name`.
 Ctrl-C interrupts the answer; Ctrl-D leaves."""
 

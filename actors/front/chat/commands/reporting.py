@@ -131,10 +131,19 @@ def _kinds(_chat: Chat, _caller: Caller, words: Sequence[str]) -> names.Names:
 
 @command(".list", "List what there is", usage=f"<{'|'.join(_KINDS)}>", at_work=True, completes=_kinds)
 async def _list(line: Line) -> None:
-    kind = _KINDS.get(line.rest) or _KINDS.get(f"{line.rest}s")
-    if kind is None:
+    kind = line.rest if line.rest in _KINDS else f"{line.rest}s"
+    if kind not in _KINDS:
         raise line.misused()
-    scope, listed = kind
+    await _listed(line, kind)
+
+
+@command(".agents", "List the agents; `.agent NAME` changes to one", at_work=True)
+async def _agents(line: Line) -> None:
+    await _listed(line, "agents")
+
+
+async def _listed(line: Line, kind: str) -> None:
+    scope, listed = _KINDS[kind]
     line.need(scope)
     found = await trio.to_thread.run_sync(listed, line.chat, line.caller)
-    await line.say(table(found) if found else f"There are no {line.rest}.")
+    await line.say(table(found) if found else f"There are no {kind}.")

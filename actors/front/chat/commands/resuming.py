@@ -1,54 +1,33 @@
-"""`.resume`: goes on with an answer whose process was killed; and what is said of it when its session is opened."""
+"""`.resume`: continues an answer whose process was killed, or a stored chat."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .....protocol.errors import Conflict
-from ...control.runs.running import sees
 from ..asked import Prompt
+from ..interrupted_turns import interrupted_here, told_of_interrupted
 from ..line import Line
 from ..prompting import go_on
+from ..reopening import CHOOSE, last_exchange, reopen
 from ..table import command
 
-if TYPE_CHECKING:
-    from ....runs.interrupted import Interrupted
 
-SHOWN = 60
-"""Characters of a prompt that a note has."""
-
-
-@command(".resume", "Go on with the answer that was interrupted by the end of its process", needs=("session",))
+@command(".resume", "Continue the answer that the end of its process has interrupted, or else an earlier chat")
 async def _resume(line: Line) -> None:
     found = interrupted_here(line)
-    if not found:
+    if not found and not line.chat.stores:
         raise Conflict("No answer of this session was interrupted by the end of its process.")
+    if not found:
+        await _reopen(line)
+        return
     run = found[-1]
     await go_on(line, run.run, Prompt(run.about.prompt if run.about is not None else ""))
 
 
-def interrupted_here(line: Line) -> list[Interrupted]:
-    """The turns of the chat's session that may go on, the oldest first."""
-    place = line.chat.session
-    if place is None or not place.kept:
-        return []
-    return [
-        run
-        for run in line.hub.logs.interrupted.values()
-        if run.about is not None
-        and run.about.session == place.stored.id
-        and not run.why_not
-        and run.run not in line.hub.running.live
-        and sees(line.caller, run.about.owner)
-    ]
-
-
-def told_of_interrupted(line: Line) -> list[str]:
-    """What to say of them to who has opened the session."""
-    found = interrupted_here(line)
-    if not found:
-        return []
-    about = found[-1].about
-    words = " ".join(about.prompt.split()) if about is not None else ""
-    shown = words if len(words) <= SHOWN else f"{words[: SHOWN - 3]}..."
-    return [f"The answer to '{shown}' was interrupted ({found[-1].run}); `.resume` goes on with it."]
+async def _reopen(line: Line) -> None:
+    if not await reopen(line, CHOOSE):
+        await line.note("nothing was chosen")
+        return
+    for kind, text in last_exchange(line.chat):
+        await line.say(text, kind)
+    for note in told_of_interrupted(line):
+        await line.note(note)

@@ -18,6 +18,7 @@ from ....work.roles.files import FILES, find, locate, save
 from ...control.requests import check_role
 from .. import names
 from ..asked import Prompt
+from ..default_agent import leave_default
 from ..line import Line
 from ..place import Place
 from ..prompting import ask
@@ -53,6 +54,7 @@ async def use_role(line: Line, name: str) -> None:
     role = await line.root.loader.threaded(
         lambda: check_role(line.caller, name, line.root, model=line.chat.place.session.model)
     )
+    await _leave_default(line)
     await _change(line, name, None)
     if (unserved := without_servers(role, line.chat.settings)) is not None:
         await line.warn(f"{unserved}; `.set mcp_server_support true` turns it on")
@@ -62,16 +64,23 @@ async def use_prompt(line: Line, text: str) -> None:
     """The same in a role that is this text."""
     _check_empty(line)
     role_of_prompt(text)
+    await _leave_default(line)
     await _change(line, None, text)
 
 
 def _check_empty(line: Line) -> None:
-    if line.chat.agent is not None:
+    if line.chat.agent is not None and not line.chat.in_default_agent:
         raise UsageError(
             f"a role is for a chat without an agent, and in this one '{line.chat.agent}' answers; `.exit agent` first"
         )
     if line.chat.session is not None and not line.chat.session.is_empty:
         raise Conflict(MISSING["empty session"])
+
+
+async def _leave_default(line: Line) -> None:
+    """A role is for a model without an agent: the default agent, which nobody has named, makes room for it."""
+    if (agent := line.chat.agent) is not None and leave_default(line.chat):
+        await line.note(f"Left {agent}, with what was said to it: the model answers in the role, without its tools.")
 
 
 async def _change(line: Line, name: str | None, prompt: str | None) -> None:

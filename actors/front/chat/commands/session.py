@@ -13,16 +13,18 @@ from .....protocol.session import Session, read_session, write_session
 from .....protocol.session_turns import turns_of
 from ....io.handed_out import without_secrets
 from ....runs.in_session import keep_unnamed
+from ....runs.sessions.live import forget_all
 from ....runs.sessions.names import TEMP, checked_alias
 from ....runs.sessions.roles import change_role, name_of, prompt_of
 from ....runs.sessions.summary import compressed
 from ....work.agent.compaction import told
 from .. import names
+from ..interrupted_turns import told_of_interrupted
 from ..line import Line
 from ..place import Place, wish
-from ..table import command
+from ..prompting import about_chat, announce_shortening, shortened_by
+from ..table import MISSING, command
 from .looking import table
-from .resuming import told_of_interrupted
 
 if TYPE_CHECKING:
     from ..chat import Chat
@@ -82,9 +84,13 @@ async def _opened(line: Line, name: str) -> Place:
             return Place.in_memory(scope, alias=checked_alias(name))
         store = sessions.store
         stored = await trio.to_thread.run_sync(
-            lambda: store.open_or_create_by_alias(name, scope, Session, caller=line.caller)
+            lambda: store.open_or_create_by_alias(name, scope, lambda: _new(chat), caller=line.caller)
         )
     return Place.of(stored, chat.settings)
+
+
+def _new(chat: Chat) -> Session:
+    return Session(other=about_chat(chat) if chat.stores else {})
 
 
 def _wish(chat: Chat, session: Session) -> bool | None:
@@ -99,6 +105,20 @@ def _to_keep(chat: Chat, session: Session) -> None:
         session.save_session = True
 
 
+@command(".clear", "Begin a new conversation; the one so far stays stored")
+async def _clear(line: Line) -> None:
+    chat = line.chat
+    stored = chat.place.kept and not chat.place.is_empty
+    if chat.session is not None:
+        await leave(line)
+    memory = deepcopy(chat.memory.session)  # the model, the role and what was set stay
+    forget_all(memory)
+    memory.meta, memory.title = type(memory.meta)(), None
+    chat.memory = Place.in_memory(chat.memory.stored.agent, memory)
+    chat.asked = chat.reply = chat.title = None
+    await line.note("A new conversation begins." + (" `.resume` lists the earlier ones." if stored else ""))
+
+
 @command(".empty session", "Forget what was said in the session", needs=("session",))
 async def _empty(line: Line) -> None:
     await _now(line.chat).empty(line.hub, line.caller)
@@ -110,17 +130,25 @@ def _now(chat: Chat) -> Place:
 
 
 @command(".compress session", "Put a summary in the place of what was said", needs=("session",))
+async def _compress_session(line: Line) -> None:
+    await _compress(line)
+
+
+@command(".compact", "Put a summary in the place of what was said, with a session or without")
 async def _compress(line: Line) -> None:
-    place = _now(line.chat)
-    await line.note("Compressing the session.")
-    if place.kept:
-        done = await line.root.sessions.compress(line.caller, place.stored.id)
-        await place.refresh(line.hub, line.caller)
-    else:
-        model, payer = line.chat.model_in_use or None, line.caller.subject
-        done = await compressed(line.root, place.session, place.stored.agent, model, payer=payer)
+    chat, place, before = line.chat, line.chat.place, line.chat.place.tokens
+    try:
+        await announce_shortening(line)
+        if place.kept:
+            done = await line.root.sessions.compress(line.caller, place.stored.id)
+            await place.refresh(line.hub, line.caller)
+        else:
+            model, payer = chat.model_in_use or None, line.caller.subject
+            done = await compressed(line.root, place.session, place.stored.agent, model, payer=payer)
+    finally:
+        chat.doing = None
     place.starts.clear()
-    await line.note("The session is compressed." if done else "There is too little to compress.")
+    await line.note(shortened_by(before, place.tokens) if done else "There is too little to compress.")
 
 
 @command(".info session", "Show the session", needs=("session",), at_work=True)
@@ -170,8 +198,13 @@ async def _edit(line: Line) -> None:
     place.starts.clear()
 
 
-@command(".save session", "Keep the session under a name", usage="[name]", needs=("session",))
+@command(".save session", "Keep the session under a name", usage="[name]")
 async def _save(line: Line) -> None:
+    chat = line.chat
+    if chat.session is None and chat.memory.kept:  # a stored chat becomes a session by its name
+        chat.session, chat.memory = chat.memory, Place.in_memory(chat.memory.stored.agent)
+    if chat.session is None:
+        raise Conflict(MISSING["session"])
     await save(line, line.rest)
 
 

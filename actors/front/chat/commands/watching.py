@@ -1,20 +1,24 @@
-"""`.tools`, `.mcp`: what the model may call, and which servers run."""
+"""`.tools`, `.permissions`, `.mcp`: what the model may call, what of it without asking, and which servers run."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
 from .....protocol.errors import UsageError
 from .....protocol.mcp.config import split
+from .....protocol.permissions import PermissionRule, Verdict
 from .....protocol.role import role_of_prompt
 from ....runs.target import GraphAgent, LoopAgent, WorkflowAgent
 from ....work.roles.files import find
+from ....work.tools.kept_answers import KeptAnswers
 from ....work.tools.registry import agent_file, read_tool_file
 from ..line import Line
 from ..table import command
-from .looking import counted, table
+from .looking import LONGEST, counted, table
 
 if TYPE_CHECKING:
     from .....protocol.mcp.status import ServerStatus
@@ -65,6 +69,26 @@ def _without_agent(line: Line) -> tuple[tuple[str, ...], tuple[str, ...]]:
         tuple(split(settings.enabled_tools)) if of_role is None else of_role,
         tuple(split(settings.enabled_mcp_servers)) if servers is None else servers,
     )
+
+
+@command(".permissions", "Show what tools may do without asking", at_work=True, scopes=("run:files",))
+async def _permissions(line: Line) -> None:
+    settings, kept = line.chat.settings, KeptAnswers(Path.cwd(), os.environ)
+    sandbox = settings.sandbox
+    rows: list[tuple[str, object]] = [("sandbox", sandbox if isinstance(sandbox, str) else sandbox.profile)]
+    rows += [(f"config.yaml: {name}", _rule(rule)) for name, rule in settings.permissions.items()]
+    for each in await trio.to_thread.run_sync(kept.all):
+        what = f"may {each.subject}" if each.beyond else each.subject or "any call"
+        rows.append((f"allowed for good here: {each.tool}", " ".join(what.split())[:LONGEST]))
+    rows.append(("all others", "tools that write, run or send something ask; all else goes ahead"))
+    await line.say(f"{table(rows)}\n\n`callboard permissions explain COMMAND` says what becomes of a call, and why.")
+
+
+def _rule(rule: Verdict | PermissionRule) -> str:
+    if isinstance(rule, str):
+        return rule
+    said = ((verdict, getattr(rule, verdict)) for verdict in ("allow", "ask", "deny"))
+    return "; ".join(f"{verdict} {', '.join(patterns)}" for verdict, patterns in said if patterns)
 
 
 @command(

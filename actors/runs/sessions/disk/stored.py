@@ -61,6 +61,7 @@ class SessionMeta(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str | None = None
     model: str | None = None
     cwd: str | None = None
+    cost: float = 0.0
     role: str | None = None
     legacy: bool = False
 
@@ -80,6 +81,7 @@ def meta_of(
         created_at=session.meta.created_at,
         model=session.model,
         cwd=cwd if isinstance(cwd := session.other.get("cwd"), str) else None,
+        cost=session.meta.cost,
         role=name_of(session) if agent is None else None,
         legacy=legacy,
     )

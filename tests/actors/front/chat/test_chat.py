@@ -13,7 +13,9 @@ from fake_models import FakeModels, Reply
 from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.completion import completions
 from callboard.actors.front.chat.line import Line
+from callboard.actors.front.chat.matching import matched
 from callboard.actors.front.chat.opening import opened
 from callboard.actors.front.chat.order import Turn
 from callboard.protocol.control.caller import Caller
@@ -64,6 +66,39 @@ async def test_a_path_at_the_beginning_of_a_line_makes_no_command(chat: Chat, pe
 async def test_a_slash_works_like_a_dot(chat: Chat, person: Scripted, line: str) -> None:
     await chat.play(line, person)
     assert person.told
+
+
+@pytest.mark.parametrize("line", ["exit", "quit", "Clear", " help ", "/quit", ".quit"])
+async def test_a_word_that_people_type_to_leave_or_to_get_help_is_never_sent_to_a_model(
+    chat: Chat, person: Scripted, fake_model: FakeModels, line: str
+) -> None:
+    done = await chat.play(line, person)
+    assert fake_model.requests == []
+    assert done.leave is (line.strip("./") in ("exit", "quit"))
+    await chat.play(f"{line.strip(' ./')} is a word", person)
+    assert len(fake_model.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("habit", "meant"),
+    [
+        *((name, name) for name in ("clear", "compact", "resume", "model", "agents", "permissions")),
+        *((name, name) for name in ("cost", "diff", "undo")),
+        ("quit", "exit"),
+    ],
+)
+async def test_names_that_people_know_from_other_programs_are_commands(chat: Chat, habit: str, meant: str) -> None:
+    found = matched(f"/{habit}")
+    assert found is not None
+    assert (found[0].name, found[1]) == (f".{meant}", "")
+    offered = completions(chat, Scripted().caller, f"/{habit[:3]}")
+    assert f"/{habit}" in [each.text for each in offered]
+
+
+async def test_the_agents_are_listed(chat: Chat, person: Scripted) -> None:
+    await chat.play("/agents", person)
+    assert "assistant" in person.text
+    assert "coder" in person.text
 
 
 async def test_a_prompt_while_a_run_answers_is_told_to_its_agent(

@@ -160,6 +160,15 @@ async def test_12_7_compress_session(chat: Chat, person: Scripted, fake_model: F
     assert "we spoke of one" in str(said(fake_model))
 
 
+async def test_a_chat_without_a_session_is_shortened_at_will(
+    chat: Chat, person: Scripted, fake_model: FakeModels
+) -> None:
+    fake_model.script("one", "we spoke of one")
+    await play(chat, person, ".compact", "first", "/compact", "second")
+    assert "Compressing the session." in person.text
+    assert "we spoke of one" in str(said(fake_model))
+
+
 @pytest.mark.parametrize("name", ["", " kept"])
 async def test_23_1_a_long_session_is_compressed_by_itself(
     chat: Chat, person: Scripted, fake_model: FakeModels, name: str
@@ -312,8 +321,6 @@ async def test_13_an_agent_with_variables_starters_and_a_session(
     assert "1: What is on my desk?" in person.text
     assert "You are Ada." in str(said(fake_model)[0])
     assert fake_model.requests[-1].prompt == "File this."
-    with pytest.raises(Conflict, match=says("front.chat.table.7")):
-        await chat.play(".agent clerk", person)
     await play(chat, Scripted("no"), ".session desk", "one", ".exit agent")
     assert (chat.agent, chat.session) == (None, None)
     await play(chat, person, ".agent clerk desk", "two")

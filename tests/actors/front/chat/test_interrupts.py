@@ -102,10 +102,14 @@ async def test_a_prompt_during_the_compression_waits_for_it(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(chat.play, "tell me", person)
         await fake_model.arrived(2)
+        await until(lambda: chat.info().doing is not None)  # what clients show meanwhile
         nursery.start_soon(chat.play, "and now?", person)
         await trio.sleep(0.05)
         hold.set()
     assert chat.reply == "fine"
+    assert chat.info().doing is None
+    assert [each.text for each in person.told][-2] == "Compressing the session."
+    assert has_message(person.told[-1].text, "front.chat.prompting.shortened_by")
     assert has_message(str(fake_model.requests[2].json), "runs.sessions.summary")
 
 

@@ -19,10 +19,12 @@ import callboard
 from callboard.actors.runs.in_session import say
 from callboard.actors.runs.loading import Hooks
 from callboard.actors.runs.sessions.live import IDLE
+from callboard.actors.runs.sessions.summary import too_long
 from callboard.actors.work.spending.book import Book, BookFile
 from callboard.protocol.chat import AssistantTurn, Turn, UserTurn
 from callboard.protocol.errors import ConfigError, Conflict, ModelError, NotFound, UsageError
 from callboard.protocol.requests import RunRequest
+from callboard.protocol.session import Session
 from callboard.protocol.session_turns import turns_of
 
 HOLDS = """
@@ -251,7 +253,8 @@ async def test_a_session_of_another_agent_is_refused(stage: Stage) -> None:
         await say(stage.root, None, made.id, RunRequest(target="other", prompt="hi"), agent="other")
 
 
-async def test_a_long_session_is_compressed_after_the_turn(stage: Stage) -> None:
+async def test_with_compat_loki_a_long_session_is_compressed_after_the_turn(stage: Stage) -> None:
+    stage.root.settings.other["compat"] = "loki"
     sessions = stage.root.sessions
     await say(stage.root, None, "long", RunRequest(prompt="x" * 12_000))
     stage.models.script("fine", "it was about x")
@@ -265,6 +268,28 @@ async def test_a_long_session_is_compressed_after_the_turn(stage: Stage) -> None
     assert [str(message["content"])[:4] for message in asked if message["role"] == "user"] == ["This", "yyyy", "and "]
     whole = await sessions.export(None, "long")
     assert [line for line in whole.splitlines() if line.startswith("## ")] == ["## User", "## Agent"] * 3
+
+
+@pytest.mark.parametrize(("window", "is_compressed"), [(None, False), (8_000, False), (6_000, True)])
+async def test_a_session_is_compressed_at_four_fifths_of_its_models_window(
+    stage: Stage, window: int | None, is_compressed: bool
+) -> None:
+    settings = json.loads(stage.models.config())
+    settings["clients"][0]["models"] = [{"name": "model", **({"max_input_tokens": window} if window else {})}]
+    (stage.config_dir / "config.yaml").write_text(json.dumps(settings))
+    async with callboard.Root(config_dir=stage.config_dir) as root:
+        await say(root, None, "long", RunRequest(prompt="x" * 12_000))
+        await say(root, None, "long", RunRequest(prompt="y" * 8_000))  # 5,000 tokens by estimate
+        stored = await root.sessions.get(None, "long")
+    assert bool(stored.session.compressed_messages) is is_compressed
+
+
+async def test_the_window_of_a_model_that_no_settings_describe_is_that_of_the_table_of_prices(stage: Stage) -> None:
+    session = Session(messages=[{"role": "user", "content": "x" * 500_000}])  # 125,000 tokens of 128,000
+    root, settings = stage.root, stage.root.settings
+    assert await too_long(root, session, None, "openai:gpt-4o", settings)
+    assert not await too_long(root, session, None, "openai:gpt-4.1", settings)
+    assert not await too_long(root, session, 0, "openai:gpt-4o", settings)  # an agent's file says never
 
 
 async def test_a_summary_and_a_title_are_in_the_book_as_their_agents_and_owners(stage: Stage, tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ async def test_older_turns_give_way_to_a_summary(stage: Stage) -> None:
     compacted = stage.of("history.compacted")
     assert compacted
     assert all(data.tokens > 800 > data.summary_tokens for data in compacted)
+    before = stage.of("history.compacting")
+    assert [(data.turns, data.tokens) for data in before] == [(data.turns, data.tokens) for data in compacted]
     last = stage.models.requests[-1].json["messages"]
     assert last[1]["role"] == "user"
     assert last[1]["content"].startswith("[Summary of the conversation so far")

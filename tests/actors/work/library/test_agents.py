@@ -25,7 +25,7 @@ def agent(name: str, config_dir: Path) -> GraphAgent | LoopAgent:
 
 def test_these_are_the_built_in_agents() -> None:
     assert set(NAMES) == {
-        *("code-reviewer", "coder", "deep-research", "demo", "explore", "file-reviewer", "oracle"),
+        *("assistant", "code-reviewer", "coder", "deep-research", "demo", "explore", "file-reviewer", "oracle"),
         *("report-writer", "sisyphus", "sql"),
     }
 

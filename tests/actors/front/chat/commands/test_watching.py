@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,10 @@ from fake_models import FakeModels
 from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat
-from callboard.protocol.errors import Conflict, NotFound
+from callboard.actors.work.tools.kept_answers import KeptAnswers
+from callboard.protocol.control.caller import Caller
+from callboard.protocol.errors import Conflict, Denied, NotFound
+from callboard.protocol.permissions import PermissionRule
 
 
 async def test_the_tools_of_the_next_prompt_are_shown(chat: Chat, person: Scripted) -> None:
@@ -93,3 +97,28 @@ async def test_a_chat_that_keeps_nothing_says_how_to_keep_it(chat: Chat, person:
     await chat.play("hello", person)
     with pytest.raises(NotFound, match=says("front.control.calls")):
         await chat.play(".prompt last", person)
+
+
+async def test_what_may_be_done_without_asking_is_shown(
+    chat: Chat, person: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rule = PermissionRule(allow=("git status*", "ls*"), deny=("rm *",))
+    chat.hub.root.settings = msgspec.structs.replace(
+        chat.hub.root.settings, sandbox="read-only", permissions={"fs_write": "allow", "execute_command": rule}
+    )
+    KeptAnswers(tmp_path, os.environ).add("execute_command", "sum", "reach example.com")
+    await chat.play("/permissions", person)
+    rows = dict(row.split("  ", 1) for row in person.told[-1].text.splitlines() if "  " in row)
+    assert {name: value.strip() for name, value in rows.items()} == {
+        "sandbox": "read-only",
+        "config.yaml: fs_write": "allow",
+        "config.yaml: execute_command": "allow git status*, ls*; deny rm *",
+        "allowed for good here: execute_command": "may reach example.com",
+        "all others": "tools that write, run or send something ask; all else goes ahead",
+    }
+
+
+async def test_who_may_not_see_this_machine_is_not_shown_what_is_allowed_on_it(chat: Chat) -> None:
+    with pytest.raises(Denied):
+        await chat.play(".permissions", Scripted(caller=Caller("local", frozenset({"read:runs"}))))

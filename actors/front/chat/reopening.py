@@ -1,0 +1,150 @@
+"""Reopening of stored chats: the newest of a directory, one that the person chooses, or one by its id.
+
+A chat that was opened with `store` makes a session of the store when its first prompt comes (`prompting`). It has no
+name, so commands treat the chat as one without a session; its file says in which directory it was, and which agent
+answered (`cwd`, `target`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ....protocol.ages import age, seconds_since
+from ....protocol.chat import UserTurn, text_of
+from ....protocol.errors import NotFound
+from ....protocol.session import Session
+from ....protocol.session_turns import turns_of
+from ...runs.sessions.names import is_automatic
+from ...views.money import usd
+from .commands.agent import begin_agent
+from .commands.session import leave
+from .default_agent import name_of
+from .place import Place
+from .prompting import window_of
+
+if TYPE_CHECKING:
+    from ....protocol.control.caller import Caller
+    from ...runs.sessions.store import SessionMeta
+    from .chat import Chat
+    from .line import Line, SaidKind
+
+LAST, CHOOSE = "last", "choose"
+"""In the place of an id: the newest chat of this directory, or one that the person chooses."""
+
+MOST_LISTED = 200
+SHOWN_ROWS = 5
+"""Rows of the last prompt that a reopened chat shows; its answer is shown whole."""
+
+_TITLE = 60
+
+
+def stores(chat: Chat, caller: Caller) -> bool:
+    """Whether a new chat is stored: Loki's is not, and neither is one whose caller may write no sessions."""
+    return chat.settings.other.get("compat") != "loki" and caller.has("write:sessions")
+
+
+async def stored_chats(line: Line) -> list[SessionMeta]:
+    """The sessions that were chats, the newest first."""
+    found = await line.root.sessions.list(line.caller)
+    return [meta for meta in found if meta.cwd is not None][:MOST_LISTED]
+
+
+async def reopen(line: Line, which: str) -> bool:
+    """Continue a stored chat in the place of this one; False if the person has chosen none.
+
+    Args:
+        which: the session's id, or `LAST` or `CHOOSE`.
+
+    Raises:
+        NotFound: there is none.
+        CallboardError: its agent cannot be begun.
+    """
+    if which == CHOOSE:
+        id = await _chosen(line)
+    elif which == LAST:
+        id = await _newest(line)
+    else:
+        id = which
+    if id is None:
+        return False
+    await _enter(line, id)
+    return True
+
+
+async def _newest(line: Line) -> str:
+    here = str(Path.cwd())
+    for meta in await stored_chats(line):
+        if meta.cwd == here:
+            return meta.id
+    raise NotFound(f"no chat of {here} is stored; `callboard --resume` lists those of other directories")
+
+
+async def _chosen(line: Line) -> str | None:
+    known = [meta for meta in await stored_chats(line) if meta.id != line.chat.place.stored.id]
+    if not known:
+        raise NotFound("no earlier chat is stored")
+    titles: dict[str, str] = {}
+    for meta in known:
+        title = " ".join((meta.alias if meta.alias and not is_automatic(meta.alias) else meta.title or meta.id).split())
+        title = title if len(title) <= _TITLE else f"{title[: _TITLE - 3]}..."
+        number = 2
+        unique = title
+        while unique in titles:
+            unique, number = f"{title} ({number})", number + 1
+        titles[unique] = meta.id
+    chosen = await line.choose("Which chat?", list(titles), [_about(meta) for meta in known])
+    return None if chosen is None else titles[chosen]
+
+
+def _about(meta: SessionMeta) -> str:
+    """When and where it was, who answered, and what it has cost."""
+    where = Path(meta.cwd or "")
+    home = Path.home()
+    shown = f"~/{where.relative_to(home)}" if where.is_relative_to(home) and where != home else str(where)
+    parts = [f"{age(seconds_since(meta.last_modified))} ago", shown, meta.agent or meta.model or "", usd(meta.cost)]
+    return ", ".join(filter(None, parts))
+
+
+async def _enter(line: Line, id: str) -> None:
+    chat = line.chat
+    if chat.session is not None:
+        await leave(line)
+    stored = await line.root.sessions.get(line.caller, id)
+    target = stored.session.other.get("target") if stored.agent is not None else None
+    agent = target if isinstance(target, str) else stored.agent
+    if agent is not None:
+        await begin_agent(line, agent, None, dict(stored.session.agent_variables), own_session=False)
+        chat.in_default_agent = agent == name_of(chat.settings)
+    else:
+        chat.leave_agent()
+    place = Place.of(stored, chat.settings)
+    chat.asked, chat.reply, chat.title = None, place.last_reply, stored.session.title
+    if stored.alias is not None and not is_automatic(stored.alias):
+        chat.session = place
+    else:
+        chat.memory = place
+    rag = stored.session.other.get("rag")
+    if isinstance(rag, str) and rag:
+        chat.rag = rag
+
+
+def last_exchange(chat: Chat) -> list[tuple[SaidKind, str]]:
+    """What a person sees of a chat that was reopened: its counts, its last prompt and the answer to it."""
+    place = chat.place
+    if place.is_empty:
+        return []
+    session, window = place.session, window_of(chat, chat.model_in_use)
+    share = f" ({100 * place.tokens // window} % of the window)" if window else ""
+    counts = [f"{place.turns} answer{'' if place.turns == 1 else 's'}", f"about {place.tokens:,} tokens{share}"]
+    counts += [usd(session.meta.cost)] if session.meta.cost else []
+    title = place.stored.alias if chat.session is not None else session.title
+    said: list[tuple[SaidKind, str]] = [("note", f"Reopened{f' {title!r}' if title else ''}: {', '.join(counts)}.")]
+    turns = turns_of(Session(messages=place.last_exchange()))
+    if turns and isinstance(turns[0], UserTurn):
+        rows = text_of(turns[0].content).strip().splitlines()
+        shown = rows if len(rows) <= SHOWN_ROWS else [*rows[:SHOWN_ROWS], "..."]
+        said.append(("echo", "\n".join(f"> {row}" for row in shown)))
+    if place.last_reply:
+        said.append(("markdown", place.last_reply))
+    return said
