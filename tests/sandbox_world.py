@@ -28,6 +28,8 @@ OURS = b"only a look"
 
 BACKENDS = ("bubblewrap", "landlock")
 
+PYTHON_ALONE = (sys.executable, "-I", "-S", "-c")  # without site-packages, whose search takes half of a start
+
 
 def need(kind: str, monkeypatch: pytest.MonkeyPatch) -> Backend:
     """Have this backend used; the test is skipped where it does not work."""

@@ -1,7 +1,7 @@
 """bubblewrap: a process gets a file system of its own, in which only what its policy names can be written or seen.
 
 The whole file system is there for reading; over it come a `/dev` of plain devices, a `/proc` and processes of its own,
-an empty `/run` (where the sockets of other programs are), a `/tmp` of its own, then what may be written, what is hidden
+which can only be read, an empty `/run` (where the sockets of other programs are), a `/tmp` of its own, then what may be written, what is hidden
 and what is shown all the same, the deeper ones later. Without a network it has its own loopback and nothing else.
 
 What is hidden is empty: a directory without entries, or a file that can't be opened. A git directory that may be
@@ -41,7 +41,11 @@ def options(policy: Policy, *, filter: int, as_root: bool) -> list[str]:
         filter: the descriptor that the seccomp filter is read from.
         as_root: we are root and may mount; else a user namespace is made, which one may in.
     """
-    told = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+    # As root there is no user namespace, so /proc/sys and its kin would be those of the machine, with root's own modes.
+    # bwrap covers some of them, but only where access(2) finds the directory writable, which procfs denies even to root.
+    # A user namespace is no help: it takes files of other users away and leaves /proc/sys writable.
+    # So all of /proc is read-only, not a list of its entries. /sys is read-only with the root.
+    told = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc", "--tmpfs", "/run"]
     told += ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try", "--seccomp", str(filter)]
     if as_root:
         told += ["--cap-drop", "ALL"]

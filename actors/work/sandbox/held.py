@@ -23,7 +23,7 @@ from .backends import Backend
 from .confined import SandboxedProcess
 from .door import environment as by_the_door
 from .grants import REACH, WRITE, Grants, NotAdmitted, Who
-from .place import WHOLE, Beyond, Nature, Place
+from .place import OF_KERNEL, WHOLE, Beyond, Nature, Place
 from .policy import Policy, exists, is_below, real
 from .refused import missed_network, refused_paths
 from .secret_files import env_files, kept_files, secret_files
@@ -174,7 +174,8 @@ class Held:
                 place = os.path.dirname(place)
             if not os.path.isdir(place) and place != path:
                 continue
-            forbidden = any(is_below(place, each) for each in (*policy.hides, *policy.fixed, *policy.env_files))
+            never = (*policy.hides, *policy.fixed, *policy.env_files, *OF_KERNEL)
+            forbidden = any(is_below(place, each) for each in never)
             allowed = any(is_below(place, each) for each in (*policy.writes, policy.temporary or "/tmp"))  # noqa: S108
             too_much = place == self._place.home or place.count("/") < 2  # `/etc` is not asked about, `/etc/x` is
             if not forbidden and not allowed and not too_much and os.access(place, os.W_OK):
@@ -215,7 +216,7 @@ class Held:
             return Policy(profile="open", network=True)
         granted = () if self._grants is None or profile != "workspace" else self._grants.writes(self._who)
         named = real([place.here, *(_seen_from(place, path) for path in rules.write), *granted])
-        works_in = tuple(path for path in named if path not in WHOLE)
+        works_in = tuple(path for path in named if is_workspace(path))
         writes = (*works_in, *named_data(place)) if profile == "workspace" else ()
         temporary = self._temporary
         if temporary is None and self._way.kind == "landlock":  # bubblewrap gives it an empty `/tmp` in memory
@@ -255,7 +256,12 @@ def named_data(place: Place) -> tuple[str, ...]:
             path = os.path.dirname(path)
         if os.path.isdir(path) or not os.access(path, os.X_OK):
             found.append(path)
-    return tuple(path for path in real(found) if path not in WHOLE)
+    return tuple(path for path in real(found) if is_workspace(path))
+
+
+def is_workspace(path: str) -> bool:
+    """Return whether a directory may be made writable at all."""
+    return path not in WHOLE and not any(is_below(path, each) for each in OF_KERNEL)
 
 
 def _is_within(path: str, directories: Sequence[str]) -> bool:

@@ -225,7 +225,7 @@ async def test_a_server_that_makes_the_file_of_its_entry_is_started_once(
 async def test_the_limits_of_a_call_hold_in_it(house: House, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     need(backend, monkeypatch)
     house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
-    command = "for n in $(seq 100); do [ $(ulimit -f) = unlimited ] || break; sleep 0.02; done; ulimit -f; ulimit -c"
+    command = "for n in $(seq 3000); do [ $(ulimit -f) = unlimited ] || break; sleep 0.02; done; ulimit -f; ulimit -c"
     told = await house.calls("execute_command", {"command": command}, sandbox="workspace")
     assert "unlimited" not in told
     assert told.split()[-1] == "0"
