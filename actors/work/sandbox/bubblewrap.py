@@ -1,8 +1,9 @@
 """bubblewrap: a process gets a file system of its own, in which only what its policy names can be written or seen.
 
 The whole file system is there for reading; over it come a `/dev` of plain devices, a `/proc` and processes of its own,
-which can only be read, an empty `/run` (where the sockets of other programs are), a `/tmp` of its own, then what may be written, what is hidden
-and what is shown all the same, the deeper ones later. Without a network it has its own loopback and nothing else.
+which can only be read, an empty `/run` (where the sockets of other programs are), a `/tmp` of its own, then what may be
+written, what is hidden and what is shown all the same, the deeper ones later. Without a network it has its own loopback
+and nothing else.
 
 What is hidden is empty: a directory without entries, or a file that can't be opened. A git directory that may be
 written is bound onto itself, so that it can't be moved away to put another, with other hooks, in its place.
@@ -41,8 +42,8 @@ def options(policy: Policy, *, filter: int, as_root: bool) -> list[str]:
         filter: the descriptor that the seccomp filter is read from.
         as_root: we are root and may mount; else a user namespace is made, which one may in.
     """
-    # As root there is no user namespace, so /proc/sys and its kin would be those of the machine, with root's own modes.
-    # bwrap covers some of them, but only where access(2) finds the directory writable, which procfs denies even to root.
+    # As root there is no user namespace: /proc/sys and its kin would be those of the machine, with root's own modes.
+    # bwrap covers some, but only where access(2) finds the directory writable, which procfs denies even to root.
     # A user namespace is no help: it takes files of other users away and leaves /proc/sys writable.
     # So all of /proc is read-only, not a list of its entries. /sys is read-only with the root.
     told = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc", "--tmpfs", "/run"]
@@ -73,6 +74,15 @@ def environment(policy: Policy, env: Mapping[str, str]) -> dict[str, str]:
         if place is not None and not any(is_below(os.path.realpath(place), each) for each in policy.writes):
             given[name] = "/tmp"  # noqa: S108 - its own
     return given
+
+
+def own_places(policy: Policy) -> dict[str, bool]:
+    """Return paths, as a process sees them, with whether sockets there are of its run."""
+    places = {} if "/tmp" in policy.writes else {"/tmp": True, "/dev/shm": True}  # noqa: S108 - its own
+    places |= dict.fromkeys((*policy.shows, *policy.hides, *policy.env_files), False)
+    places |= dict.fromkeys(policy.writes, True)
+    places |= dict.fromkeys((*policy.kept, *policy.fixed), False)
+    return places
 
 
 def _temporary(policy: Policy) -> list[str]:

@@ -27,7 +27,8 @@ for top, directories, files in os.walk('/dev'):
         mode = os.lstat(f'{top}/{name}').st_mode
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode): nodes.append(f'{top}/{name}')
 status = dict(line.split(':', 1) for line in open('/proc/self/status'))
-print(json.dumps([nodes, [int(status[name], 16) for name in ('CapPrm', 'CapEff', 'CapInh', 'CapAmb')], status['NoNewPrivs']]))
+sets = [int(status[name], 16) for name in ('CapPrm', 'CapEff', 'CapInh', 'CapAmb')]
+print(json.dumps([nodes, sets, status['NoNewPrivs']]))
 """
 
 FOR_FILES_OF_OTHERS = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4  # CHOWN, DAC_OVERRIDE, FOWNER, FSETID
