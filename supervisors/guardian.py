@@ -481,6 +481,12 @@ def _in_a_thread(request: Request, restrictions: Restrictions, fds: list[int]) -
     done.acquire()
     over.acquire()
 
+    brokered = restrictions["broker"]
+    try:
+        broker = None if brokered is None else syscall_broker.Broker(brokered)
+    except OSError as error:  # a directory that it opens is gone
+        raise Refused(error.errno or 0, "restrictions") from error
+
     def start() -> None:
         try:
             listener = restrict(restrictions, fds)
@@ -492,13 +498,15 @@ def _in_a_thread(request: Request, restrictions: Restrictions, fds: list[int]) -
 
     _thread.start_new_thread(start, ())
     done.acquire()
+    listener = None if isinstance(result[0], Exception) else result[0][1]
+    if broker is not None and listener is None:
+        broker.close()
     if isinstance(result[0], Exception):
         over.release()
         raise result[0]
-    pid, listener = result[0]
-    if listener is not None:
-        assert restrictions["broker"] is not None
-        _thread.start_new_thread(syscall_broker.Broker(listener, restrictions["broker"]).run, ())
+    pid = result[0][0]
+    if broker is not None and listener is not None:
+        _thread.start_new_thread(broker.run, (listener,))
     return pid, over
 
 

@@ -127,7 +127,7 @@ def _numbered(restrictions: Restrictions, fds: list[int]) -> guardian.Restrictio
         "capabilities": restrictions.capabilities,
         "ruleset": position(restrictions.ruleset),
         "filter": restrictions.filter,
-        "broker": None if broker is None else {name: getattr(broker, name) for name in broker.__struct_fields__},
+        "broker": None if broker is None else msgspec.to_builtins(broker, builtin_types=(bytes,)),
     }
 
 

@@ -5,8 +5,9 @@ which can only be read, an empty `/run` (where the sockets of other programs are
 written, what is hidden and what is shown all the same, the deeper ones later. Without a network it has its own loopback
 and nothing else.
 
-What is hidden is empty: a directory without entries, or a file that can't be opened. A git directory that may be
-written is bound onto itself, so that it can't be moved away to put another, with other hooks, in its place.
+What is hidden is empty: a directory without entries, or a file that can't be opened. A git directory is
+read-only but for some of it (`git_directories`); as a mount of its own it can't be moved away to put another in its
+place.
 """
 
 from __future__ import annotations
@@ -81,8 +82,7 @@ def own_places(policy: Policy) -> dict[str, bool]:
     places = {} if "/tmp" in policy.writes else {"/tmp": True, "/dev/shm": True}  # noqa: S108 - its own
     places |= dict.fromkeys((*policy.shows, *policy.hides, *policy.env_files), False)
     places |= dict.fromkeys(policy.writes, True)
-    places |= dict.fromkeys((*policy.kept, *policy.fixed), False)
-    return places
+    return places | dict.fromkeys((*policy.kept, *policy.fixed), False)
 
 
 def _temporary(policy: Policy) -> list[str]:
@@ -101,11 +101,13 @@ def _places(policy: Policy) -> dict[str, list[str]]:
             places[path] = ["--ro-bind-try", path, path]
     places.update({path: ["--bind-try", path, path] for path in policy.writes})
     places.update({path: ["--ro-bind-try", path, path] for path in policy.kept})
-    for path in policy.fixed:
-        above = os.path.dirname(path)
-        if above not in places:
-            places[above] = ["--bind-try", above, above]
-        places[path] = ["--ro-bind-try", path, path]
+    places.update({path: ["--ro-bind-try", path, path] for path in policy.fixed})
+    directories = [git.path for git in policy.git]
+    for git in policy.git:
+        covered = any(is_below(git.path, each) and each != git.path for each in directories)
+        if not covered and any(is_below(git.path, each) for each in policy.writes):
+            places[git.path] = ["--ro-bind", git.path, git.path]
+        places.update({path: ["--bind", path, path] for path in git.writable})
     return {path: how for path, how in places.items() if how}
 
 

@@ -8,9 +8,10 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
-from ....supervisors.confinement import Brokered, Confined, Restrictions
+from ....supervisors.confinement import Brokered, Confined, Guarded, Restrictions
 from . import bubblewrap, landlock, seccomp
 from .backends import Backend
+from .git_directories import GitDirectory
 from .policy import Policy
 from .privileges import KEPT
 
@@ -55,7 +56,8 @@ class SandboxedProcess:
             # With a network that is on it has abstract sockets of others in it.
             scopes = landlock.scopes() if self._backend.abi >= SCOPED_FROM else None
             own_network = not self._policy.network
-            broker = _broker(bubblewrap.own_places(self._policy), metadata=False, abstract=own_network)
+            places = bubblewrap.own_places(self._policy)
+            broker = _broker(places, metadata=bool(self._policy.git), abstract=own_network, git=self._policy.git)
         except BaseException:
             os.close(filter)
             raise
@@ -100,12 +102,25 @@ def _restrictions(
     )
 
 
-def _broker(places: Mapping[str, bool], *, metadata: bool, abstract: bool) -> Brokered:
+def _broker(
+    places: Mapping[str, bool], *, metadata: bool, abstract: bool, git: Sequence[GitDirectory] = ()
+) -> Brokered:
     return Brokered(
-        filter=seccomp.notifying(metadata=metadata),
+        filter=seccomp.notifying(metadata=metadata, files=bool(git)),
         without=seccomp.refusing(metadata=metadata),
         places=tuple((os.fsencode(path), own) for path, own in places.items()),
         abstract=abstract,
+        guarded=tuple(
+            Guarded(
+                directory=os.fsencode(each.path),
+                names=tuple(map(os.fsencode, each.names)),
+                heads=tuple(map(os.fsencode, each.heads)),
+                trees=tuple(map(os.fsencode, each.trees)),
+                nurseries=tuple(map(os.fsencode, each.nurseries)),
+            )
+            for each in git
+        ),
+        unchangeable=tuple(os.fsencode(path) for each in git for path in each.writable),
     )
 
 

@@ -22,9 +22,10 @@ from ..call_clock import current as call_clock
 from .backends import Backend
 from .confined import SandboxedProcess
 from .door import environment as by_the_door
+from .git_directories import GitFiles, git_files
 from .grants import REACH, WRITE, Grants, NotAdmitted, Who
 from .place import OF_KERNEL, WHOLE, Beyond, Nature, Place
-from .policy import Policy, exists, is_below, real
+from .policy import Policy, is_below, real
 from .refused import missed_network, refused_paths
 from .secret_files import env_files, kept_files, secret_files
 from .variables import NO_PROGRAM, Program, withheld
@@ -47,9 +48,6 @@ CACHES = {
 
 CACHES_LEFT_FOR = 30 * 24 * 3600.0
 """Seconds after which a place for caches is removed that nothing was started with."""
-
-GUARDED = ("config", "config.worktree", "hooks")
-"""What git reads commands from: in a directory that may be written these may not."""
 
 
 @final
@@ -174,7 +172,8 @@ class Held:
                 place = os.path.dirname(place)
             if not os.path.isdir(place) and place != path:
                 continue
-            never = (*policy.hides, *policy.fixed, *policy.env_files, *OF_KERNEL)
+            of_git = (each.path for each in policy.git)
+            never = (*policy.hides, *policy.fixed, *policy.env_files, *of_git, *OF_KERNEL)
             forbidden = any(is_below(place, each) for each in never)
             allowed = any(is_below(place, each) for each in (*policy.writes, policy.temporary or "/tmp"))  # noqa: S108
             too_much = place == self._place.home or place.count("/") < 2  # `/etc` is not asked about, `/etc/x` is
@@ -231,10 +230,12 @@ class Held:
         )
         programs = (*_programs(), *_on_path(env), *_paths(argv))
         can_hide = self._way.kind != "landlock" or not writes  # looking for what it could not hide takes milliseconds
+        git = git_files((*writes, *nature.beyond.writes)) if self._way.kind == "bubblewrap" else GitFiles()
         return Policy(
             profile=profile,
             writes=(*writes, *real([*nature.writes, *nature.beyond.writes, *caches])),
-            fixed=tuple(path for each in writes for path in _of_git(each)),
+            fixed=git.pointers,
+            git=git.directories,
             kept=tuple(path for path in kept_files(home, Path(place.config_dir)) if _is_within(path, writes)),
             shows=real((place.home, place.config_dir, self._cwd, *works_in, *nature.shows, *shown, *programs)),
             hides=tuple(path for path in dict.fromkeys(hidden) if path not in shown and path not in works_in),
@@ -267,11 +268,6 @@ def is_workspace(path: str) -> bool:
 def _is_within(path: str, directories: Sequence[str]) -> bool:
     """Whether it lies in one of them, and is none itself."""
     return any(is_below(path, each) for each in directories) and path not in directories
-
-
-def _of_git(directory: str) -> tuple[str, ...]:
-    git = f"{directory.rstrip('/')}/.git"
-    return tuple(path for name in GUARDED if exists(path := f"{git}/{name}") and not os.path.islink(path))
 
 
 def _paths(argv: Sequence[str]) -> list[str]:

@@ -30,7 +30,7 @@ ERRNO = 0x00050000
 USER_NOTIFICATION = 0x7FC00000
 
 LOAD, AND, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
-NUMBER, ARCHITECTURE, FIRST, SECOND = 0, 4, 16, 24
+NUMBER, ARCHITECTURE, FIRST, SECOND, THIRD = 0, 4, 16, 24, 32
 
 NEW_NAMESPACES = 0x00000080 | 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
@@ -147,13 +147,28 @@ def program(families: tuple[int, ...], *, datagrams: bool = False, flags: bool =
 
 
 @cache
-def notifying(*, metadata: bool) -> bytes:
+def notifying(*, metadata: bool, files: bool) -> bytes:
     """The filter that notifies the broker of connect(2).
 
     Args:
         metadata: and of changes of files' metadata.
+        files: and of calls that make, replace, or remove files.
     """
-    return _packed(_brokered(syscall_broker.CONNECT | (syscall_broker.METADATA if metadata else {}), USER_NOTIFICATION))
+    code = _brokered(syscall_broker.CONNECT | (syscall_broker.METADATA if metadata else {}), USER_NOTIFICATION)
+    if not files:
+        return _packed(code)
+    notify = (RETURN, 0, 0, USER_NOTIFICATION)
+    for name, numbers in syscall_broker.FILES.items():
+        number = numbers[_machine()]
+        if number is None:
+            continue
+        if name in ("open", "openat"):
+            flags = SECOND if name == "open" else THIRD
+            writing = [(JUMP_ANY_BIT, 0, 1, syscall_broker.WRITING), notify]
+            code[-1:] = [*_of(number, flags, writing), code[-1]]
+        else:
+            code[-1:] = [(JUMP_EQUAL, 0, 1, number), notify, code[-1]]
+    return _packed(code)
 
 
 @cache
