@@ -64,8 +64,8 @@ if TYPE_CHECKING:
         unchangeable: Sequence[bytes]
 
 
-CONNECT = {"connect": (42, 203)}
-METADATA = {
+CONNECT: dict[str, tuple[int, int | None]] = {"connect": (42, 203)}
+METADATA: dict[str, tuple[int, int | None]] = {
     "chmod": (90, None),
     "fchmod": (91, 52),
     "chown": (92, None),
@@ -87,7 +87,7 @@ METADATA = {
 }
 """Numbers of the calls on x86_64 and on aarch64, which lacks some."""
 
-FILES = {
+FILES: dict[str, tuple[int, int | None]] = {
     "open": (2, None),
     "rename": (82, None),
     "mkdir": (83, None),
@@ -295,7 +295,8 @@ class Broker:
             try:
                 kept = os.O_CLOEXEC & flags
                 added = bytearray(struct.pack("=QIIII", id, 0, fd, 0, kept))
-                return fcntl.ioctl(self._listener, _ADD_DESCRIPTOR, added)
+                added_as: int = fcntl.ioctl(self._listener, _ADD_DESCRIPTOR, added)
+                return added_as
             finally:
                 os.close(fd)
         if name.startswith("mkdir"):

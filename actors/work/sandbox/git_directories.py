@@ -118,11 +118,11 @@ def git_files(writes: Sequence[str]) -> GitFiles:
     pointers = []
     for directory in writes:
         dot = os.path.join(directory, ".git")
-        if _is_git_directory(directory):
+        if is_git_directory(directory):
             found |= {each.path: each for each in _repository(directory)}
         if os.path.islink(dot):
             target = os.path.realpath(dot)
-            if any(is_below(target, each) for each in writes) and _is_git_directory(target):
+            if any(is_below(target, each) for each in writes) and is_git_directory(target):
                 found |= {each.path: each for each in _repository(target)}
         elif os.path.isdir(dot):
             found |= {each.path: each for each in _repository(dot)}
@@ -153,7 +153,7 @@ def _modules(path: str) -> Iterator[GitDirectory]:
         directory = waiting.pop()
         for name in _listed(directory):
             below = f"{directory}/{name}"
-            if _is_git_directory(below):
+            if is_git_directory(below):
                 left -= 1
                 # Without mounts: a repository may have hundreds of them, and each mount is paid for by every process.
                 yield GitDirectory(path=below, trees=(*STATES, *TREES), nurseries=(LINKED,))
@@ -164,7 +164,7 @@ def _modules(path: str) -> Iterator[GitDirectory]:
 
 def _pointed_at(pointer: str, writes: Sequence[str]) -> Iterable[GitDirectory]:
     target = _target(pointer)
-    if not target or not _is_git_directory(target):
+    if not target or not is_git_directory(target):
         return []
     is_ours = any(is_below(target, each) for each in writes)
     if not is_ours and not _names_in_return(target, os.path.dirname(pointer)):
@@ -203,7 +203,7 @@ def _pointers_to(path: str) -> list[str]:
     return [pointer for pointer in found if os.path.isfile(pointer)]
 
 
-def _is_git_directory(path: str) -> bool:
+def is_git_directory(path: str) -> bool:
     """Return whether git would take it for one, by the marks that git itself looks at."""
     if not os.path.lexists(f"{path}/HEAD"):
         return False

@@ -128,6 +128,21 @@ class Sandbox:
             return None
         return msgspec.structs.replace(place, named=_paths_in(named, self._here))
 
+    def why_unchangeable(self, paths: Iterable[str]) -> str:
+        """Return why no process may change a path, in any of its forms; "" if there is no reason, or no sandbox."""
+        if self.profile in ("open", "off") and not self._narrowed:
+            return ""
+        from .unchangeable import why_unchangeable
+
+        shown = [path.replace("~", self._home, 1) if path.startswith("~/") else path for path in self._rules.show]
+        return why_unchangeable(
+            paths,
+            home=Path(self._home),
+            config_dir=Path(self._config_dir),
+            environ=self._shared.environ,
+            shown=[os.path.join(self._here, path) for path in shown],
+        )
+
     async def held(self, me: Actor, nature: Nature) -> Held | None:
         """How a process is held that `me` is about to start; None if it is not.
 

@@ -113,6 +113,11 @@ def kept_files(home: Path, config_dir: Path) -> tuple[str, ...]:
     return real([config_dir, *(home / name for name in STARTED)])
 
 
+def is_env_file(name: str) -> bool:
+    """Return whether a file of this name holds variables that may be secrets."""
+    return _ENV_FILE.fullmatch(name) is not None and _EXAMPLE.match(name) is None
+
+
 def env_files(directories: Sequence[str]) -> tuple[str, ...]:
     """The `.env` files below these directories, as far as they are looked for."""
     found: list[str] = []
@@ -124,7 +129,7 @@ def env_files(directories: Sequence[str]) -> tuple[str, ...]:
         try:
             with os.scandir(directory) as entries:
                 for entry in entries:
-                    if _ENV_FILE.fullmatch(entry.name) and not _EXAMPLE.match(entry.name):
+                    if is_env_file(entry.name):
                         found.append(entry.path)
                     elif depth < DEEP and entry.name not in _SKIPPED and entry.is_dir(follow_symlinks=False):
                         todo.append((entry.path, depth + 1))
