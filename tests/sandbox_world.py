@@ -143,6 +143,10 @@ class World:
             found.append("another process was ended")
         return found
 
+    def note_state(self) -> None:
+        """Take what is there now for what must not change."""
+        self._before = self._state()
+
     def _settle(self) -> None:
         """Wait until what was sent before is noted: whatever we send now comes after it."""
         for each in self._open:

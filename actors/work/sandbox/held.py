@@ -24,10 +24,11 @@ from .confined import SandboxedProcess
 from .door import environment as by_the_door
 from .git_directories import GitFiles, git_files
 from .grants import REACH, WRITE, Grants, NotAdmitted, Who
+from .of_run import PROGRAMS
 from .place import OF_KERNEL, WHOLE, Beyond, Nature, Place
 from .policy import Policy, is_below, real
 from .refused import missed_network, refused_paths
-from .secret_files import env_files, kept_files, secret_files
+from .secret_files import env_files, kept_files, no_secrets, secret_files
 from .variables import NO_PROGRAM, Program, withheld
 
 if TYPE_CHECKING:
@@ -223,22 +224,27 @@ class Held:
         self._cached_in = self._cache() if place.caches and profile == "workspace" else ""
         caches = [self._cached_in] if self._cached_in else []
         home = Path(place.home)
-        shown = real(_seen_from(place, path) for path in rules.show)
+        shown = (*real(_seen_from(place, path) for path in rules.show), *no_secrets(home))
         hidden = (
             *secret_files(home, Path(place.config_dir), os.environ),
             *real(_seen_from(place, path) for path in rules.hide),
         )
-        programs = (*_programs(), *_on_path(env), *_paths(argv))
+        programs = (*_programs(), *_on_path(env, place.home), *_paths(argv, place.home))
         can_hide = self._way.kind != "landlock" or not writes  # looking for what it could not hide takes milliseconds
+        hides = tuple(path for path in dict.fromkeys(hidden) if path not in shown and path not in works_in)
         git = git_files((*writes, *nature.beyond.writes)) if self._way.kind == "bubblewrap" else GitFiles()
         return Policy(
             profile=profile,
             writes=(*writes, *real([*nature.writes, *nature.beyond.writes, *caches])),
             fixed=git.pointers,
             git=git.directories,
-            kept=tuple(path for path in kept_files(home, Path(place.config_dir)) if _is_within(path, writes)),
+            kept=tuple(
+                path
+                for path in kept_files(home, Path(place.config_dir))
+                if _is_within(path, writes) and path not in hides
+            ),
             shows=real((place.home, place.config_dir, self._cwd, *works_in, *nature.shows, *shown, *programs)),
-            hides=tuple(path for path in dict.fromkeys(hidden) if path not in shown and path not in works_in),
+            hides=hides,
             env_files=tuple(path for path in env_files(works_in) if path not in shown) if can_hide else (),
             temporary=None if temporary is None else str(temporary.path()),
             network=place.network == "on" or (self._door is None and (self._network or self._was_granted)),
@@ -270,14 +276,39 @@ def _is_within(path: str, directories: Sequence[str]) -> bool:
     return any(is_below(path, each) for each in directories) and path not in directories
 
 
-def _paths(argv: Sequence[str]) -> list[str]:
-    """The program, and the files that its first arguments name: what is to be run has to be seen."""
-    return [part for part in argv[:4] if part.startswith("/")]
+def _paths(argv: Sequence[str], home: str) -> list[str]:
+    """The program, and the files that its first arguments name: what is to be run has to be seen.
+
+    Code in the hidden part of a home directory is seen with what it was installed with.
+    """
+    found = []
+    for path in argv[:4]:
+        if not path.startswith("/"):
+            continue
+        found.append(path)
+        if path.startswith(f"{home}/.") and path.endswith(PROGRAMS):
+            place = os.path.dirname(path)
+            while not any(os.path.exists(f"{place}/{name}") for name in ("package.json", "pyproject.toml")):
+                place = os.path.dirname(place)
+                if place.count("/") <= home.count("/") + 1:
+                    place = os.path.dirname(path)
+                    break
+            if place.count("/") > home.count("/") + 1:
+                found.append(place)
+    return found
 
 
-def _on_path(env: Mapping[str, str]) -> list[str]:
-    """The user's programs, should they lie where a process has directories of its own."""
-    return [place for place in env.get("PATH", "").split(os.pathsep) if place.startswith(("/tmp/", "/run/"))]  # noqa: S108
+def _on_path(env: Mapping[str, str], home: str) -> list[str]:
+    """The user's programs, where a process has directories of its own, and in the hidden part of the home directory."""
+    found = []
+    for place in env.get("PATH", "").split(os.pathsep):
+        if place.startswith(("/tmp/", "/run/")):  # noqa: S108
+            found.append(place)
+        above = os.path.dirname(place)
+        if place.startswith(f"{home}/.") and os.path.basename(place) == "bin" and above.count("/") > home.count("/"):
+            # Programs read what lies beside their `bin`: libraries, the modules of a virtual environment.
+            found.append(place if above == f"{home}/.local" else above)
+    return found
 
 
 @cache

@@ -141,6 +141,7 @@ class Sandbox:
             config_dir=Path(self._config_dir),
             environ=self._shared.environ,
             shown=[os.path.join(self._here, path) for path in shown],
+            workspaces=(self._here, *self._roots),
         )
 
     async def held(self, me: Actor, nature: Nature) -> Held | None:

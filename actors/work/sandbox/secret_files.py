@@ -1,7 +1,7 @@
 """What no process of an agent can read unless the user says so: keys, tokens, passwords, our own configuration.
 
-Names in the home directory are those that programs keep credentials under. Files of variables (`.env*`, `*.env`) are
-looked for in all of the working directory; examples of such files (`.env.example`) are none.
+Of the home directory all hidden files (`.*`) count as secrets, but for a list of toolchains and caches. Files of
+variables (`.env*`, `*.env`) are looked for in all of the working directory; examples (`.env.example`) are none.
 
 A bound on that search would leave out the secrets of just those repositories that are large, and no name of a directory
 says that there is none in it. So the search has no bound, and its result is used again for a hundred times as long as
@@ -20,46 +20,101 @@ from pathlib import Path
 from ...io.directories import config_file, journal_dir, state_dir, user_folder
 from .policy import real
 
-OF_HOME = (
-    ".ssh",
-    ".aws",
-    ".azure",
-    ".gnupg",
-    ".kube",
-    ".docker",
-    ".netrc",
-    ".npmrc",
-    ".pypirc",
-    ".pgpass",
-    ".my.cnf",
-    ".git-credentials",
-    ".vault-token",
-    ".password-store",
-    ".terraform.d",
-    ".terraformrc",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".m2/settings.xml",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/hub",
-    ".config/git/credentials",
-    ".config/op",
-    ".config/rclone",
-    ".config/sops",
-    ".config/loki",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/BraveSoftware",
-    ".mozilla",
-    ".local/share/keyrings",
-    ".bash_history",
-    ".zsh_history",
-    ".python_history",
-    ".psql_history",
+NO_SECRETS = (
+    ".asdf",
+    ".bun",
+    ".cabal",
+    ".cargo/bin",
+    ".cargo/config.toml",
+    ".cargo/env",
+    ".cargo/git",
+    ".cargo/registry",
+    ".conda/envs",
+    ".conda/pkgs",
+    ".deno",
+    ".dotnet",
+    ".editorconfig",
+    ".fonts",
+    ".fnm",
+    ".gem/ruby",
+    ".ghcup",
+    ".gitattributes",
+    ".gitconfig",
+    ".gitignore",
+    ".gitignore_global",
+    ".gradle/caches",
+    ".gradle/wrapper",
+    ".hushlogin",
+    ".ivy2/cache",
+    ".juliaup",
+    ".m2/repository",
+    ".m2/wrapper",
+    ".nix-defexpr",
+    ".nix-profile",
+    ".node-version",
+    ".npm",
+    ".npm-global",
+    ".nuget/packages",
+    ".nvm",
+    ".opam",
+    ".pnpm-store",
+    ".pyenv",
+    ".python-version",
+    ".rbenv",
+    ".rustup",
+    ".rvm",
+    ".sdkman",
+    ".stack",
+    ".terminfo",
+    ".tool-versions",
+    ".virtualenvs",
+    ".volta",
+    ".yarn/berry",
+    ".cache/Cypress",
+    ".cache/bazel",
+    ".cache/bun",
+    ".cache/ccache",
+    ".cache/deno",
+    ".cache/electron",
+    ".cache/fontconfig",
+    ".cache/go-build",
+    ".cache/golangci-lint",
+    ".cache/matplotlib",
+    ".cache/ms-playwright",
+    ".cache/mypy",
+    ".cache/node",
+    ".cache/node-gyp",
+    ".cache/pip",
+    ".cache/pnpm",
+    ".cache/pre-commit",
+    ".cache/puppeteer",
+    ".cache/pypoetry",
+    ".cache/ruff",
+    ".cache/sccache",
+    ".cache/torch",
+    ".cache/uv",
+    ".cache/yarn",
+    ".config/git/attributes",
+    ".config/git/config",
+    ".config/git/ignore",
+    ".config/nix",
+    ".config/uv/uv.toml",
+    ".local/bin",
+    ".local/lib",
+    ".local/pipx",
+    ".local/share/fnm",
+    ".local/share/fonts",
+    ".local/share/mise",
+    ".local/share/pipx",
+    ".local/share/pnpm",
+    ".local/share/pypoetry",
+    ".local/share/uv",
+    ".local/share/virtualenv",
+    ".local/share/virtualenvs",
+    ".local/state/nix",
 )
-"""In the home directory."""
+"""Among the hidden files and directories of a home directory (`.*`), those that a process can read: toolchains, caches
+of what was fetched from package indexes, and settings of programs that keep their credentials elsewhere."""
 
 STARTED = (
     ".bashrc",
@@ -111,12 +166,42 @@ _SEARCHES: dict[str, tuple[float, tuple[str, ...]]] = {}
 
 
 def secret_files(home: Path, config_dir: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Those that lie anywhere but in the working directory, as they are now."""
+    """Return what is hidden anywhere but in the working directory, as it is now, without links."""
     config = config_file(config_dir, environ)
     ours = [config, *(config_dir / name for name in _OF_CONFIG)]
     ours += [user_folder("functions", config_dir, environ) / name for name in ("mcp.json", ".env")]
     ours += [journal_dir(environ), state_dir(environ)]
-    return real([*(home / name for name in OF_HOME), *ours])
+    return real([*_hidden_in(home), *ours])
+
+
+def no_secrets(home: Path) -> tuple[str, ...]:
+    """Return what can be read in the hidden part of a home directory, without links; see `NO_SECRETS`."""
+    try:
+        there = frozenset(os.listdir(home))
+    except OSError:
+        return ()
+    return real(home / name for name in NO_SECRETS if name.split("/", 1)[0] in there)
+
+
+def _hidden_in(home: Path) -> list[str]:
+    """List what is in a home directory under a name with a dot, but for what is no secret.
+
+    A list of programs that keep credentials would be no boundary: there is always one more.
+    """
+    found = []
+    top = os.path.realpath(home)
+    try:
+        with os.scandir(top) as entries:
+            for entry in entries:
+                if not entry.name.startswith(".") or entry.name in NO_SECRETS:
+                    continue
+                path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                # A link that leads out, to a disk or a toolchain, is not what makes the home directory private.
+                if path.startswith(f"{top}/"):
+                    found.append(path)
+    except OSError:
+        return []
+    return found
 
 
 def kept_files(home: Path, config_dir: Path) -> tuple[str, ...]:

@@ -34,15 +34,27 @@ def nobody_to_ask(tool: str, why: str) -> ToolFailed:
 
 
 def why_unchangeable(
-    paths: Iterable[str], *, home: Path, config_dir: Path, environ: Mapping[str, str], shown: Sequence[str]
+    paths: Iterable[str],
+    *,
+    home: Path,
+    config_dir: Path,
+    environ: Mapping[str, str],
+    shown: Sequence[str],
+    workspaces: Sequence[str] = (),
 ) -> str:
     """Return why no process in a sandbox may change one of these; "" if there is no reason. Looks at files.
 
     Args:
         paths: absolute forms of one path, with and without its links.
         shown: paths that the user says are no secrets.
+        workspaces: directories that processes may write, also in the hidden part of a home directory.
     """
-    kept, secrets = kept_files(home, config_dir), secret_files(home, config_dir, environ)
+    works_in = real(workspaces)
+
+    def outside(found: Iterable[str]) -> list[str]:
+        return [each for each in found if not any(is_below(workspace, each) for workspace in works_in)]
+
+    kept, secrets = outside(kept_files(home, config_dir)), outside(secret_files(home, config_dir, environ))
     no_secrets = real(shown)
     for path in paths:
         if _is_of_git(path):

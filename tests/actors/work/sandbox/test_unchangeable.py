@@ -106,3 +106,12 @@ def test_reasons(tmp_path: Path, workspace: Path) -> None:
     assert why(workspace / "new" / ".env") == ""
     assert why(workspace / "src" / "x") == ""
     shutil.rmtree(home / ".ssh")
+
+
+def test_a_workspace_in_the_hidden_part_of_a_home_directory_is_changed(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    ours = home / ".config" / "editor"
+    ours.mkdir(parents=True)
+    paths = {"home": home, "config_dir": tmp_path / "config", "environ": {}, "shown": ()}
+    assert why_unchangeable([str(ours / "x")], **paths, workspaces=[str(ours)]) == ""  # type: ignore[arg-type] - as named
+    assert why_unchangeable([str(home / ".config" / "x")], **paths) != ""  # type: ignore[arg-type] - as named
