@@ -53,8 +53,9 @@ class SandboxedProcess:
             namespace = self._policy.namespace
             first = [] if namespace is None else namespace.command()
             network = None if namespace is None else namespace.network_to_enter()
-            # With a network that is on it has abstract sockets of others in it.
-            scopes = landlock.scopes() if self._backend.abi >= SCOPED_FROM else None
+            # A network that is on has abstract sockets of others in it. But a process in a Landlock domain can't look
+            # into ours, which nsenter does (`namespace`); what it starts has a network of its own.
+            scopes = landlock.scopes() if self._backend.abi >= SCOPED_FROM and not first else None
             own_network = not self._policy.network
             places = bubblewrap.own_places(self._policy)
             broker = _broker(places, metadata=bool(self._policy.git), abstract=own_network, git=self._policy.git)
