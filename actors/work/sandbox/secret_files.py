@@ -158,8 +158,14 @@ USED_FOR = 100
 KEPT = 100
 """Results that are kept."""
 
+LOOKED_UP_AGAIN = 5.0
+"""Seconds after which it is looked up which toolchains are there."""
+
 _ENV_FILE = re.compile(r"\.env.*|.+\.env")
 _EXAMPLE = re.compile(r"(.*[._-])?(example|sample|template|tmpl|dist|defaults?|schema)([._-].*)?")
+
+_KNOWN: dict[Path, tuple[float, tuple[str, ...]]] = {}
+"""For each home directory, until when the result is used, and what it has of `NO_SECRETS`."""
 
 _SEARCHES: dict[str, tuple[float, tuple[str, ...]]] = {}
 """For each directory, until when the result of its search is used, and the result."""
@@ -175,12 +181,22 @@ def secret_files(home: Path, config_dir: Path, environ: Mapping[str, str]) -> tu
 
 
 def no_secrets(home: Path) -> tuple[str, ...]:
-    """Return what can be read in the hidden part of a home directory, without links; see `NO_SECRETS`."""
+    """Return what can be read in the hidden part of a home directory, without links; see `NO_SECRETS`.
+
+    The answer is up to `LOOKED_UP_AGAIN` seconds old: to look takes a millisecond, and an old one only shows less.
+    """
+    until, found = _KNOWN.get(home, (0.0, ()))
+    if time.monotonic() < until:
+        return found
     try:
         there = frozenset(os.listdir(home))
     except OSError:
         return ()
-    return real(home / name for name in NO_SECRETS if name.split("/", 1)[0] in there)
+    found = real(home / name for name in NO_SECRETS if name.split("/", 1)[0] in there)
+    if len(_KNOWN) >= KEPT:
+        _KNOWN.clear()
+    _KNOWN[home] = time.monotonic() + LOOKED_UP_AGAIN, found
+    return found
 
 
 def _hidden_in(home: Path) -> list[str]:
