@@ -24,8 +24,7 @@ from .confined import SandboxedProcess
 from .door import environment as by_the_door
 from .git_directories import GitFiles, git_files
 from .grants import REACH, WRITE, Grants, NotAdmitted, Who
-from .of_run import PROGRAMS
-from .place import OF_KERNEL, WHOLE, Beyond, Nature, Place
+from .place import OF_KERNEL, PROGRAMS, WHOLE, Beyond, Nature, Place
 from .policy import Policy, is_below, real
 from .refused import missed_network, refused_paths
 from .secret_files import env_files, kept_files, no_secrets, secret_files

@@ -23,7 +23,7 @@ from ....protocol.sandbox import PROFILES, Network, OwnSandbox, Profile, Sandbox
 from ...io.directories import cache_dir
 from ...io.imports import imported
 from .grants import Grants
-from .place import Nature, Place
+from .place import PROGRAMS, Nature, Place
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 HOLDING = ".actors.work.sandbox.holding"
 """What a run needs that starts a process."""
-
-PROGRAMS = (".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".jar", ".pyz")
-"""What an entry of a server names of its own code, which it need not change."""
 
 FETCHES = re.compile(r"(fetch_url|web_search|search)_\w+|get_current_weather")
 """Tool files with these names are there to reach the web: all of it but for private addresses."""

@@ -13,6 +13,9 @@ from ....protocol.sandbox import Profile, SandboxRules
 WHOLE = ("/", "/dev", "/proc", "/sys", "/run")
 """Directories that are not workspaces: to start a server there does not make all of the machine writable."""
 
+PROGRAMS = (".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".jar", ".pyz")
+"""Names of code: what an entry of a server names of its own, which it need not change."""
+
 OF_KERNEL = ("/proc", "/sys")
 """No directory below these is a workspace either: their files are settings of the machine."""
 
