@@ -13,6 +13,44 @@ from typing import Protocol
 import msgspec
 
 
+class Guarded(msgspec.Struct, frozen=True, kw_only=True):
+    """A directory that is read-only for a process, but in which the broker changes what has one of these names.
+
+    Attributes:
+        directory: a path, the same for the process and for us.
+        names: files in it; `*` at the beginning or the end of a name stands for any text.
+        heads: files in it that are only replaced, by a rename and if the new one is a git HEAD, and never removed.
+        trees: directories in it in which everything may be changed.
+        nurseries: directories in it in which directories may be made, and everything be changed in those that were.
+    """
+
+    directory: bytes
+    names: tuple[bytes, ...]
+    heads: tuple[bytes, ...]
+    trees: tuple[bytes, ...]
+    nurseries: tuple[bytes, ...]
+
+
+class Brokered(msgspec.Struct, frozen=True, kw_only=True):
+    """System calls that the reaper performs for a process; see `syscall_broker`.
+
+    Attributes:
+        filter: a seccomp program that notifies of these calls.
+        without: the one in its place where the kernel can't notify us: it refuses them, or what leads to them.
+        places: paths, with whether the calls are performed on what is in them; the longest path decides.
+        abstract: whether abstract Unix sockets can be connected to: those of its network namespace.
+        guarded: read-only directories with exceptions.
+        unchangeable: paths whose own metadata is not changed, whatever `places` says.
+    """
+
+    filter: bytes
+    without: bytes
+    places: tuple[tuple[bytes, bool], ...]
+    abstract: bool
+    guarded: tuple[Guarded, ...] = ()
+    unchangeable: tuple[bytes, ...] = ()
+
+
 class Restrictions(msgspec.Struct, frozen=True, kw_only=True):
     """What the kernel is to refuse a process, and all that it starts.
 
@@ -22,6 +60,7 @@ class Restrictions(msgspec.Struct, frozen=True, kw_only=True):
         capabilities: numbers of those that it keeps, if we have them; None for all.
         ruleset: a descriptor of the Landlock ruleset that it is held to; None for none.
         filter: a seccomp program, 8 bytes for each instruction; empty for none.
+        broker: the calls that are performed for it; None for none.
     """
 
     network: int | None = None
@@ -29,6 +68,7 @@ class Restrictions(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: tuple[int, ...] | None = None
     ruleset: int | None = None
     filter: bytes = b""
+    broker: Brokered | None = None
 
 
 NO_RESTRICTIONS = Restrictions()

@@ -47,7 +47,8 @@ the reaper's pid), `settle PID` (answered by `yes` if this reaper is dead and wh
 A reaper that is `empty` can start the next process. Its process is started by `posix_spawn`, which does not copy the
 reaper's memory. Restrictions of a process (`Request.restrictions`) are put on the thread that starts it, as Linux keeps
 them per thread: a thread for this one process, which lives as long as the process, since its parent-death signal would
-come when the thread ends.
+come when the thread ends. A second thread, without the restrictions, performs the calls that the process may only make
+through a broker (`syscall_broker`).
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, NoReturn, TypedDict
 
+    from . import syscall_broker
+
     class Restrictions(TypedDict):
         """What a process may not do; see `confinement.Restrictions`. Descriptors are positions among those sent."""
 
@@ -79,6 +82,7 @@ if TYPE_CHECKING:
         capabilities: tuple[int, ...] | None
         ruleset: int | None
         filter: bytes
+        broker: syscall_broker.Brokered | None
 
     class Request(TypedDict):
         """How a process is started.
@@ -486,15 +490,21 @@ def _start(request: Request, fds: list[int]) -> tuple[int, _thread.LockType | No
 
 
 def _in_a_thread(request: Request, restrictions: Restrictions, fds: list[int]) -> tuple[int, _thread.LockType]:
-    result: list[int | Exception] = []
+    result: list[tuple[int, int | None] | Exception] = []
     done, over = _thread.allocate_lock(), _thread.allocate_lock()
     done.acquire()
     over.acquire()
 
+    brokered = restrictions["broker"]
+    try:
+        broker = None if brokered is None else syscall_broker.Broker(brokered)
+    except OSError as error:  # a directory that it opens is gone
+        raise Refused(error.errno or 0, "restrictions") from error
+
     def start() -> None:
         try:
-            restrict(restrictions, fds)
-            result.append(_spawn(request, fds))
+            listener = restrict(restrictions, fds)
+            result.append((_spawn(request, fds), listener))
         except Exception as error:  # noqa: BLE001 - raised below, in the thread that waits
             result.append(error)
         done.release()
@@ -502,10 +512,16 @@ def _in_a_thread(request: Request, restrictions: Restrictions, fds: list[int]) -
 
     _thread.start_new_thread(start, ())
     done.acquire()
+    listener = None if isinstance(result[0], Exception) else result[0][1]
+    if broker is not None and listener is None:
+        broker.close()
     if isinstance(result[0], Exception):
         over.release()
         raise result[0]
-    return result[0], over
+    pid = result[0][0]
+    if broker is not None and listener is not None:
+        _thread.start_new_thread(broker.run, (listener,))
+    return pid, over
 
 
 def _spawn(request: Request, fds: list[int]) -> int:
@@ -552,8 +568,8 @@ def _posix_spawn(path: bytes, argv: list[bytes], env: dict[bytes, bytes], action
 # --- restrictions of the thread that starts a process -----------------------------------------------------
 
 
-def restrict(restrictions: Restrictions, fds: list[int]) -> None:
-    """Put these on the calling thread, for good.
+def restrict(restrictions: Restrictions, fds: list[int]) -> int | None:
+    """Put these on the calling thread, for good; return the listener of its broker, if it has one.
 
     Raises:
         Refused: the kernel refuses one of them.
@@ -568,6 +584,12 @@ def restrict(restrictions: Restrictions, fds: list[int]) -> None:
         _checked(_libc.syscall(_LANDLOCK_RESTRICT_SELF, ctypes.c_int(fds[restrictions["ruleset"]]), ctypes.c_uint(0)))
     if restrictions["filter"]:
         _filter_calls(restrictions["filter"])
+    if restrictions["broker"] is None:
+        return None
+    try:
+        return syscall_broker.install(restrictions["broker"])
+    except OSError as error:
+        raise Refused(error.errno or 0, "restrictions") from error
 
 
 def _drop_capabilities(kept: tuple[int, ...]) -> None:
@@ -785,4 +807,9 @@ def main(host: int) -> None:
 
 
 if __name__ == "__main__":
+    # Appended, and removed again: this directory has modules whose names must not hide those of the standard library.
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - nothing but what starts fast
+    import syscall_broker  # type: ignore[import-not-found, no-redef]
+
+    sys.path.pop()
     main(int(sys.argv[1]))

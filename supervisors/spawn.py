@@ -120,12 +120,14 @@ def _numbered(restrictions: Restrictions, fds: list[int]) -> guardian.Restrictio
         fds.append(fd)
         return len(fds) - 1
 
+    broker = restrictions.broker
     return {
         "network": position(restrictions.network),
         "gains_nothing": restrictions.gains_nothing,
         "capabilities": restrictions.capabilities,
         "ruleset": position(restrictions.ruleset),
         "filter": restrictions.filter,
+        "broker": None if broker is None else msgspec.to_builtins(broker, builtin_types=(bytes,)),
     }
 
 

@@ -28,6 +28,8 @@ OURS = b"only a look"
 
 BACKENDS = ("bubblewrap", "landlock")
 
+PYTHON_ALONE = (sys.executable, "-I", "-S", "-c")  # without site-packages, whose search takes half of a start
+
 
 def need(kind: str, monkeypatch: pytest.MonkeyPatch) -> Backend:
     """Have this backend used; the test is skipped where it does not work."""
@@ -140,6 +142,10 @@ class World:
         if self.victim.poll() is not None:
             found.append("another process was ended")
         return found
+
+    def note_state(self) -> None:
+        """Take what is there now for what must not change."""
+        self._before = self._state()
 
     def _settle(self) -> None:
         """Wait until what was sent before is noted: whatever we send now comes after it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import stat
 import subprocess
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
@@ -84,6 +85,8 @@ def _tried(*, as_root: bool) -> str:
     program = bubblewrap.found()
     if program is None:
         return "bubblewrap is not installed (Debian: apt install bubblewrap)"
+    if not as_root and os.stat(program).st_mode & stat.S_ISUID:
+        return "bubblewrap is setuid here, and what a sandbox starts gains no privileges"
     with os.fdopen(os.memfd_create("seccomp", os.MFD_CLOEXEC), "r+b") as filter:
         filter.write(seccomp.program((seccomp.AF_UNIX,)))
         filter.seek(0)

@@ -1,11 +1,13 @@
 """bubblewrap: a process gets a file system of its own, in which only what its policy names can be written or seen.
 
 The whole file system is there for reading; over it come a `/dev` of plain devices, a `/proc` and processes of its own,
-an empty `/run` (where the sockets of other programs are), a `/tmp` of its own, then what may be written, what is hidden
-and what is shown all the same, the deeper ones later. Without a network it has its own loopback and nothing else.
+which can only be read, an empty `/run` (where the sockets of other programs are), a `/tmp` of its own, then what may be
+written, what is hidden and what is shown all the same, the deeper ones later. Without a network it has its own loopback
+and nothing else.
 
-What is hidden is empty: a directory without entries, or a file that can't be opened. A git directory that may be
-written is bound onto itself, so that it can't be moved away to put another, with other hooks, in its place.
+What is hidden is empty: a directory without entries, or a file that can't be opened. A git directory is
+read-only but for some of it (`git_directories`); as a mount of its own it can't be moved away to put another in its
+place.
 """
 
 from __future__ import annotations
@@ -41,7 +43,11 @@ def options(policy: Policy, *, filter: int, as_root: bool) -> list[str]:
         filter: the descriptor that the seccomp filter is read from.
         as_root: we are root and may mount; else a user namespace is made, which one may in.
     """
-    told = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+    # As root there is no user namespace: /proc/sys and its kin would be those of the machine, with root's own modes.
+    # bwrap covers some, but only where access(2) finds the directory writable, which procfs denies even to root.
+    # A user namespace is no help: it takes files of other users away and leaves /proc/sys writable.
+    # So all of /proc is read-only, not a list of its entries. /sys is read-only with the root.
+    told = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc", "--tmpfs", "/run"]
     told += ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try", "--seccomp", str(filter)]
     if as_root:
         told += ["--cap-drop", "ALL"]
@@ -71,6 +77,14 @@ def environment(policy: Policy, env: Mapping[str, str]) -> dict[str, str]:
     return given
 
 
+def own_places(policy: Policy) -> dict[str, bool]:
+    """Return paths, as a process sees them, with whether sockets there are of its run."""
+    places = {} if "/tmp" in policy.writes else {"/tmp": True, "/dev/shm": True}  # noqa: S108 - its own
+    places |= dict.fromkeys((*policy.shows, *policy.hides, *policy.env_files), False)
+    places |= dict.fromkeys(policy.writes, True)
+    return places | dict.fromkeys((*policy.kept, *policy.fixed), False)
+
+
 def _temporary(policy: Policy) -> list[str]:
     if "/tmp" in policy.writes:  # noqa: S108 - the user works there
         return []
@@ -87,11 +101,13 @@ def _places(policy: Policy) -> dict[str, list[str]]:
             places[path] = ["--ro-bind-try", path, path]
     places.update({path: ["--bind-try", path, path] for path in policy.writes})
     places.update({path: ["--ro-bind-try", path, path] for path in policy.kept})
-    for path in policy.fixed:
-        above = os.path.dirname(path)
-        if above not in places:
-            places[above] = ["--bind-try", above, above]
-        places[path] = ["--ro-bind-try", path, path]
+    places.update({path: ["--ro-bind-try", path, path] for path in policy.fixed})
+    directories = [git.path for git in policy.git]
+    for git in policy.git:
+        covered = any(is_below(git.path, each) and each != git.path for each in directories)
+        if not covered and any(is_below(git.path, each) for each in policy.writes):
+            places[git.path] = ["--ro-bind", git.path, git.path]
+        places.update({path: ["--bind", path, path] for path in git.writable})
     return {path: how for path, how in places.items() if how}
 
 

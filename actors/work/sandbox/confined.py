@@ -8,24 +8,20 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
-from ....supervisors.confinement import Confined, Restrictions
+from ....supervisors.confinement import Brokered, Confined, Guarded, Restrictions
 from . import bubblewrap, landlock, seccomp
 from .backends import Backend
+from .git_directories import GitDirectory
 from .policy import Policy
 from .privileges import KEPT
 
 _RULESETS = landlock.Rulesets()
 
-OF_BUBBLEWRAP = (seccomp.AF_UNIX, seccomp.AF_INET, seccomp.AF_INET6, seccomp.AF_NETLINK)
-"""It has sockets of its own file system and network alone, so it may open any."""
+FAMILIES = (seccomp.AF_UNIX, seccomp.AF_INET, seccomp.AF_INET6, seccomp.AF_NETLINK)
+"""Sockets that a process may open which has a network, if only one of its own."""
 
 SCOPED_FROM = 6
 """The ABI of Landlock that knows of signals and abstract sockets, and lets bubblewrap mount."""
-
-OF_LANDLOCK = (seccomp.AF_INET, seccomp.AF_INET6, seccomp.AF_NETLINK)
-"""With a network. Landlock can't tell the socket of a user's own program from that of D-Bus or docker: none is had.
-Without a network there are only such, and none can be connected; some programs (tsx) want to listen at one even so.
-"""
 
 
 @final
@@ -40,7 +36,7 @@ class SandboxedProcess:
         """See `Confinement`."""
         policy = self._policy
         if not policy.bounded:
-            return Confined(argv=argv, env=env, restrictions=_restrictions(OF_BUBBLEWRAP, connects=True))
+            return Confined(argv=argv, env=env, restrictions=_restrictions(FAMILIES, datagrams=True))
         if self._backend.kind == "bubblewrap":
             return self._in_bubblewrap(_present(argv, env, cwd), env)
         return self._in_landlock(argv, env)
@@ -51,22 +47,26 @@ class SandboxedProcess:
             raise FileNotFoundError(errno.ENOENT, "bubblewrap is not installed any more", "bwrap")
         filter = os.memfd_create("seccomp", os.MFD_CLOEXEC)
         try:
-            os.write(filter, seccomp.program(OF_BUBBLEWRAP))
+            os.write(filter, seccomp.program(FAMILIES))
             os.lseek(filter, 0, os.SEEK_SET)
             options = bubblewrap.options(self._policy, filter=filter, as_root=self._backend.as_root)
             namespace = self._policy.namespace
-            first, fds = ([], []) if namespace is None else namespace.command()
+            first = [] if namespace is None else namespace.command()
             network = None if namespace is None else namespace.network_to_enter()
-            # With a network that is on it has abstract sockets of others in it.
-            scopes = landlock.scopes() if self._backend.abi >= SCOPED_FROM else None
+            # A network that is on has abstract sockets of others in it. But a process in a Landlock domain can't look
+            # into ours, which nsenter does (`namespace`); what it starts has a network of its own.
+            scopes = landlock.scopes() if self._backend.abi >= SCOPED_FROM and not first else None
+            own_network = not self._policy.network
+            places = bubblewrap.own_places(self._policy)
+            broker = _broker(places, metadata=bool(self._policy.git), abstract=own_network, git=self._policy.git)
         except BaseException:
             os.close(filter)
             raise
         return Confined(
             argv=[*first, program, *options, "--", *argv],
             env=bubblewrap.environment(self._policy, env),
-            fds=[filter, *fds],
-            restrictions=Restrictions(network=network, gains_nothing=scopes is not None, ruleset=scopes),
+            fds=[filter],
+            restrictions=Restrictions(network=network, gains_nothing=True, ruleset=scopes, broker=broker),
             close=_closing(filter, scopes),
         )
 
@@ -74,23 +74,54 @@ class SandboxedProcess:
         policy = self._policy
         assert policy.temporary is not None  # Landlock can't give a process a `/tmp` of its own in memory
         place = policy.temporary
-        families = OF_LANDLOCK if policy.network else (seccomp.AF_UNIX,)
+        families = FAMILIES if policy.network else (seccomp.AF_UNIX,)
         ruleset = _RULESETS.of(policy)
+        # Abstract sockets would be those of the machine: there is no network of its own.
+        broker = _broker(landlock.own_places(policy), metadata=True, abstract=False)
         return Confined(
             argv=argv,
             env={**env, "TMPDIR": place, "TMP": place, "TEMP": place},
-            restrictions=_restrictions(families, connects=policy.network, ruleset=ruleset),
+            restrictions=_restrictions(families, ruleset=ruleset, broker=broker),
             close=_closing(ruleset),
         )
 
 
-def _restrictions(families: tuple[int, ...], *, connects: bool, ruleset: int | None = None) -> Restrictions:
+def _restrictions(
+    families: tuple[int, ...],
+    *,
+    datagrams: bool = False,
+    ruleset: int | None = None,
+    broker: Brokered | None = None,
+) -> Restrictions:
     """What a process may not do that no bubblewrap holds: gain privileges, use root's, and make other sockets."""
     return Restrictions(
         gains_nothing=True,
         capabilities=tuple(KEPT.values()),
         ruleset=ruleset,
-        filter=seccomp.program(families, connects=connects),
+        filter=seccomp.program(families, datagrams=datagrams, flags=ruleset is None),
+        broker=broker,
+    )
+
+
+def _broker(
+    places: Mapping[str, bool], *, metadata: bool, abstract: bool, git: Sequence[GitDirectory] = ()
+) -> Brokered:
+    return Brokered(
+        filter=seccomp.notifying(metadata=metadata, files=bool(git)),
+        without=seccomp.refusing(metadata=metadata),
+        places=tuple((os.fsencode(path), own) for path, own in places.items()),
+        abstract=abstract,
+        guarded=tuple(
+            Guarded(
+                directory=os.fsencode(each.path),
+                names=tuple(map(os.fsencode, each.names)),
+                heads=tuple(map(os.fsencode, each.heads)),
+                trees=tuple(map(os.fsencode, each.trees)),
+                nurseries=tuple(map(os.fsencode, each.nurseries)),
+            )
+            for each in git
+        ),
+        unchangeable=tuple(os.fsencode(path) for each in git for path in each.writable),
     )
 
 

@@ -22,11 +22,12 @@ from ..call_clock import current as call_clock
 from .backends import Backend
 from .confined import SandboxedProcess
 from .door import environment as by_the_door
+from .git_directories import GitFiles, git_files
 from .grants import REACH, WRITE, Grants, NotAdmitted, Who
-from .place import WHOLE, Beyond, Nature, Place
-from .policy import Policy, exists, is_below, real
+from .place import OF_KERNEL, PROGRAMS, WHOLE, Beyond, Nature, Place
+from .policy import Policy, is_below, real
 from .refused import missed_network, refused_paths
-from .secret_files import env_files, kept_files, secret_files
+from .secret_files import env_files, kept_files, no_secrets, secret_files
 from .variables import NO_PROGRAM, Program, withheld
 
 if TYPE_CHECKING:
@@ -47,9 +48,6 @@ CACHES = {
 
 CACHES_LEFT_FOR = 30 * 24 * 3600.0
 """Seconds after which a place for caches is removed that nothing was started with."""
-
-GUARDED = ("config", "config.worktree", "hooks")
-"""What git reads commands from: in a directory that may be written these may not."""
 
 
 @final
@@ -174,7 +172,9 @@ class Held:
                 place = os.path.dirname(place)
             if not os.path.isdir(place) and place != path:
                 continue
-            forbidden = any(is_below(place, each) for each in (*policy.hides, *policy.fixed, *policy.env_files))
+            of_git = (each.path for each in policy.git)
+            never = (*policy.hides, *policy.fixed, *policy.env_files, *of_git, *OF_KERNEL)
+            forbidden = any(is_below(place, each) for each in never)
             allowed = any(is_below(place, each) for each in (*policy.writes, policy.temporary or "/tmp"))  # noqa: S108
             too_much = place == self._place.home or place.count("/") < 2  # `/etc` is not asked about, `/etc/x` is
             if not forbidden and not allowed and not too_much and os.access(place, os.W_OK):
@@ -215,7 +215,7 @@ class Held:
             return Policy(profile="open", network=True)
         granted = () if self._grants is None or profile != "workspace" else self._grants.writes(self._who)
         named = real([place.here, *(_seen_from(place, path) for path in rules.write), *granted])
-        works_in = tuple(path for path in named if path not in WHOLE)
+        works_in = tuple(path for path in named if is_workspace(path))
         writes = (*works_in, *named_data(place)) if profile == "workspace" else ()
         temporary = self._temporary
         if temporary is None and self._way.kind == "landlock":  # bubblewrap gives it an empty `/tmp` in memory
@@ -223,20 +223,27 @@ class Held:
         self._cached_in = self._cache() if place.caches and profile == "workspace" else ""
         caches = [self._cached_in] if self._cached_in else []
         home = Path(place.home)
-        shown = real(_seen_from(place, path) for path in rules.show)
+        shown = (*real(_seen_from(place, path) for path in rules.show), *no_secrets(home))
         hidden = (
             *secret_files(home, Path(place.config_dir), os.environ),
             *real(_seen_from(place, path) for path in rules.hide),
         )
-        programs = (*_programs(), *_on_path(env), *_paths(argv))
+        programs = (*_programs(), *_on_path(env, place.home), *_paths(argv, place.home))
         can_hide = self._way.kind != "landlock" or not writes  # looking for what it could not hide takes milliseconds
+        hides = tuple(path for path in dict.fromkeys(hidden) if path not in shown and path not in works_in)
+        git = git_files((*writes, *nature.beyond.writes)) if self._way.kind == "bubblewrap" else GitFiles()
         return Policy(
             profile=profile,
             writes=(*writes, *real([*nature.writes, *nature.beyond.writes, *caches])),
-            fixed=tuple(path for each in writes for path in _of_git(each)),
-            kept=tuple(path for path in kept_files(home, Path(place.config_dir)) if _is_within(path, writes)),
+            fixed=git.pointers,
+            git=git.directories,
+            kept=tuple(
+                path
+                for path in kept_files(home, Path(place.config_dir))
+                if _is_within(path, writes) and path not in hides
+            ),
             shows=real((place.home, place.config_dir, self._cwd, *works_in, *nature.shows, *shown, *programs)),
-            hides=tuple(path for path in dict.fromkeys(hidden) if path not in shown and path not in works_in),
+            hides=hides,
             env_files=tuple(path for path in env_files(works_in) if path not in shown) if can_hide else (),
             temporary=None if temporary is None else str(temporary.path()),
             network=place.network == "on" or (self._door is None and (self._network or self._was_granted)),
@@ -255,7 +262,12 @@ def named_data(place: Place) -> tuple[str, ...]:
             path = os.path.dirname(path)
         if os.path.isdir(path) or not os.access(path, os.X_OK):
             found.append(path)
-    return tuple(path for path in real(found) if path not in WHOLE)
+    return tuple(path for path in real(found) if is_workspace(path))
+
+
+def is_workspace(path: str) -> bool:
+    """Return whether a directory may be made writable at all."""
+    return path not in WHOLE and not any(is_below(path, each) for each in OF_KERNEL)
 
 
 def _is_within(path: str, directories: Sequence[str]) -> bool:
@@ -263,19 +275,39 @@ def _is_within(path: str, directories: Sequence[str]) -> bool:
     return any(is_below(path, each) for each in directories) and path not in directories
 
 
-def _of_git(directory: str) -> tuple[str, ...]:
-    git = f"{directory.rstrip('/')}/.git"
-    return tuple(path for name in GUARDED if exists(path := f"{git}/{name}") and not os.path.islink(path))
+def _paths(argv: Sequence[str], home: str) -> list[str]:
+    """The program, and the files that its first arguments name: what is to be run has to be seen.
+
+    Code in the hidden part of a home directory is seen with what it was installed with.
+    """
+    found = []
+    for path in argv[:4]:
+        if not path.startswith("/"):
+            continue
+        found.append(path)
+        if path.startswith(f"{home}/.") and path.endswith(PROGRAMS):
+            place = os.path.dirname(path)
+            while not any(os.path.exists(f"{place}/{name}") for name in ("package.json", "pyproject.toml")):
+                place = os.path.dirname(place)
+                if place.count("/") <= home.count("/") + 1:
+                    place = os.path.dirname(path)
+                    break
+            if place.count("/") > home.count("/") + 1:
+                found.append(place)
+    return found
 
 
-def _paths(argv: Sequence[str]) -> list[str]:
-    """The program, and the files that its first arguments name: what is to be run has to be seen."""
-    return [part for part in argv[:4] if part.startswith("/")]
-
-
-def _on_path(env: Mapping[str, str]) -> list[str]:
-    """The user's programs, should they lie where a process has directories of its own."""
-    return [place for place in env.get("PATH", "").split(os.pathsep) if place.startswith(("/tmp/", "/run/"))]  # noqa: S108
+def _on_path(env: Mapping[str, str], home: str) -> list[str]:
+    """The user's programs, where a process has directories of its own, and in the hidden part of the home directory."""
+    found = []
+    for place in env.get("PATH", "").split(os.pathsep):
+        if place.startswith(("/tmp/", "/run/")):  # noqa: S108
+            found.append(place)
+        above = os.path.dirname(place)
+        if place.startswith(f"{home}/.") and os.path.basename(place) == "bin" and above.count("/") > home.count("/"):
+            # Programs read what lies beside their `bin`: libraries, the modules of a virtual environment.
+            found.append(place if above == f"{home}/.local" else above)
+    return found
 
 
 @cache

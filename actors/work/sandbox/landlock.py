@@ -84,6 +84,15 @@ class Rulesets:
             return os.dup(number)
 
 
+def own_places(policy: Policy) -> dict[str, bool]:
+    """Return paths with whether sockets there are of the process's run, and metadata there may be changed."""
+    places = dict.fromkeys((*policy.hides, *policy.env_files), False)
+    places |= dict.fromkeys(policy.writes, True)
+    if policy.temporary is not None:
+        places[policy.temporary] = True
+    return places | dict.fromkeys(policy.kept, False)
+
+
 def scopes() -> int:
     """A descriptor of a ruleset that keeps out signals to, and abstract sockets of, processes outside, and no more.
 

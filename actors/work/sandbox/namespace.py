@@ -47,13 +47,14 @@ class Namespace:
         """Whether nothing can be started here any more."""
         return not self._fds
 
-    def command(self) -> tuple[list[str], list[int]]:
-        """What stands before a command line that is to start in here, and the descriptors that it needs."""
+    def command(self) -> list[str]:
+        """Return the words before a command line that is to start in here."""
         if self._as_root:
-            return [], []
+            return []
         user, network = self._open()
-        there = [f"--user=/proc/self/fd/{user}", f"--net=/proc/self/fd/{network}", "--preserve-credentials"]
-        return ["nsenter", *there, "--"], [user, network]
+        # By our own descriptors: those that it inherits would stay open in what is started. nsenter closes its own.
+        ours = f"/proc/{os.getpid()}/fd"
+        return ["nsenter", f"--user={ours}/{user}", f"--net={ours}/{network}", "--preserve-credentials", "--"]
 
     def network_to_enter(self) -> int | None:
         """Return its descriptor if a process can be put into it without another program: root's can."""

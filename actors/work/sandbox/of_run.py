@@ -23,7 +23,7 @@ from ....protocol.sandbox import PROFILES, Network, OwnSandbox, Profile, Sandbox
 from ...io.directories import cache_dir
 from ...io.imports import imported
 from .grants import Grants
-from .place import Nature, Place
+from .place import PROGRAMS, Nature, Place
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 HOLDING = ".actors.work.sandbox.holding"
 """What a run needs that starts a process."""
-
-PROGRAMS = (".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".jar", ".pyz")
-"""What an entry of a server names of its own code, which it need not change."""
 
 FETCHES = re.compile(r"(fetch_url|web_search|search)_\w+|get_current_weather")
 """Tool files with these names are there to reach the web: all of it but for private addresses."""
@@ -127,6 +124,22 @@ class Sandbox:
         if place is None:
             return None
         return msgspec.structs.replace(place, named=_paths_in(named, self._here))
+
+    def why_unchangeable(self, paths: Iterable[str]) -> str:
+        """Return why no process may change a path, in any of its forms; "" if there is no reason, or no sandbox."""
+        if self.profile in ("open", "off") and not self._narrowed:
+            return ""
+        from .unchangeable import why_unchangeable
+
+        shown = [path.replace("~", self._home, 1) if path.startswith("~/") else path for path in self._rules.show]
+        return why_unchangeable(
+            paths,
+            home=Path(self._home),
+            config_dir=Path(self._config_dir),
+            environ=self._shared.environ,
+            shown=[os.path.join(self._here, path) for path in shown],
+            workspaces=(self._here, *self._roots),
+        )
 
     async def held(self, me: Actor, nature: Nature) -> Held | None:
         """How a process is held that `me` is about to start; None if it is not.

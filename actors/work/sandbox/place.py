@@ -11,7 +11,13 @@ import msgspec
 from ....protocol.sandbox import Profile, SandboxRules
 
 WHOLE = ("/", "/dev", "/proc", "/sys", "/run")
-"""No workspaces: who starts a server there has not meant that all of the machine may be written."""
+"""Directories that are not workspaces: to start a server there does not make all of the machine writable."""
+
+PROGRAMS = (".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".jar", ".pyz")
+"""Names of code: what an entry of a server names of its own, which it need not change."""
+
+OF_KERNEL = ("/proc", "/sys")
+"""No directory below these is a workspace either: their files are settings of the machine."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +15,7 @@ import msgspec
 from ....protocol.sandbox import Profile
 
 if TYPE_CHECKING:
+    from .git_directories import GitDirectory
     from .namespace import Namespace
 
 
@@ -28,6 +28,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         writes: directories and files that it may change.
         shows: what it can read wherever it lies.
         fixed: what it can read, but not change, in what it may write.
+        git: directories that it can read, and of which it can change some.
         kept: the same, and every backend keeps it.
         hides: what it can't read.
         env_files: the same, for files among those that it may write.
@@ -40,6 +41,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] = ()
     shows: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
+    git: tuple[GitDirectory, ...] = ()
     kept: tuple[str, ...] = ()
     hides: tuple[str, ...] = ()
     env_files: tuple[str, ...] = ()
@@ -62,8 +64,3 @@ def real(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
 def is_below(path: str, directory: str) -> bool:
     """Whether a path is this directory or lies in it."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
-
-
-def exists(path: Path | str) -> bool:
-    """Whether something is there, a dangling link too."""
-    return os.path.lexists(path)

@@ -2,7 +2,7 @@
 
 On it are what programs need to find their way (`PATH`, `HOME`, the language, the terminal, where compilers and package
 managers live), what its own file names, and what the user has granted (`env`). What looks like a secret, by its name or
-by a password in an address, has to be granted: where its file names one, a person is asked. What was made for the
+its value, has to be granted: where its file names one, a person is asked. What was made for the
 process it has: the values of an agent's variables, `env` of a server.
 """
 
@@ -19,24 +19,69 @@ from pathlib import Path
 import msgspec
 
 PLAIN = re.compile(
-    r"PATH|HOME|USER|LOGNAME|SHELL|SHLVL|PWD|OLDPWD|HOSTNAME|TERM|TERM_PROGRAM.*|COLORTERM|COLUMNS|LINES|NO_COLOR"
-    r"|(FORCE_|CLI)COLOR.*|LANG|LANGUAGE|LC_.*|TZ|TMPDIR|TMP|TEMP|EDITOR|VISUAL|PAGER|CI|DEBIAN_FRONTEND|XDG_.*|WSL_.*"
-    r"|(all|ftp|http|https|no)_proxy|(ALL|FTP|HTTP|HTTPS|NO)_PROXY|SSL_CERT_(FILE|DIR)|(CURL|REQUESTS)_CA_BUNDLE"
-    r"|VIRTUAL_ENV.*|CONDA_.*|PYENV_.*|PYTHON.*|PIP_.*|UV_.*|POETRY_.*|NODE_.*|NVM_.*|VOLTA_.*|(npm|NPM)_.*|PNPM_.*"
-    r"|JAVA_.*|GO[A-Z]*|CARGO_.*|RUST.*|RBENV_.*|GEM_.*|BUNDLE_.*|ASDF_.*|MISE_.*|NIX_.*|DOTNET_.*|PERL5?LIB|LUA_.*"
-    r"|LD_LIBRARY_PATH|LIBRARY_PATH|CPATH|C_INCLUDE_PATH|PKG_CONFIG_.*|CC|CXX|CFLAGS|CXXFLAGS|LDFLAGS|MAKEFLAGS"
-    r"|OMP_.*|OPENBLAS_.*|MKL_.*|CUDA_.*|HF_HOME|GIT_(AUTHOR|COMMITTER)_.*|LLM_.*|CALLBOARD_.*|LOKI_.*|CLAUDE_PROJECT_DIR"
-    r"|AUTO_CONFIRM"
+    r"PATH|HOME|USER|LOGNAME|SHELL|SHLVL|PWD|OLDPWD|HOSTNAME|TERM|TERM_PROGRAM(_VERSION)?|COLORTERM|COLUMNS|LINES"
+    r"|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|TMP|TEMP|EDITOR|VISUAL|PAGER|CI"
+    r"|DEBIAN_FRONTEND|AUTO_CONFIRM|WSL_DISTRO_NAME|CLAUDE_PROJECT_DIR"
+    r"|XDG_((CONFIG|DATA|CACHE|STATE)_HOME|(CONFIG|DATA)_DIRS|RUNTIME_DIR|CURRENT_DESKTOP|SESSION_(TYPE|CLASS|ID))"
+    r"|SSL_CERT_(FILE|DIR)|(CURL|REQUESTS)_CA_BUNDLE|(no|NO)_(proxy|PROXY)"
+    r"|VIRTUAL_ENV(_PROMPT)?|CONDA_(PREFIX|DEFAULT_ENV|EXE|PYTHON_EXE|SHLVL|PROMPT_MODIFIER)"
+    r"|PYENV_(ROOT|VERSION|SHELL|VIRTUAL_ENV)|PYTHON(PATH|HOME|UNBUFFERED|DONTWRITEBYTECODE|IOENCODING|UTF8|HASHSEED"
+    r"|WARNINGS|USERBASE|PYCACHEPREFIX|SAFEPATH|NOUSERSITE|OPTIMIZE|ASYNCIODEBUG|FAULTHANDLER|BREAKPOINT|STARTUP"
+    r"|TRACEMALLOC|DEVMODE|MALLOC|COERCECLOCALE)"
+    r"|PIP_(CACHE_DIR|NO_CACHE_DIR|DISABLE_PIP_VERSION_CHECK|REQUIRE_VIRTUALENV|CONSTRAINT|DEFAULT_TIMEOUT|TIMEOUT|RETRIES"
+    r"|CERT|TRUSTED_HOST|PREFER_BINARY|NO_BUILD_ISOLATION|BREAK_SYSTEM_PACKAGES|ROOT_USER_ACTION|PROGRESS_BAR|NO_INPUT)"
+    r"|UV_(CACHE_DIR|PYTHON|PROJECT_ENVIRONMENT|LINK_MODE|OFFLINE|SYSTEM_PYTHON|TOOL_DIR|TOOL_BIN_DIR|PYTHON_INSTALL_DIR"
+    r"|NO_PROGRESS|COMPILE_BYTECODE|FROZEN|LOCKED|NO_SYNC|NATIVE_TLS)"
+    r"|POETRY_(HOME|CACHE_DIR|VIRTUALENVS_(CREATE|IN_PROJECT|PATH))"
+    r"|NODE_(ENV|PATH|OPTIONS|EXTRA_CA_CERTS|NO_WARNINGS|DISABLE_COLORS|VERSION)|NVM_(DIR|BIN|INC)|VOLTA_HOME|PNPM_HOME"
+    r"|FNM_(DIR|MULTISHELL_PATH)|npm_(execpath|node_execpath|lifecycle_(event|script)|package_(name|version|json)|command)"
+    r"|(npm_config|NPM_CONFIG)_(prefix|PREFIX|cache|CACHE|loglevel|LOGLEVEL|yes|YES|fund|FUND|audit|AUDIT|offline|OFFLINE"
+    r"|update_notifier|UPDATE_NOTIFIER|local_prefix|global_prefix|node_gyp|globalconfig|init_module|npm_version)"
+    r"|(JAVA|JDK|MAVEN|M2|GRADLE|ANDROID|ANDROID_SDK|GRADLE_USER|VOLTA|DENO|SDKMAN)_(HOME|ROOT|DIR)"
+    r"|GO(PATH|ROOT|BIN|CACHE|MODCACHE|FLAGS|OS|ARCH|ARM|AMD64|TOOLCHAIN|SUMDB|PRIVATE|NOSUMDB|NOPROXY|NOSUMCHECK|MAXPROCS"
+    r"|EXPERIMENT|TMPDIR|ENV|WORK|DEBUG|GC)|GO111MODULE|CGO_(ENABLED|CFLAGS|LDFLAGS)"
+    r"|CARGO_(HOME|TARGET_DIR|BUILD_JOBS|INCREMENTAL|TERM_COLOR|NET_OFFLINE)|RUSTUP_(HOME|TOOLCHAIN)"
+    r"|RUST(FLAGS|DOCFLAGS|C|C_WRAPPER|_BACKTRACE|_LOG|_MIN_STACK|_TEST_THREADS)"
+    r"|RBENV_(ROOT|VERSION|SHELL)|GEM_(HOME|PATH)|BUNDLE_(PATH|GEMFILE|WITHOUT|JOBS|FROZEN)|RUBY(LIB|OPT)"
+    r"|ASDF_(DIR|DATA_DIR)|MISE_(DATA_DIR|SHELL|CONFIG_DIR)|NIX_(PATH|PROFILES|SSL_CERT_FILE)|IN_NIX_SHELL"
+    r"|DOTNET_(ROOT|CLI_TELEMETRY_OPTOUT|NOLOGO)|PERL5?LIB|PERL5OPT|LUA_C?PATH"
+    r"|LD_LIBRARY_PATH|LIBRARY_PATH|CPATH|C_INCLUDE_PATH|CPLUS_INCLUDE_PATH|PKG_CONFIG_(PATH|LIBDIR)|CC|CXX|AR|LD"
+    r"|CFLAGS|CXXFLAGS|CPPFLAGS|LDFLAGS|MAKEFLAGS|MAKELEVEL|CMAKE_(PREFIX_PATH|GENERATOR|BUILD_PARALLEL_LEVEL)"
+    r"|(OMP|OPENBLAS|MKL|NUMEXPR)_NUM_THREADS|CUDA_(VISIBLE_DEVICES|HOME|PATH)|HF_(HOME|HUB_OFFLINE)"
+    r"|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL|DATE)|GIT_(PAGER|EDITOR|TERMINAL_PROMPT|CONFIG_NOSYSTEM|CONFIG_GLOBAL)"
+    r"|LLM_(OUTPUT|ROOT_DIR|DUMP_RESULTS)|(CALLBOARD|LOKI)_(CONFIG_DIR|CONFIG_FILE|LOG_LEVEL)"
+    r"|CALLBOARD_(SANDBOX|SANDBOX_BACKEND|CALL_FD|CALL_KEY|ASK_FD|TTY)"
 )
+"""Names, not families of names: the next variable of a family may hold a token (`npm_config_otp`)."""
+
+ADDRESSES = re.compile(
+    r"((all|ftp|http|https)_proxy|(ALL|FTP|HTTP|HTTPS)_PROXY|PIP_(INDEX_URL|EXTRA_INDEX_URL|FIND_LINKS)"
+    r"|UV_(INDEX_URL|EXTRA_INDEX_URL|DEFAULT_INDEX|INDEX)|(npm_config|NPM_CONFIG)_(registry|REGISTRY)|GOPROXY"
+    r"|(RUSTUP|CARGO)_[A-Z_]*(SERVER|ROOT|INDEX)|HF_ENDPOINT)"
+)
+"""Names of addresses. Such a variable is handed over if there is nothing in its address that could be a token."""
+
+_PLAIN_ADDRESS = re.compile(
+    r"((https?|socks5h?)://)?[A-Za-z0-9.-]+(:\d+)?(/[a-z+][a-z._+-]{0,23})*/?|direct|off|/[\w./+-]*"
+)
+_BETWEEN_ADDRESSES = re.compile(r"[\s,|]+")
 
 _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|COOKIE|SESSION|DATABASE_URL|_DSN|CONNECTION_STRING|WEBHOOK"
+    r"|(^|_)(PW|PWD|PASS|PIN|OTP|PRIVATE|CREDS?)(_|$)|^CALLBOARD_(CLUSTER|URL)$"
 )
-_NO_SECRETS = re.compile(r"CALLBOARD_CALL_KEY|XDG_SESSION_.*|DESKTOP_SESSION|SESSION_MANAGER|COLORTERM|GIT_AUTHOR_.*")
+_NO_SECRETS = re.compile(
+    r"CALLBOARD_CALL_KEY|XDG_SESSION_.*|DESKTOP_SESSION|SESSION_MANAGER|COLORTERM|GIT_AUTHOR_.*|(OLD)?PWD|GOPRIVATE"
+)
 _DOORS = frozenset(("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST"))
 """Variables that lead to programs of the user's which sign, connect or start what they are asked to."""
 
-_PASSWORD = re.compile(r"\w://[^/\s@]*:[^/\s@]+@")
+_SECRET_VALUE = re.compile(
+    r"\w://[^/\s]*@"  # an address with a name, which may be a token, or a password
+    r"|\b(password|passwd|pwd|token|secret|api_?key|sslpassword)\s*="  # of libpq, ODBC, and query strings
+    r"|\b(gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|npm_[A-Za-z0-9]{20}|pypi-[A-Za-z0-9]{20}|AKIA[A-Z0-9]{12}|eyJ)",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 LONGEST_FILE = 256 * 1024
@@ -48,7 +93,7 @@ CODE = (".sh", ".bash", ".py", ".ts", ".js", ".mjs", ".rb", ".pl")
 
 def looks_secret(name: str, value: str) -> bool:
     """Whether a variable is taken for a secret."""
-    if name in _DOORS or _PASSWORD.search(value):
+    if name in _DOORS or _SECRET_VALUE.search(value):
         return True
     return _SECRET_NAME.search(name.upper()) is not None and not _NO_SECRETS.fullmatch(name)
 
@@ -65,8 +110,15 @@ def withheld(environ: Mapping[str, str], granted: Sequence[str], named: Iterable
         name
         for name, value in environ.items()
         if not any(fnmatchcase(name, pattern) for pattern in granted)
-        and (looks_secret(name, value) or not (PLAIN.fullmatch(name) or name in named))
+        and (looks_secret(name, value) or not (is_plain(name, value) or name in named))
     )
+
+
+def is_plain(name: str, value: str) -> bool:
+    """Return whether a variable is one of those that programs need, and its value is no secret."""
+    if ADDRESSES.fullmatch(name):
+        return all(_PLAIN_ADDRESS.fullmatch(each) for each in _BETWEEN_ADDRESSES.split(value.strip()))
+    return PLAIN.fullmatch(name) is not None
 
 
 class Program(msgspec.Struct, frozen=True):

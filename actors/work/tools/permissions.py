@@ -14,6 +14,10 @@ who says `always` (`kept_answers`; where nothing can be kept, for the run); none
 question to a person (see `supervisors.escalation`) that no model can answer; without a person, the call is refused and
 the model learns why. What is to be run is shown whole, or not run.
 
+What no process in the run's sandbox may change (`sandbox.unchangeable`: git's directory, what the user's programs start
+by), our own tools change only after a question of its own: neither `--yes` nor `--allow`, a rule, a hook, or an earlier
+answer takes its place.
+
 Rules may also name where calls go, `server:github` and `host:*.example.com` (`rules`).
 
 Patterns are matched with the call's subject: the command, the path, the URL, or else the JSON text of all arguments.
@@ -44,6 +48,7 @@ from ....protocol.permissions import PermissionRule, Verdict, denies
 from ....protocol.permissions import Permissions as Rules
 from ..journal.scope import here as current_scope
 from ..playback import playback as play
+from ..sandbox.current import current as current_sandbox
 from .kept_answers import KeptAnswers
 from .path_rules import Bar, FileAccess, Here, PathRule, weighed
 from .rules import HOST, Call, by_subject, of_host, places, rule_for, ruled, stricter
@@ -222,6 +227,15 @@ class Permissions:
             ToolFailed: it may not; the text says why, for the model and for people reading along.
         """
         verdict, access = self._judged(tool, arguments, own)
+        guard = self._guard(tool, access)
+        if guard and verdict != "deny":
+            diff = "" if tool.preview is None else await tool.preview(arguments, _asked_about(access))
+            said = await self._ask(me, tool, arguments, own, access.leads, diff, guard)
+            if said.lower() not in ("yes", "y"):
+                from ..sandbox.unchangeable import refused
+
+                raise refused(tool.name)
+            return _asked_about(access)
         if hooked == "ask" and verdict == "allow" and not self.yes:
             verdict = "ask"
         elif hooked == "allow" and verdict == "ask":
@@ -247,30 +261,54 @@ class Permissions:
             raise ToolFailed(f"'{tool.name}' was not run: the user refused{why}")
         return _asked_about(access)
 
-    async def _ask(self, me: Actor, tool: Tool, arguments: Arguments, own: Rules | None, leads: str, diff: str) -> str:
+    def _guard(self, tool: Tool, access: FileAccess) -> str:
+        """Return why a call needs a question of its own: it would change what no process of the run may change."""
+        sandbox = current_sandbox.get()
+        if sandbox is None or tool.effect != "write" or tool.subject != "path" or self._once:
+            return ""
+        return sandbox.why_unchangeable(access.judged)
+
+    async def _ask(
+        self,
+        me: Actor,
+        tool: Tool,
+        arguments: Arguments,
+        own: Rules | None,
+        leads: str,
+        diff: str,
+        guard: str = "",
+    ) -> str:
         told = {tool.subject: arguments.get(tool.subject, "")} if diff else arguments
         shown = _shown(tool, {**told, "leads to": leads} if leads else told)
         question = Question(
             id="",
             actor=me.path,
             kind="choice",
-            text=f"Allow {tool.name}?\n{shown}".rstrip() + (f"\n{diff}" if diff else ""),
+            text=f"Allow {tool.name}?\n{shown}".rstrip()
+            + (f"\n{guard}" if guard else "")
+            + (f"\n{diff}" if diff else ""),
             diff=diff,
-            options=("yes", "no") if self._once else _OPTIONS if self._kept is None else _OPTIONS_KEPT,
-            rule=None if self._once else _RULE if self._kept is None else _RULE_KEPT,
+            options=("yes", "no") if self._once or guard else _OPTIONS if self._kept is None else _OPTIONS_KEPT,
+            rule=None if self._once or guard else _RULE if self._kept is None else _RULE_KEPT,
             permission=tool.name,
         )
         asking = _Asking(self, tool, arguments, own, question)
-        self._asking.append(asking)
+        if not guard:
+            self._asking.append(asking)
         try:
             answer = await me.ask_person(question)
         except NobodyToAsk:
+            if guard:
+                from ..sandbox.unchangeable import nobody_to_ask
+
+                raise nobody_to_ask(tool.name, guard) from None
             raise ToolFailed(
                 f"'{tool.name}' was not run: it needs a person's permission and nobody is there to give it "
                 f"(--allow {tool.name} or --yes gives it beforehand, as does `permissions` in config.yaml)"
             ) from None
         finally:
-            self._asking.remove(asking)
+            if not guard:
+                self._asking.remove(asking)
         return str(answer.value).strip()
 
 

@@ -119,7 +119,7 @@ async def test_what_was_allowed_to_a_program_for_good_is_asked_again_when_that_h
 
 
 def test_variables_are_a_list_of_names() -> None:
-    environ = dict.fromkeys(("PATH", "HOME", "LC_ALL", "UV_INDEX_URL", "MY_PLACE", "GH_TOKEN", "SSH_AUTH_SOCK"), "x")
+    environ = dict.fromkeys(("PATH", "HOME", "LC_ALL", "UV_CACHE_DIR", "MY_PLACE", "GH_TOKEN", "SSH_AUTH_SOCK"), "x")
     environ |= {"http_proxy": "http://me:secret@proxy:3128", "PIP_INDEX_URL": "https://pypi.org/simple"}
     refused = {"MY_PLACE", "GH_TOKEN", "SSH_AUTH_SOCK", "http_proxy"}
     assert withheld(environ, ()) == refused

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from sandbox_world import BACKENDS, SECRET, need, world
+from sandbox_world import BACKENDS, PYTHON_ALONE, SECRET, need, world
 
 SYSCALL = "import ctypes, os; call = ctypes.CDLL(None, use_errno=True).syscall\n"
 
@@ -97,8 +97,6 @@ PYTHON = {
     "assert call(438, fd, 0, 0) == -1",
     "a shared memory of others": "import ctypes; print(ctypes.CDLL(None).shmget(4711, 0, 0))",
 }
-
-PYTHON_ALONE = (sys.executable, "-I", "-S", "-c")  # without site-packages, whose search takes half of a start
 
 ATTEMPTS = [
     *((name, ["bash", "-c", code]) for name, code in SHELL.items()),

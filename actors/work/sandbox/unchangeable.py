@@ -1,0 +1,81 @@
+"""Paths that our own tools change only if a person agrees, since processes in a sandbox can't change them at all.
+
+`fs_write` and its kin run in Callboard, outside of any sandbox. Without this, `--yes` would let a model write by them
+what the sandbox keeps every process from writing: a hook of git, a start file of the shell, an agent's file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from ....protocol.errors import ToolFailed
+from .git_directories import is_git_directory
+from .policy import is_below, real
+from .secret_files import is_env_file, kept_files, secret_files
+
+OF_GIT = "Processes in the sandbox may not change this: git runs commands that it finds there"
+OF_PROGRAMS = "Processes in the sandbox may not change this: your programs read it when they start"
+OF_SECRETS = "Processes in the sandbox may not change this: it is a secret"
+
+
+def refused(tool: str) -> ToolFailed:
+    """Return the error of a call that the user did not agree to."""
+    return ToolFailed(f"'{tool}' was not run: the user refused")
+
+
+def nobody_to_ask(tool: str, why: str) -> ToolFailed:
+    """Return the error of a call that nobody could be asked about."""
+    return ToolFailed(
+        f"'{tool}' was not run: it needs a person's answer, and no terminal or client is attached. {why}. --yes and "
+        f"--allow do not cover it"
+    )
+
+
+def why_unchangeable(
+    paths: Iterable[str],
+    *,
+    home: Path,
+    config_dir: Path,
+    environ: Mapping[str, str],
+    shown: Sequence[str],
+    workspaces: Sequence[str] = (),
+) -> str:
+    """Return why no process in a sandbox may change one of these; "" if there is no reason. Looks at files.
+
+    Args:
+        paths: absolute forms of one path, with and without its links.
+        shown: paths that the user says are no secrets.
+        workspaces: directories that processes may write, also in the hidden part of a home directory.
+    """
+    works_in = real(workspaces)
+
+    def outside(found: Iterable[str]) -> list[str]:
+        return [each for each in found if not any(is_below(workspace, each) for workspace in works_in)]
+
+    kept, secrets = outside(kept_files(home, config_dir)), outside(secret_files(home, config_dir, environ))
+    no_secrets = real(shown)
+    for path in paths:
+        if _is_of_git(path):
+            return OF_GIT
+        # A directory that holds one of them can't be removed either.
+        if any(is_below(path, each) or is_below(each, path) for each in kept):
+            return OF_PROGRAMS
+        if path in no_secrets:
+            continue
+        if any(is_below(path, each) or is_below(each, path) for each in secrets if each not in no_secrets):
+            return OF_SECRETS
+        if is_env_file(os.path.basename(path)) and os.path.lexists(path):
+            return OF_SECRETS
+    return ""
+
+
+def _is_of_git(path: str) -> bool:
+    """Return whether a path is, or is in, a git directory or a file `.git`, whatever the case of its letters."""
+    if any(part.lower() == ".git" for part in path.split("/")):
+        return True
+    while (path := os.path.dirname(path)) != "/":
+        if is_git_directory(path):
+            return True
+    return False
