@@ -136,6 +136,8 @@ SCENES = {
             ),
             "callboard chat --attach": Row(skip="the id is an example; as above"),
             "callboard chat --ui": Row(interactive="\x04", shows=r"the page: http://127\.0\.0\.1:\d+/#token="),
+            "callboard --continue": Row(skip="there is no earlier chat; tests/cli/chat plays it"),
+            "callboard --resume": Row(skip="as above"),
             "callboard": Row(interactive="\x04", shows="Ctrl-D leaves"),
         },
     ),
