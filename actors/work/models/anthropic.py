@@ -118,6 +118,7 @@ class AnthropicReader(StreamReader):
         self._usage = _Usage()
         self._thinking: dict[str, Json] = {}
         self._thought: list[str] = []
+        self._foreign: set[int] = set()  # blocks whose input is none of a call of ours: the provider's own tools
 
     def take(self, data: str) -> Iterator[chat.Delta]:
         """The pieces in one event."""
@@ -140,6 +141,7 @@ class AnthropicReader(StreamReader):
             case "content_block_start" if event.content_block is not None:
                 self._thinking = _kept(self.builder, event.content_block)
                 self._thought = [event.content_block.thinking]
+                (self._foreign.discard if event.content_block.type == "tool_use" else self._foreign.add)(event.index)
                 yield from _begun(self.builder, event.index, event.content_block)
             case "content_block_stop" if "thinking" in self._thinking:
                 self._thinking["thinking"] = "".join(self._thought)
@@ -164,8 +166,8 @@ class AnthropicReader(StreamReader):
             yield from self.builder.reasoning(delta.thinking)
         if delta.signature and "signature" in self._thinking:
             self._thinking["signature"] += delta.signature
-        if delta.partial_json:
-            yield from self.builder.call(index, arguments=delta.partial_json)
+        if delta.partial_json and index not in self._foreign:
+            yield from self.builder.fragment(index, arguments=delta.partial_json)
 
     def _count(self, usage: _Usage | None) -> None:
         """Counts come twice, the later ones with fewer fields."""
@@ -378,7 +380,7 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
         _kept(builder, block)
         list(_begun(builder, index, block))
         if block.input:
-            list(builder.call(index, arguments=msgspec.json.encode(block.input).decode()))
+            list(builder.fragment(index, arguments=msgspec.json.encode(block.input).decode()))
     builder.stop = _STOPS.get(message.stop_reason or "")
     builder.usage = _usage(message.usage)
     reply = builder.build()
@@ -400,7 +402,7 @@ def _kept(builder: ReplyBuilder, block: _Block) -> dict[str, Json]:
 def _begun(builder: ReplyBuilder, index: int, block: _Block) -> Iterator[chat.Delta]:
     """What a block says where it begins; in a stream most of it comes later. Unknown blocks say nothing."""
     if block.type == "tool_use":
-        yield from builder.call(index, id=block.id, name=block.name)
+        yield from builder.fragment(index, id=block.id, name=block.name)
     elif block.type == "text":
         yield from builder.text(block.text)
     elif block.type == "thinking":

@@ -83,6 +83,8 @@ class ReplyBuilder:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, _CallInPieces] = {}
+        self._at: dict[int, list[int]] = {}  # numbers of the calls that were opened at each index of the provider's
+        self._open = 0
 
     def text(self, piece: str, *, woven: bool = True) -> Iterator[chat.Delta]:
         """More text; the empty string is nothing. `woven`: it is outside of all blocks of thinking."""
@@ -120,6 +122,41 @@ class ReplyBuilder:
         if id or name or arguments:
             yield chat.ToolCallDelta(index, id, name, arguments)
 
+    def fragment(self, index: int, *, id: str = "", name: str = "", arguments: str = "") -> Iterator[chat.Delta]:
+        """A fragment of a streamed tool call, added to the call that it belongs to.
+
+        Servers disagree about all three keys: some give every parallel call index 0, some count fragments in place of
+        calls, some make a new id for each fragment or repeat the name in it. So no key alone decides. A known `id` is
+        that call. Any other id or name opens a call, unless it fills a gap of the current one or repeats what that has.
+        A fragment with neither belongs to the call of its index if there is one, else to the call that was open last.
+        """
+        number = self._number(index, id, name, arguments)
+        call = self._calls.get(number)
+        if call is None:
+            self._at.setdefault(index, []).append(number)
+        elif not id and not name and arguments.startswith("{") and "".join(call.arguments) == arguments:
+            return  # the whole once more, behind its pieces
+        elif not id and not name and _opens_another(call, arguments):
+            name, number = call.name if index in self._at else "", len(self._calls)
+            self._at.setdefault(index, []).append(number)
+        self._open = number
+        yield from self.call(number, id=id, name=name, arguments=arguments)
+
+    def _number(self, index: int, id: str, name: str, arguments: str) -> int:
+        """Number of the call that a fragment belongs to; that of no call yet if it opens one."""
+        new, here = len(self._calls), self._at.get(index, ())
+        known = next((number for number, call in self._calls.items() if id and call.id == id), None)
+        if known is not None:
+            call = self._calls[known]
+            is_other = name and not here and (call.is_whole if call.arguments_begun else not arguments)
+            return new if is_other else known
+        current = self._open if self._open in here or not here else here[-1]
+        if not id and not name:
+            return current
+        if not here:
+            return new
+        return current if _continues(self._calls[current], id, name, arguments) else new
+
     @property
     def calls(self) -> int:
         """How many calls there are so far."""
@@ -153,6 +190,36 @@ class _CallInPieces(msgspec.Struct):
     name: str = ""
     signature: str = ""
     arguments: list[str] = []
+
+    @property
+    def arguments_begun(self) -> bool:
+        """True if any of the arguments have come."""
+        return any(self.arguments)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the arguments so far are a JSON object."""
+        if not any(piece.rstrip().endswith("}") for piece in self.arguments):
+            return False
+        try:
+            return isinstance(msgspec.json.decode("".join(self.arguments)), dict)
+        except UNREADABLE:
+            return False
+
+
+def _continues(call: _CallInPieces, id: str, name: str, arguments: str) -> bool:
+    """Return True if a fragment with a new id or a name, at the index of `call`, is one of `call`."""
+    if id and call.id:  # a server that makes a new id for each fragment
+        repeats = name == call.name and call.arguments_begun if name else bool(call.name)
+        return repeats and bool(arguments) and not call.is_whole
+    if name and call.name:
+        return name == call.name and (not arguments or not call.is_whole)
+    return True
+
+
+def _opens_another(call: _CallInPieces, arguments: str) -> bool:
+    """Return True if arguments without id and name begin where those of `call` are whole."""
+    return arguments.lstrip().startswith("{") and call.is_whole
 
 
 class StreamReader:

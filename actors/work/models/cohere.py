@@ -69,7 +69,6 @@ class CohereReader(codec.StreamReader):
 
     def __init__(self) -> None:
         super().__init__()
-        self._calls: dict[int, int] = {}
         self._block: dict[str, Json] | None = None
         self._thought: list[str] = []
 
@@ -107,9 +106,8 @@ class CohereReader(codec.StreamReader):
             self._block, self._thought = None, []
 
     def _call(self, index: int, message: _Message) -> Iterator[chat.Delta]:
-        number = self._calls.setdefault(index, len(self._calls))  # theirs count from 0 or 1, after content or not
         for call in message.tool_calls if isinstance(message.tool_calls, list) else [message.tool_calls]:
-            yield from _called(self.builder, number, call)
+            yield from _called(self.builder, index, call)
 
 
 # --- out --------------------------------------------------------------------------------------------------
@@ -293,7 +291,8 @@ def _block(thinking: str) -> dict[str, Json]:
 def _called(builder: codec.ReplyBuilder, number: int, call: _Call | None) -> Iterator[chat.Delta]:
     if call is not None:
         function = call.function or _Function()
-        yield from builder.call(number, id=call.id or "", name=function.name or "", arguments=function.arguments or "")
+        name, arguments = function.name or "", function.arguments or ""
+        yield from builder.fragment(number, id=call.id or "", name=name, arguments=arguments)
 
 
 def _stop(reason: str | None, error: str | None) -> chat.StopReason | None:

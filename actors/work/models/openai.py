@@ -382,7 +382,7 @@ def _said(builder: codec.ReplyBuilder, said: _Said, parting: Parting | None) -> 
         arguments = call.function.arguments
         if isinstance(arguments, dict):
             arguments = msgspec.json.encode(arguments).decode()
-        yield from builder.call(
+        yield from builder.fragment(
             position if call.index is None else call.index,
             id=call.id or "",
             name=call.function.name or "",

@@ -118,10 +118,10 @@ class ResponsesReader(codec.StreamReader):
                 yield from self.builder.reasoning("\n\n")
             case "response.function_call_arguments.delta":
                 self._count(event)
-                yield from self.builder.call(event.output_index, arguments=event.delta)
+                yield from self.builder.fragment(event.output_index, arguments=event.delta)
             case "response.output_item.added" if event.item is not None and event.item.type == "function_call":
                 item = event.item
-                yield from self.builder.call(event.output_index, id=item.call_id or "", name=item.name or "")
+                yield from self.builder.fragment(event.output_index, id=item.call_id or "", name=item.name or "")
             case "response.output_item.done" if event.item is not None:
                 yield from _add(self.builder, event.output_index, event.item, self._said.get(event.output_index, 0))
                 self._said.setdefault(event.output_index, 0)
@@ -305,7 +305,7 @@ def _add(builder: codec.ReplyBuilder, index: int, item: _Item, said: int) -> Ite
                 builder.within({"phase": item.phase}, sum(map(len, texts)))
         case "function_call":
             arguments = "" if said else item.arguments or ""
-            yield from builder.call(index, id=item.call_id or "", name=item.name or "", arguments=arguments)
+            yield from builder.fragment(index, id=item.call_id or "", name=item.name or "", arguments=arguments)
         case "reasoning":
             shown = [*(item.summary or ()), *(item.content or ())]
             if not said:

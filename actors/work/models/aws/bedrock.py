@@ -143,7 +143,7 @@ class BedrockReader(codec.StreamReader):
         match headers.get(":event-type"):
             case "contentBlockStart" if event.start is not None and event.start.tool_use is not None:
                 use = event.start.tool_use
-                yield from self.builder.call(event.content_block_index, id=use.tool_use_id, name=use.name)
+                yield from self.builder.fragment(event.content_block_index, id=use.tool_use_id, name=use.name)
             case "contentBlockDelta" if event.delta is not None:
                 yield from self._more(event.content_block_index, event.delta)
             case "messageStop":
@@ -158,7 +158,7 @@ class BedrockReader(codec.StreamReader):
         if delta.reasoning_content is not None:
             yield from self._thought(index, delta.reasoning_content)
         if delta.tool_use is not None and delta.tool_use.input:
-            yield from self.builder.call(index, arguments=delta.tool_use.input)
+            yield from self.builder.fragment(index, arguments=delta.tool_use.input)
 
     def _thought(self, index: int, more: Reasoning) -> Iterator[chat.Delta]:
         if more.redacted_content:
@@ -313,7 +313,7 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
         if block.tool_use is not None:
             use = block.tool_use
             arguments = msgspec.json.encode(use.input).decode() if use.input else ""
-            list(builder.call(index, id=use.tool_use_id, name=use.name, arguments=arguments))
+            list(builder.fragment(index, id=use.tool_use_id, name=use.name, arguments=arguments))
     builder.stop = STOPS.get(answer.stop_reason)
     builder.usage = usage_of(answer.usage)
     return _finished(builder.build(), _malformed(answer.stop_reason), unwrap=unwrap)
