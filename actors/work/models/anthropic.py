@@ -149,7 +149,7 @@ class AnthropicReader(StreamReader):
             case "content_block_delta":
                 yield from self._more(event.index, event.delta)
             case "message_delta":
-                self.builder.stop = _STOPS.get(event.delta.stop_reason or "", self.builder.stop)
+                self.builder.ends(event.delta.stop_reason)
                 self._count(event.usage)
             case "message_stop":
                 self.ended = True
@@ -299,15 +299,6 @@ def _choice(choice: str) -> Json:
 
 # --- in ---------------------------------------------------------------------------------------------------
 
-_STOPS: dict[str, chat.StopReason] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tools",
-    "refusal": "refused",
-}
-
 
 class _Block(msgspec.Struct):
     type: str
@@ -381,7 +372,7 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
         list(_begun(builder, index, block))
         if block.input:
             list(builder.fragment(index, arguments=msgspec.json.encode(block.input).decode()))
-    builder.stop = _STOPS.get(message.stop_reason or "")
+    builder.ends(message.stop_reason)
     builder.usage = _usage(message.usage)
     reply = builder.build()
     return unwrapped(reply) if unwrap else reply

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from ....protocol import chat
-from ....protocol.errors import ModelError, UpstreamError
+from ....protocol.errors import EmptyReply, ModelError, ReplyFiltered, UpstreamError
 from ....protocol.json_values import UNREADABLE, decode_mended
 from ....protocol.settings.model import Cache
 from ...io.http.sse import SseParser
@@ -30,6 +30,21 @@ EARLIER = "(earlier messages are left out)"
 
 NOTHING = "(nothing)"
 """Said by the user who said nothing, where the provider wants a text."""
+
+
+ENDS: dict[str, chat.StopReason] = {
+    **dict.fromkeys(("stop", "end", "end_turn", "stop_sequence", "eos", "eos_token", "complete", "completed"), "end"),
+    **dict.fromkeys(("pause_turn",), "end"),
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length", "error_limit"), "length"),
+    **dict.fromkeys(("model_context_window_exceeded",), "length"),
+    **dict.fromkeys(("tools", "tool_call", "tool_calls", "tool_use", "function_call"), "tools"),
+    **dict.fromkeys(("content_filter", "content_filtered", "guardrail_intervened", "sensitive"), "refused"),
+    **dict.fromkeys(("refusal", "safety", "recitation", "language", "blocklist", "prohibited_content"), "refused"),
+    **dict.fromkeys(("spii", "image_safety", "image_prohibited_content", "image_recitation"), "refused"),
+    **dict.fromkeys(("error_toxic", "model_armor"), "refused"),
+}
+"""The providers' words for why a reply ended, in lower case. They share one table, since servers that copy a format
+mix in words of others. An unknown word is a failure: a broken reply must not pass for an answer."""
 
 
 Sign = Callable[["httpx.URL", bytes], Mapping[str, str]]
@@ -79,6 +94,7 @@ class ReplyBuilder:
         self._form = form
         self._woven: Weaver | None = None  # until there is something to keep
         self.stop: chat.StopReason | None = None
+        self.reason = ""
         self.usage = chat.TokenUsage()
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -157,6 +173,12 @@ class ReplyBuilder:
             return new
         return current if _continues(self._calls[current], id, name, arguments) else new
 
+    def ends(self, reason: str | None, *, refused: bool = False) -> None:
+        """Note why the reply ended, in the provider's word; `refused` if the word is one for a filter."""
+        if reason:
+            self.stop = "refused" if refused else ENDS.get(reason.lower(), "failed")
+            self.reason = "" if self.stop in ("end", "tools") else reason
+
     @property
     def calls(self) -> int:
         """How many calls there are so far."""
@@ -175,13 +197,15 @@ class ReplyBuilder:
             tool_call(call.id or f"call_{number}", call.name, "".join(call.arguments), call.signature)
             for number, call in enumerate(calls)
         )
+        stop: chat.StopReason = self.stop or "end"
         return chat.ChatReply(
             text="".join(self._text),
             reasoning="".join(self._reasoning),
             thought=None if self._woven is None else self._woven.thought(self._form),
             tool_calls=tool_calls,
-            stop=self.stop or ("tools" if tool_calls else "end"),
+            stop="tools" if tool_calls and stop == "end" else stop,
             usage=self.usage,
+            reason=self.reason,
         )
 
 
@@ -252,6 +276,32 @@ class StreamReader:
         if not self.ended:
             raise UpstreamError("the stream broke off before the reply was complete")
         return self.builder.build()
+
+
+def check_reply(reply: chat.ChatReply) -> None:
+    """Raise the error that a reply stands for, if it is no answer.
+
+    Raises:
+        ReplyFiltered: a filter of the provider's has stopped the prompt or the reply.
+        EmptyReply: it has neither text nor calls. Another try may help, unless its bound of tokens was reached.
+        UpstreamError: it did not come to its end.
+    """
+    reason = f" ({reply.reason})" if reply.reason else ""
+    is_empty = not reply.text.strip() and not reply.tool_calls
+    if reply.stop == "refused" and (is_empty or reply.reason):
+        raise ReplyFiltered(f"{reply.model}: the provider's filter has stopped the request or the reply{reason}")
+    if is_empty:
+        if reply.stop == "length":
+            why = f": the bound of its tokens was reached before its answer{reason}, see `max_tokens`"
+        elif reply.reasoning.strip():
+            why = f"{reason}: it has thought, and given no answer"
+        else:
+            why = reason
+        error = EmptyReply(f"{reply.model} produced no output{why}")
+        error.transient = reply.stop != "length"
+        raise error
+    if reply.stop == "failed":
+        raise UpstreamError(f"{reply.model}: the reply did not come to its end{reason}")
 
 
 def caches(cache: Cache, request: chat.ChatRequest) -> bool:

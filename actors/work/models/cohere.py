@@ -91,7 +91,9 @@ class CohereReader(codec.StreamReader):
                 self.ended = True
                 self._ends_block()
                 self.builder.usage = _usage(delta.usage)
-                self.builder.stop = _stop(delta.finish_reason, delta.error)
+                if delta.error:
+                    raise UpstreamError(delta.error)
+                self.builder.ends(delta.finish_reason)
 
     def _thinks(self, text: str | None) -> None:
         if text:
@@ -186,18 +188,6 @@ def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
 
 # --- in ---------------------------------------------------------------------------------------------------
 
-_STOPS: dict[str, chat.StopReason] = {
-    "COMPLETE": "end",
-    "STOP_SEQUENCE": "end",
-    "MAX_TOKENS": "length",
-    "TOOL_CALL": "tools",
-    "ERROR_LIMIT": "length",
-    "ERROR_TOXIC": "refused",
-}
-
-_FAILED = ("ERROR", "TIMEOUT")
-"""Reasons of an end that is none."""
-
 
 class _Function(msgspec.Struct):
     name: str | None = None
@@ -265,7 +255,7 @@ def _decoded(body: bytes) -> chat.ChatReply:
     calls = reply.message.tool_calls
     for number, call in enumerate(calls if isinstance(calls, list) else [calls]):
         list(_called(builder, number, call))
-    builder.stop = _stop(reply.finish_reason, None)
+    builder.ends(reply.finish_reason)
     builder.usage = _usage(reply.usage)
     return builder.build()
 
@@ -293,12 +283,6 @@ def _called(builder: codec.ReplyBuilder, number: int, call: _Call | None) -> Ite
         function = call.function or _Function()
         name, arguments = function.name or "", function.arguments or ""
         yield from builder.fragment(number, id=call.id or "", name=name, arguments=arguments)
-
-
-def _stop(reason: str | None, error: str | None) -> chat.StopReason | None:
-    if error or reason in _FAILED:
-        raise UpstreamError(error or f"the model did not come to an end ({reason})")
-    return _STOPS.get(reason or "")
 
 
 def _usage(usage: _Usage | None) -> chat.TokenUsage:

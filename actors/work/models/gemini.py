@@ -80,7 +80,6 @@ class GeminiReader(codec.StreamReader):
     def __init__(self) -> None:
         super().__init__()
         self._calls = 0
-        self._fumbled = ""
 
     def take(self, data: str) -> Iterator[chat.Delta]:
         """The pieces in one chunk."""
@@ -94,7 +93,7 @@ class GeminiReader(codec.StreamReader):
         if answer.usage_metadata is not None:
             self.builder.usage = _usage(answer.usage_metadata)
         if answer.prompt_feedback is not None and answer.prompt_feedback.block_reason:
-            self.builder.stop = "refused"
+            self.builder.ends(answer.prompt_feedback.block_reason, refused=True)
             self.ended = True
         for candidate in answer.candidates or ():
             if candidate.index:
@@ -103,15 +102,7 @@ class GeminiReader(codec.StreamReader):
                 yield from self._part(part)
             if candidate.finish_reason:
                 self.ended = True
-                self.builder.stop = _STOPS.get(candidate.finish_reason)
-                self._fumbled = candidate.finish_reason if candidate.finish_reason in _FUMBLED else ""
-
-    def finish(self) -> chat.ChatReply:
-        """The whole reply, once a chunk has said why it ends. One that says nothing may be better at another try."""
-        reply = super().finish()
-        if self._fumbled and not reply.text and not reply.tool_calls:
-            raise UpstreamError(f"the model said nothing, since a call of a tool went wrong ({self._fumbled})")
-        return reply
+                self.builder.ends(candidate.finish_reason)
 
     def _part(self, part: _Part) -> Iterator[chat.Delta]:
         if part.function_call is not None:
@@ -219,21 +210,6 @@ def _choice(choice: str) -> Json:
 
 
 # --- in ---------------------------------------------------------------------------------------------------
-
-_STOPS: dict[str, chat.StopReason] = {
-    "MAX_TOKENS": "length",
-    "SAFETY": "refused",
-    "RECITATION": "refused",
-    "LANGUAGE": "refused",
-    "BLOCKLIST": "refused",
-    "PROHIBITED_CONTENT": "refused",
-    "SPII": "refused",
-    "IMAGE_SAFETY": "refused",
-}
-"""Why it ended; anything else is an end like any other."""
-
-_FUMBLED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
-"""It meant to call a tool and did not manage to; mostly it says nothing then, and does better the next time."""
 
 
 class _Camel(msgspec.Struct, rename="camel"):

@@ -103,7 +103,7 @@ class OllamaReader(codec.StreamReader):
             self.ended = True
             if self._thought and self._calls:  # after a tool's result it goes on with what it thought
                 self.builder.thought({"thinking": "".join(self._thought)})
-            self.builder.stop = "tools" if self._calls else _STOPS.get(said.done_reason or "", "end")
+            self.builder.ends(said.done_reason)
             self.builder.usage = chat.TokenUsage(
                 input_tokens=said.prompt_eval_count or 0, output_tokens=said.eval_count or 0
             )
@@ -162,8 +162,6 @@ def _image(part: chat.ImagePart) -> str:
 
 
 # --- in ---------------------------------------------------------------------------------------------------
-
-_STOPS: dict[str, chat.StopReason] = {"stop": "end", "length": "length"}
 
 
 class _Function(msgspec.Struct):

@@ -109,8 +109,8 @@ class OpenAiReader(codec.StreamReader):
             self.ended = True
             return
         chunk = codec.read(_decode_completion, data)
-        if chunk.error is not None:
-            raise UpstreamError(codec.error_text(chunk.error))
+        if chunk.failure is not None:
+            raise UpstreamError(codec.error_text(chunk.failure))
         if chunk.usage is not None:
             self.builder.usage = _usage(chunk.usage)
         for choice in chunk.choices:
@@ -120,7 +120,7 @@ class OpenAiReader(codec.StreamReader):
                 yield from _said(self.builder, choice.delta, self._parting)
                 if choice.finish_reason:
                     self.ended = True
-                    self.builder.stop = _STOPS.get(choice.finish_reason, "end")
+                    self.builder.ends(choice.finish_reason)
 
 
 # --- out --------------------------------------------------------------------------------------------------
@@ -229,14 +229,6 @@ def _is_strict(schema: Json) -> bool:
 
 # --- in ---------------------------------------------------------------------------------------------------
 
-_STOPS: dict[str, chat.StopReason] = {
-    "stop": "end",
-    "length": "length",
-    "tool_calls": "tools",
-    "function_call": "tools",
-    "content_filter": "refused",
-}
-
 
 class _Function(msgspec.Struct):
     name: str | None = None
@@ -296,6 +288,21 @@ class _Completion(msgspec.Struct):
     choices: list[_Choice] = []
     usage: _Usage | None = None
     error: Json = None
+    object: Json = ""
+    message: Json = None
+    detail: Json = None
+
+    @property
+    def failure(self) -> Json:
+        """The error that came with status 200, in whichever shape; None if there is none."""
+        if self.error is not None:
+            return self.error
+        return self.message or self.detail or "error" if self.object == "error" or self.is_foreign else None
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if it is none of a completion's, and has words of its own."""
+        return not self.choices and self.usage is None and bool(self.message or self.detail)
 
 
 _decode_completion = json_decoder(_Completion).decode
@@ -303,8 +310,8 @@ _decode_completion = json_decoder(_Completion).decode
 
 def _decoded(body: bytes, *, own: bool) -> chat.ChatReply:
     completion = codec.read(_decode_completion, body)
-    if completion.error is not None:
-        raise ModelError(codec.error_text(completion.error))
+    if completion.failure is not None:
+        raise ModelError(codec.error_text(completion.failure))
     if not completion.choices:
         raise ModelError("the answer has no choices")
     choice = completion.choices[0]
@@ -315,7 +322,7 @@ def _decoded(body: bytes, *, own: bool) -> chat.ChatReply:
     list(_said(builder, choice.message, parting))
     if parting is not None:
         list(_parted(builder, *parting.rest()))
-    builder.stop = _STOPS.get(choice.finish_reason or "")
+    builder.ends(choice.finish_reason)
     builder.usage = _usage(completion.usage)
     if choice.message.thinks:
         thought = _Thought()

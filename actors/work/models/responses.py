@@ -324,7 +324,7 @@ def _add(builder: codec.ReplyBuilder, index: int, item: _Item, said: int) -> Ite
 def _finish(builder: codec.ReplyBuilder, response: _Response) -> None:
     if response.status == "incomplete":
         reason = response.incomplete_details.reason if response.incomplete_details is not None else None
-        builder.stop = "refused" if reason == "content_filter" else "length"
+        builder.ends(reason or "length")
     builder.usage = _usage(response.usage)
 
 

@@ -32,7 +32,7 @@ from ..anthropic import offer, unwrapped
 from ..reasoning import claude, effort, families, woven
 from .cache import mark
 from .event_stream import EventStreamParser, Message
-from .wire import STOPS, Delta, Reasoning, ReasoningBlock, decode_answer, decode_event, decode_failure, usage_of
+from .wire import Delta, Reasoning, ReasoningBlock, decode_answer, decode_event, decode_failure, usage_of
 
 if TYPE_CHECKING:
     import httpx
@@ -118,7 +118,6 @@ class BedrockReader(codec.StreamReader):
         self._thinking: tuple[int, dict[str, Json], list[str]] | None = None
         self._messages = EventStreamParser()
         self._said = False
-        self._malformed = ""
 
     def feed(self, data: bytes) -> Iterator[chat.Delta]:
         """The pieces that `data` completes. Raises ModelError or UpstreamError if the stream reports one."""
@@ -133,7 +132,8 @@ class BedrockReader(codec.StreamReader):
     def finish(self) -> chat.ChatReply:
         """The whole reply, once `messageStop` has come."""
         self._thought_ends()
-        return _finished(super().finish(), self._malformed, unwrap=self._unwrap)
+        reply = super().finish()
+        return unwrapped(reply) if self._unwrap else reply
 
     def _message(self, message: Message) -> Iterator[chat.Delta]:
         headers = message.headers
@@ -148,8 +148,7 @@ class BedrockReader(codec.StreamReader):
                 yield from self._more(event.content_block_index, event.delta)
             case "messageStop":
                 self.ended = True
-                self.builder.stop = STOPS.get(event.stop_reason)
-                self._malformed = _malformed(event.stop_reason)
+                self.builder.ends(event.stop_reason)
             case "metadata":
                 self.builder.usage = usage_of(event.usage)
 
@@ -314,9 +313,10 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
             use = block.tool_use
             arguments = msgspec.json.encode(use.input).decode() if use.input else ""
             list(builder.fragment(index, id=use.tool_use_id, name=use.name, arguments=arguments))
-    builder.stop = STOPS.get(answer.stop_reason)
+    builder.ends(answer.stop_reason)
     builder.usage = usage_of(answer.usage)
-    return _finished(builder.build(), _malformed(answer.stop_reason), unwrap=unwrap)
+    reply = builder.build()
+    return unwrapped(reply) if unwrap else reply
 
 
 def _thought(builder: codec.ReplyBuilder, block: ReasoningBlock) -> None:
@@ -327,18 +327,6 @@ def _thought(builder: codec.ReplyBuilder, block: ReasoningBlock) -> None:
         builder.thought({"reasoningText": {"text": said.text, **signed}})
     elif block.redacted_content:
         builder.thought({"redactedContent": block.redacted_content})
-
-
-def _malformed(reason: str) -> str:
-    """The reason, if it is that the model's output could not be read."""
-    return reason if reason.startswith("malformed_") else ""
-
-
-def _finished(reply: chat.ChatReply, malformed: str, *, unwrap: bool) -> chat.ChatReply:
-    """The reply as it is handed on. One that went wrong and says nothing may be better at another try."""
-    if malformed and not reply.text and not reply.tool_calls:
-        raise UpstreamError(f"the model said nothing that can be read ({malformed})")
-    return unwrapped(reply) if unwrap else reply
 
 
 def _said_by(payload: bytes) -> str:

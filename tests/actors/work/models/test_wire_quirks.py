@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 from provider_wires import WIRES, Fragment, Wire
 
+from callboard.actors.work.models.codec import check_reply
+from callboard.protocol.chat import ChatReply
+from callboard.protocol.errors import EmptyReply, ReplyFiltered, UpstreamError
+
 ALPHA, BETA = {"text": "alpha"}, {"text": "beta"}
 
 F = Fragment
@@ -108,3 +112,117 @@ def test_the_input_of_the_providers_own_tool_is_none_of_a_call() -> None:
     stream = stream.replace(b'"type": "tool_use", "id": "s"', b'"type": "server_tool_use", "id": "s"')
     reply = wire.read(stream + wire.ended("end_turn"))
     assert [call.arguments for call in reply.tool_calls] == [ALPHA]
+
+
+# --- a reply with nothing in it ---------------------------------------------------------------------------
+
+FILTERS = [
+    *(("openai", "content_filter"), ("openai-compatible", "sensitive"), ("openai-compatible", "SAFETY")),
+    *(("responses", "content_filter"), ("claude", "refusal"), ("cohere", "ERROR_TOXIC")),
+    *(("bedrock", "guardrail_intervened"), ("bedrock", "content_filtered"), ("ollama", "content_filter")),
+    *(("gemini", reason) for reason in ("SAFETY", "RECITATION", "PROHIBITED_CONTENT", "IMAGE_SAFETY", "BLOCKLIST")),
+]
+"""Words with which providers say that a filter of theirs has stopped a reply."""
+
+FAILURES = [
+    *(("openai-compatible", reason) for reason in ("error", "insufficient_system_resource", "network_error")),
+    *(("gemini", reason) for reason in ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "OTHER")),
+    *(("bedrock", reason) for reason in ("malformed_model_output", "malformed_tool_use")),
+    *(("cohere", reason) for reason in ("ERROR", "TIMEOUT")),
+    *(("ollama", reason) for reason in ("load", "unload")),
+    *((name, "something_new") for name in WIRES if name != "responses"),
+]
+"""Words for an end that is none. The Responses API has a status for that, `failed`."""
+
+LENGTHS = {
+    "openai": "length",
+    "openai-compatible": "length",
+    "responses": "max_output_tokens",
+    "claude": "max_tokens",
+    "bedrock": "max_tokens",
+    "cohere": "MAX_TOKENS",
+    "gemini": "MAX_TOKENS",
+    "ollama": "length",
+}
+
+
+def _replies(wire: Wire, text: str, reason: str) -> list[ChatReply]:
+    """The reply with this text and end, streamed and whole."""
+    said = wire.said(text) if text else b""
+    return [wire.read(said + wire.ended(reason)), wire.decoded(wire.whole(text, reason))]
+
+
+@pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+def test_a_reply_without_text_and_calls_is_never_an_answer(wire: Wire) -> None:
+    for text in ("", " \n"):
+        for reply in _replies(wire, text, wire.ordinary):
+            with pytest.raises(EmptyReply) as raised:
+                check_reply(reply)
+            assert raised.value.transient
+
+
+@pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+def test_a_reply_with_text_is_an_answer(wire: Wire) -> None:
+    for reply in _replies(wire, "seven", wire.ordinary):
+        check_reply(reply)
+        assert (reply.text, reply.stop) == ("seven", "end")
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_a_reply_that_reached_its_bound_before_its_answer_is_not_asked_for_again(name: str) -> None:
+    for reply in _replies(WIRES[name], "", LENGTHS[name]):
+        with pytest.raises(EmptyReply, match=LENGTHS[name]) as raised:
+            check_reply(reply)
+        assert not raised.value.transient
+    for reply in _replies(WIRES[name], "seven", LENGTHS[name]):
+        check_reply(reply)
+
+
+@pytest.mark.parametrize(("name", "reason"), FILTERS)
+def test_what_a_filter_has_stopped_is_an_error_with_its_reason(name: str, reason: str) -> None:
+    for text in ("", "Hal"):
+        for reply in _replies(WIRES[name], text, reason):
+            with pytest.raises(ReplyFiltered, match=reason):
+                check_reply(reply)
+
+
+@pytest.mark.parametrize(("name", "reason"), FAILURES)
+def test_an_end_for_a_reason_that_is_not_known_is_an_error(name: str, reason: str) -> None:
+    for text in ("", "Hal"):
+        for reply in _replies(WIRES[name], text, reason):
+            with pytest.raises(UpstreamError, match=reason) as raised:
+                check_reply(reply)
+            assert isinstance(raised.value, EmptyReply) is not bool(text)
+
+
+def test_a_prompt_that_gemini_blocks_is_an_error_with_its_reason() -> None:
+    reply = WIRES["gemini"].decoded({"promptFeedback": {"blockReason": "OTHER_NEW"}})
+    with pytest.raises(ReplyFiltered, match="OTHER_NEW"):
+        check_reply(reply)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b'{"error": {"message": "engine died", "code": 500}}',
+        b'{"error": "engine died"}',
+        b'{"object": "error", "message": "engine died", "code": 500}',
+        b'{"detail": "engine died"}',
+        b'{"message": "engine died", "code": 500}',
+    ],
+)
+@pytest.mark.parametrize("before", ["", "Hal"])
+def test_an_error_within_a_stream_of_status_200_is_one(frame: bytes, before: str) -> None:
+    wire = WIRES["openai-compatible"]
+    with pytest.raises(UpstreamError, match="engine died"):
+        wire.read((wire.said(before) if before else b"") + b"data: " + frame + b"\n\ndata: [DONE]\n\n")
+
+
+def test_a_refusal_in_the_models_own_words_is_an_answer() -> None:
+    item = {"type": "message", "content": [{"type": "refusal", "refusal": "I will not."}]}
+    for reply in (
+        WIRES["responses"].decoded({"status": "completed", "output": [item]}),
+        WIRES["openai"].decoded({"choices": [{"message": {"refusal": "I will not."}, "finish_reason": "stop"}]}),
+    ):
+        check_reply(reply)
+        assert reply.text == "I will not."
