@@ -31,6 +31,7 @@ from .codec import (
     Outgoing,
     ReplyBuilder,
     StreamReader,
+    arguments_text,
     base64_of,
     blocks,
     caches,
@@ -73,7 +74,7 @@ class AnthropicCodec:
         tools, choice, thinks, unwrap = offer(request, model)
         messages = list(_messages(request.messages, request.model))
         declared = [_tool(tool) for tool in tools]
-        system: Json = request.system or None
+        system: Json = request.system if request.system.strip() else None
         if caches(self._cache, request):
             mark = {"type": "ephemeral", "ttl": "1h"} if self._cache == "1h" else {"type": "ephemeral"}
             if system:
@@ -219,7 +220,8 @@ def _messages(turns: tuple[chat.Turn, ...], model: str) -> Iterator[Json]:
             if said:
                 yield {"role": "user", "content": _joined(said)}
                 said = []
-            yield {"role": "assistant", "content": list(_blocks(turn, model))}
+            content = list(_blocks(turn, model)) or [{"type": "text", "text": NOTHING}]
+            yield {"role": "assistant", "content": content}
         elif isinstance(turn, chat.ToolTurn):
             said.append([_result(turn)])
         else:
@@ -371,7 +373,7 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
         _kept(builder, block)
         list(_begun(builder, index, block))
         if block.input:
-            list(builder.fragment(index, arguments=msgspec.json.encode(block.input).decode()))
+            list(builder.fragment(index, arguments=arguments_text(block.input)))
     builder.ends(message.stop_reason)
     builder.usage = _usage(message.usage)
     reply = builder.build()

@@ -7,6 +7,8 @@ A codec is pure: a request goes in and a path with a JSON body comes out; bytes 
 from __future__ import annotations
 
 import base64
+import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -17,6 +19,7 @@ from ....protocol.errors import EmptyReply, ModelError, ReplyFiltered, UpstreamE
 from ....protocol.json_values import UNREADABLE, decode_mended
 from ....protocol.settings.model import Cache
 from ...io.http.sse import SseParser
+from .reasoning.tags import CLOSE, OPEN
 from .reasoning.woven import Weaver
 
 if TYPE_CHECKING:
@@ -190,6 +193,19 @@ class ReplyBuilder:
             self._woven = Weaver(text=sum(map(len, self._text)), calls=len(self._calls))
         self._woven.within(block, text)
 
+    def part_thinking(self) -> None:
+        """Part thinking from the text, of servers that leave it there. Called at the end, before `build`.
+
+        The templates of some models open `<think>` themselves, so only its end is in the reply. What had been streamed
+        as text by then stays streamed; the reply is right.
+        """
+        text = "".join(self._text)
+        if CLOSE in text and self._woven is None and not any(self._reasoning):
+            thought, _, answer = text.partition(CLOSE)
+            begun = thought.lstrip().removeprefix(OPEN)
+            if OPEN not in begun and not thought.endswith(("`", '"', "'")):
+                self._reasoning, self._text = [begun], [answer.lstrip()]
+
     def build(self) -> chat.ChatReply:
         """The whole reply so far."""
         calls = [self._calls[index] for index in sorted(self._calls)]
@@ -312,16 +328,26 @@ def caches(cache: Cache, request: chat.ChatRequest) -> bool:
 
 
 def tool_call(id: str, name: str, arguments: str, signature: str = "") -> chat.ToolCall:
-    """A call whose arguments came as text; text that is no JSON object is kept as `malformed`."""
+    """A call whose arguments came as text; `null` is `{}`, and text that is no JSON object is kept as `malformed`."""
     if not arguments.strip():
         return chat.ToolCall(id=id, name=name, signature=signature)
     try:
         read = decode_mended(msgspec.json.decode, arguments)
+        if isinstance(read, str):  # encoded twice
+            read = decode_mended(msgspec.json.decode, read) if read.strip() else None
+        read = {} if read is None else read
     except UNREADABLE:
         read = None
     if isinstance(read, dict):
         return chat.ToolCall(id=id, name=name, arguments=read, signature=signature)
     return chat.ToolCall(id=id, name=name, malformed=arguments, signature=signature)
+
+
+def arguments_text(arguments: Json) -> str:
+    """The arguments of a call as text: servers send the text, the object itself, or null."""
+    if not arguments:
+        return ""
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
 def data_url(part: chat.ImagePart | chat.FilePart) -> str:
@@ -364,8 +390,15 @@ def without_files(content: chat.Content) -> chat.Content:
 
 
 def blocks(content: chat.Content, block: Callable[[chat.Part], Json]) -> Json:
-    """The content of a turn where a text is a text, and parts are a list of blocks."""
-    return content if isinstance(content, str) else [block(part) for part in content]
+    """The content of a turn where a text is a text, and parts are a list of blocks. Blank texts are left out."""
+    if isinstance(content, str):
+        return content if content.strip() else ""
+    return [block(part) for part in content if not is_blank(part)]
+
+
+def is_blank(part: chat.Part) -> bool:
+    """Return True for a text of whitespace alone: some providers refuse a request with such a block."""
+    return isinstance(part, chat.TextPart) and not part.text.strip()
 
 
 def name_of(part: chat.ImagePart | chat.FilePart) -> str:
@@ -390,12 +423,39 @@ def function_of(tool: chat.Tool) -> Json:
 
 
 def read(decode: Callable[[bytes | str], T], data: bytes | str) -> T:
-    """What an answer, or a piece of one, says; raises ModelError if it is not in the provider's format."""
+    """What an answer, or a piece of one, says; raises ModelError if it is not in the provider's format.
+
+    Where it is not, it is read once more without its nulls, which some servers send for lists and objects that are
+    absent, and with token counts that came as text or with a fraction.
+    """
     try:
         return decode_mended(decode, data)
     except UNREADABLE as error:
+        with contextlib.suppress(*UNREADABLE):
+            return decode_mended(decode, msgspec.json.encode(_mended(decode_mended(msgspec.json.decode, data))))
         begins = data[:200] if isinstance(data, str) else data[:200].decode("utf-8", errors="replace")
         raise ModelError(f"the answer is not in the provider's format ({error}); it begins {begins!r}") from error
+
+
+_OPAQUE = frozenset(("arguments", "args", "input"))
+"""Keys whose values are the tools' own: a null in them has a meaning."""
+
+
+def _mended(value: Json, key: str = "") -> Json:
+    """A value without nulls, and with whole numbers for token counts."""
+    if key in _OPAQUE:
+        return value
+    if isinstance(value, dict):
+        return {name: _mended(each, name) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_mended(each) for each in value if each is not None]
+    if isinstance(value, float | str) and _COUNT.search(key):
+        with contextlib.suppress(ValueError, OverflowError):
+            return int(float(value))
+    return value
+
+
+_COUNT = re.compile(r"(_tokens|Tokens|_count|Count)$")
 
 
 def error_text(error: Json) -> str:

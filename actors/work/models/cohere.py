@@ -152,9 +152,10 @@ def _message(turn: chat.Turn, model: str) -> Json:
             calls = [_as_called(call) for call in turn.tool_calls] or None
             if woven.blocks(turn, model, FORM):
                 return codec.given(role="assistant", content=list(_thoughtful(turn, model)), tool_calls=calls)
+            text = turn.text if turn.text.strip() else ""
             if calls is None:
-                return {"role": "assistant", "content": turn.text or codec.NOTHING}
-            return codec.given(role="assistant", tool_plan=turn.text or None, tool_calls=calls)
+                return {"role": "assistant", "content": text or codec.NOTHING}
+            return codec.given(role="assistant", tool_plan=text or None, tool_calls=calls)
         case chat.ToolTurn():
             text = codec.result_apart(turn)[0] or codec.NOTHING
             return {"role": "tool", "tool_call_id": turn.call, "content": text}
@@ -167,7 +168,7 @@ def _thoughtful(turn: chat.AssistantTurn, model: str) -> Iterator[Json]:
             yield {"type": "text", "text": piece}
         elif not isinstance(piece, chat.ToolCall):
             yield piece[0]
-    if not turn.text and not turn.tool_calls:
+    if not turn.text.strip() and not turn.tool_calls:
         yield {"type": "text", "text": codec.NOTHING}
 
 
@@ -191,7 +192,7 @@ def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
 
 class _Function(msgspec.Struct):
     name: str | None = None
-    arguments: str | None = None
+    arguments: Json = None
 
 
 class _Call(msgspec.Struct):
@@ -281,7 +282,7 @@ def _block(thinking: str) -> dict[str, Json]:
 def _called(builder: codec.ReplyBuilder, number: int, call: _Call | None) -> Iterator[chat.Delta]:
     if call is not None:
         function = call.function or _Function()
-        name, arguments = function.name or "", function.arguments or ""
+        name, arguments = function.name or "", codec.arguments_text(function.arguments)
         yield from builder.fragment(number, id=call.id or "", name=name, arguments=arguments)
 
 

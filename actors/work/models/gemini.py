@@ -106,7 +106,7 @@ class GeminiReader(codec.StreamReader):
 
     def _part(self, part: _Part) -> Iterator[chat.Delta]:
         if part.function_call is not None:
-            arguments = msgspec.json.encode(part.function_call.args or {}).decode()
+            arguments = codec.arguments_text(part.function_call.args)
             name, signature = part.function_call.name, part.thought_signature
             yield from self.builder.call(self._calls, name=name, arguments=arguments, signature=signature)
             self._calls += 1
@@ -156,10 +156,11 @@ def _contents(request: chat.ChatRequest, model: str) -> Iterator[Json]:
             continue
         for turn in together:
             if isinstance(turn, chat.UserTurn):
-                parts = [_part(part) for part in chat.parts_of(turn.content)]
+                parts = [_part(part) for part in chat.parts_of(turn.content) if not codec.is_blank(part)]
                 yield {"role": "user", "parts": parts or [{"text": codec.NOTHING}]}
             elif isinstance(turn, chat.AssistantTurn):
-                yield {"role": "model", "parts": list(_said_before(turn, request.model, strict)) or [{"text": ""}]}
+                said = list(_said_before(turn, request.model, strict))
+                yield {"role": "model", "parts": said or [{"text": codec.NOTHING}]}
 
 
 def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
@@ -218,7 +219,7 @@ class _Camel(msgspec.Struct, rename="camel"):
 
 class _Call(_Camel):
     name: str = ""
-    args: dict[str, Json] | None = None
+    args: Json = None
 
 
 class _Part(_Camel):

@@ -100,6 +100,7 @@ class OpenAiReader(codec.StreamReader):
         """The whole reply."""
         if self._parting is not None:
             list(_parted(self.builder, *self._parting.rest()))
+            self.builder.part_thinking()
         self._thought.into(self.builder)
         return super().finish()
 
@@ -164,12 +165,14 @@ def prefix(request: chat.ChatRequest) -> str:
 def _message(turn: chat.Turn, model: str) -> Json:
     match turn:
         case chat.UserTurn():
-            return {"role": "user", "content": codec.blocks(turn.content, _part)}
+            return {"role": "user", "content": codec.blocks(turn.content, _part) or codec.NOTHING}
         case chat.AssistantTurn():
-            message: dict[str, Json] = {"role": "assistant", "content": turn.text or None}
+            message: dict[str, Json] = {"role": "assistant", "content": turn.text if turn.text.strip() else None}
             for block in woven.blocks(turn, model, FORM) if turn.thought is not None else ():
                 if isinstance(block, dict):
                     message |= {key: value for key, value in block.items() if key in _THOUGHTS}
+            if not turn.tool_calls and message["content"] is None:
+                message["content"] = codec.NOTHING
             if turn.tool_calls:
                 message["tool_calls"] = [
                     {
@@ -232,7 +235,7 @@ def _is_strict(schema: Json) -> bool:
 
 class _Function(msgspec.Struct):
     name: str | None = None
-    arguments: str | dict[str, Json] | None = None  # some servers send the object itself
+    arguments: Json = None  # some servers send the object itself
 
 
 class _Call(msgspec.Struct):
@@ -322,6 +325,8 @@ def _decoded(body: bytes, *, own: bool) -> chat.ChatReply:
     list(_said(builder, choice.message, parting))
     if parting is not None:
         list(_parted(builder, *parting.rest()))
+    if not own:
+        builder.part_thinking()
     builder.ends(choice.finish_reason)
     builder.usage = _usage(completion.usage)
     if choice.message.thinks:
@@ -386,14 +391,11 @@ def _said(builder: codec.ReplyBuilder, said: _Said, parting: Parting | None) -> 
     else:
         yield from _parted(builder, *parting.take(said.content))
     for position, call in enumerate(said.tool_calls or ()):
-        arguments = call.function.arguments
-        if isinstance(arguments, dict):
-            arguments = msgspec.json.encode(arguments).decode()
         yield from builder.fragment(
             position if call.index is None else call.index,
             id=call.id or "",
             name=call.function.name or "",
-            arguments=arguments or "",
+            arguments=codec.arguments_text(call.function.arguments),
         )
 
 

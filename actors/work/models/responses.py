@@ -222,7 +222,7 @@ class _Item(msgspec.Struct):
     phase: str | None = None
     call_id: str | None = None
     name: str | None = None
-    arguments: str | None = None
+    arguments: Json = None
     summary: list[_Content] | None = None
     encrypted_content: str | None = None
 
@@ -304,7 +304,7 @@ def _add(builder: codec.ReplyBuilder, index: int, item: _Item, said: int) -> Ite
             if item.phase:
                 builder.within({"phase": item.phase}, sum(map(len, texts)))
         case "function_call":
-            arguments = "" if said else item.arguments or ""
+            arguments = "" if said else codec.arguments_text(item.arguments)
             yield from builder.fragment(index, id=item.call_id or "", name=item.name or "", arguments=arguments)
         case "reasoning":
             shown = [*(item.summary or ()), *(item.content or ())]

@@ -81,7 +81,7 @@ class BedrockCodec:
         )
         body = codec.given(
             messages=_messages(request.messages, request.model),
-            system=[{"text": request.system}] if request.system else None,
+            system=[{"text": request.system}] if request.system.strip() else None,
             inferenceConfig=options or None,
             toolConfig=_tools(tools, choice, request.messages),
             additionalModelRequestFields=_more_fields(request, model, thinks) or None,
@@ -132,6 +132,7 @@ class BedrockReader(codec.StreamReader):
     def finish(self) -> chat.ChatReply:
         """The whole reply, once `messageStop` has come."""
         self._thought_ends()
+        self.builder.part_thinking()
         reply = super().finish()
         return unwrapped(reply) if self._unwrap else reply
 
@@ -241,7 +242,7 @@ def _blocks(turn: chat.Turn, model: str) -> Iterator[Json]:
                     yield {"toolUse": {"toolUseId": piece.id, "name": piece.name, "input": given_to}}
                 elif not piece[0].keys() - _THOUGHTS:
                     yield {"reasoningContent": piece[0]}
-            if not turn.text and not turn.tool_calls:
+            if not turn.text.strip() and not turn.tool_calls:
                 yield {"text": codec.NOTHING}
         case chat.ToolTurn():
             result = {"toolUseId": turn.call, "content": _parts(turn.content)}
@@ -250,7 +251,7 @@ def _blocks(turn: chat.Turn, model: str) -> Iterator[Json]:
 
 def _parts(content: chat.Content) -> list[Json]:
     """The parts as blocks, none of them empty; a document wants a text beside it."""
-    blocks = [_part(part) for part in chat.parts_of(content) if not isinstance(part, chat.TextPart) or part.text]
+    blocks = [_part(part) for part in chat.parts_of(content) if not codec.is_blank(part)]
     if not any("text" in block for block in blocks) and (not blocks or any("document" in block for block in blocks)):
         blocks.append({"text": codec.NOTHING})
     return blocks
@@ -311,8 +312,9 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
             _thought(builder, block.reasoning_content)
         if block.tool_use is not None:
             use = block.tool_use
-            arguments = msgspec.json.encode(use.input).decode() if use.input else ""
+            arguments = codec.arguments_text(use.input)
             list(builder.fragment(index, id=use.tool_use_id, name=use.name, arguments=arguments))
+    builder.part_thinking()
     builder.ends(answer.stop_reason)
     builder.usage = usage_of(answer.usage)
     reply = builder.build()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
+from codec_bench import ADD
 from provider_wires import WIRES, Fragment, Wire
 
 from callboard.actors.work.models.codec import check_reply
-from callboard.protocol.chat import ChatReply
+from callboard.protocol.chat import AssistantTurn, ChatReply, ChatRequest, TextPart, ToolCall, ToolTurn, UserTurn
 from callboard.protocol.errors import EmptyReply, ReplyFiltered, UpstreamError
 
 ALPHA, BETA = {"text": "alpha"}, {"text": "beta"}
@@ -226,3 +230,132 @@ def test_a_refusal_in_the_models_own_words_is_an_answer() -> None:
     ):
         check_reply(reply)
         assert reply.text == "I will not."
+
+
+# --- nulls, texts, tags -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["", " \n", "null", "{}", '""', '"{}"'])
+@pytest.mark.parametrize("wire", PARTED.values(), ids=PARTED)
+def test_a_call_without_arguments_has_none(wire: Wire, given: str) -> None:
+    assert wire.fragments is not None
+    reply = wire.read(wire.fragments([F(0, "a", "ping", given)]) + wire.ended(wire.ordinary))
+    (call,) = reply.tool_calls
+    assert (call.name, call.arguments, call.malformed) == ("ping", {}, "")
+
+
+NULLS = {
+    "openai-compatible": [
+        {"choices": None},
+        {"choices": [None]},
+        {"choices": [{"index": 0, "delta": None, "finish_reason": None}], "usage": None},
+        {"choices": [{"index": None, "delta": {"content": None, "tool_calls": None}}]},
+        {"choices": [{"index": 0, "delta": {"tool_calls": [None]}}]},
+    ],
+    "responses": [
+        {"type": "response.created", "response": None, "output_index": None},
+        {"type": "response.output_item.added", "output_index": None, "item": None, "delta": None},
+    ],
+    "claude": [
+        {"type": "message_start", "message": {"content": None, "usage": None}},
+        {"type": "content_block_delta", "index": None, "delta": {"type": "text_delta", "text": None}},
+        {"type": "content_block_delta", "index": 0, "delta": None},
+    ],
+    "cohere": [
+        {"type": "content-start", "index": None, "delta": {"message": None}},
+        {"type": "tool-plan-delta", "delta": None},
+    ],
+    "gemini": [
+        {"candidates": None},
+        {"candidates": [None]},
+        {"candidates": [{"index": None, "content": {"parts": [{"text": None, "thought": None}, None]}}]},
+        {"candidates": [{"content": {"parts": [{"text": "", "thoughtSignature": None}]}}]},
+    ],
+    "ollama": [
+        {"message": None, "done": None},
+        {"message": {"content": None, "tool_calls": [None]}, "error": None},
+    ],
+}
+"""Frames with nulls where a list, an object or a text is due, by provider; Bedrock's are of its own making."""
+
+
+@pytest.mark.parametrize("name", NULLS)
+def test_null_is_as_if_it_were_not_there(name: str) -> None:
+    wire = WIRES[name]
+    frames = (json.dumps(frame).encode() for frame in NULLS[name])
+    nulls = b"".join(frame + b"\n" if name == "ollama" else b"data: " + frame + b"\n\n" for frame in frames)
+    assert wire.read(nulls + wire.said("seven") + nulls + wire.ended(wire.ordinary)).text == "seven"
+
+
+@pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+def test_an_answer_with_nulls_is_read(wire: Wire) -> None:
+    whole = wire.whole("seven", wire.ordinary)
+    assert wire.decoded({**whole, "usage": None, "error": None, "id": None, "object": None}).text == "seven"
+
+
+def test_a_null_within_arguments_stays() -> None:
+    call = {"index": 0, "id": "a", "function": {"name": "note", "arguments": {"text": None}}}
+    frame = {"choices": [None, {"index": 0, "delta": {"tool_calls": [call]}}]}
+    wire = WIRES["openai-compatible"]
+    reply = wire.read(b"data: " + json.dumps(frame).encode() + b"\n\n" + wire.ended("tool_calls"))
+    assert reply.tool_calls[0].arguments == {"text": None}
+
+
+def test_token_counts_may_be_texts_or_have_a_fraction() -> None:
+    usage = {"prompt_tokens": "12", "completion_tokens": 3.0, "total_tokens": 15.5}
+    choice = {"message": {"content": "seven"}, "finish_reason": "stop"}
+    reply = WIRES["openai-compatible"].decoded({"choices": [choice], "usage": usage})
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (12, 3)
+
+
+TAGGED = ("openai-compatible", "ollama", "bedrock")
+"""Codecs of models that may think in tags. Those of one maker's models know where thinking is."""
+
+
+@pytest.mark.parametrize("name", TAGGED)
+@pytest.mark.parametrize("text", ["So seven.\n</think>\n\nIt is seven.", "<think>So seven.\n</think>It is seven."])
+def test_thinking_ends_at_its_tag_also_where_its_beginning_is_missing(name: str, text: str) -> None:
+    wire = WIRES[name]
+    for pieces in ([text], list(text)):
+        reply = wire.read(b"".join(map(wire.said, pieces)) + wire.ended(wire.ordinary))
+        assert (reply.text, reply.reasoning.strip()) == ("It is seven.", "So seven.")
+    reply = wire.decoded(wire.whole(text, wire.ordinary))
+    assert (reply.text, reply.reasoning.strip()) == ("It is seven.", "So seven.")
+
+
+@pytest.mark.parametrize("text", ["The tag `</think>` ends it.", "Write <think>so</think> first."])
+def test_a_tag_that_is_part_of_an_answer_stays(text: str) -> None:
+    wire = WIRES["openai-compatible"]
+    assert wire.read(wire.said(text) + wire.ended("stop")).text == text
+
+
+# --- blank texts in the history ---------------------------------------------------------------------------
+
+
+def _texts(value: Any) -> list[str]:
+    """Every text that a request says, in whichever place its provider has for them."""
+    if isinstance(value, list):
+        return [text for each in value for text in _texts(each)]
+    if not isinstance(value, dict):
+        return []
+    own = [each for key, each in value.items() if key in ("text", "content", "tool_plan") and isinstance(each, str)]
+    return own + [text for each in value.values() for text in _texts(each)]
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n\n"])
+@pytest.mark.parametrize("name", WIRES)
+def test_no_blank_text_is_sent(name: str, blank: str) -> None:
+    """Anthropic refuses them for good: a history with one would end its session."""
+    turns = (
+        UserTurn((TextPart(blank), TextPart("hi"))),
+        AssistantTurn(blank, (ToolCall(id="a", name="note"),)),
+        ToolTurn(call="a", name="note", content="noted"),
+        AssistantTurn(blank),
+        UserTurn(blank),
+    )
+    body = WIRES[name].sent(ChatRequest(messages=turns, tools=(ADD,)))
+    said = _texts(body.get("messages") or body.get("contents") or body["input"])
+    if name == "ollama":  # a field of every message there, not a block
+        said = [text for text in said if text]
+    assert said, body
+    assert all(text.strip() for text in said), body
