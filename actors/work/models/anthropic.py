@@ -40,6 +40,7 @@ from .codec import (
     read,
 )
 from .reasoning import claude, woven
+from .tool_schemas import declared
 
 Json = Any
 
@@ -284,7 +285,7 @@ def _source(part: chat.ImagePart | chat.FilePart) -> Json:
 
 
 def _tool(tool: chat.Tool) -> Json:
-    return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+    return {"name": tool.name, "description": tool.description, "input_schema": declared(tool.parameters)}
 
 
 def _choice(choice: str) -> Json:

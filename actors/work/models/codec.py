@@ -21,6 +21,7 @@ from ....protocol.settings.model import Cache
 from ...io.http.sse import SseParser
 from .reasoning.tags import CLOSE, OPEN
 from .reasoning.woven import Weaver
+from .tool_schemas import declared
 
 if TYPE_CHECKING:
     import httpx
@@ -418,7 +419,7 @@ def given(**options: Json) -> dict[str, Json]:
 
 def function_of(tool: chat.Tool) -> Json:
     """A tool as most providers want it declared."""
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    function = {"name": tool.name, "description": tool.description, "parameters": declared(tool.parameters)}
     return {"type": "function", "function": function}
 
 

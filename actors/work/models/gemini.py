@@ -23,6 +23,7 @@ from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from . import codec
 from .reasoning import effort, families, woven
+from .tool_schemas import declared
 
 Json = Any
 
@@ -199,8 +200,9 @@ def _result(turn: chat.ToolTurn) -> Json:
 
 def _declaration(tool: chat.Tool) -> Json:
     found: dict[str, Json] = {"name": tool.name, "description": tool.description}
-    if tool.parameters.get("properties"):
-        found["parametersJsonSchema"] = tool.parameters
+    parameters = declared(tool.parameters)
+    if parameters.get("properties"):
+        found["parametersJsonSchema"] = parameters
     return found
 
 

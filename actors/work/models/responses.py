@@ -28,6 +28,7 @@ from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache, ReasoningSummary
 from . import codec, openai
 from .reasoning import effort, families, woven
+from .tool_schemas import declared
 
 Json = Any
 
@@ -191,7 +192,7 @@ def _tool(tool: chat.Tool) -> Json:
         "type": "function",
         "name": tool.name,
         "description": tool.description,
-        "parameters": tool.parameters,
+        "parameters": declared(tool.parameters),
         "strict": False,
     }
 

@@ -76,11 +76,11 @@ class Checks:
         arguments = call.arguments
         if names := {name: own for name, own in tool.synonyms.items() if own not in arguments}:
             arguments = {names.get(name, name): value for name, value in arguments.items()}
-        arguments = converted(_without_nulls(arguments, tool), tool.spec.parameters)
-        wrong = self._misfits(tool, arguments)
+        taken: Arguments = converted(_without_nulls(arguments, tool), tool.spec.parameters)
+        wrong = self._misfits(tool, taken)
         if wrong:
             raise Misfit(f"The call '{call.name}' has invalid arguments: {'; '.join(wrong)}")
-        return arguments
+        return taken
 
     def _misfits(self, tool: Offer, arguments: Arguments) -> list[str]:
         name = tool.spec.name

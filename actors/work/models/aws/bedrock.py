@@ -30,6 +30,7 @@ from .....protocol.settings.model import Cache
 from .. import codec
 from ..anthropic import offer, unwrapped
 from ..reasoning import claude, effort, families, woven
+from ..tool_schemas import declared
 from .cache import mark
 from .event_stream import EventStreamParser, Message
 from .wire import Delta, Reasoning, ReasoningBlock, decode_answer, decode_event, decode_failure, usage_of
@@ -293,7 +294,7 @@ def _tools(tools: Sequence[chat.Tool], choice: str, turns: Sequence[chat.Turn]) 
 
 
 def _spec(tool: chat.Tool) -> Json:
-    schema = tool.parameters or {"type": "object"}
+    schema = declared(tool.parameters) or {"type": "object"}
     spec = codec.given(name=tool.name, description=tool.description or None, inputSchema={"json": schema})
     return {"toolSpec": spec}
 
