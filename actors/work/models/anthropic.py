@@ -37,6 +37,7 @@ from .codec import (
     caches,
     file_as_text,
     given,
+    media_type_of,
     read,
 )
 from .reasoning import claude, woven
@@ -281,7 +282,7 @@ def _source(part: chat.ImagePart | chat.FilePart) -> Json:
     if isinstance(part, chat.ImagePart) and part.url:
         media_type, _, data = part.url.removeprefix("data:").partition(";base64,")
         return {"type": "base64", "media_type": media_type, "data": data}
-    return {"type": "base64", "media_type": part.media_type, "data": base64_of(part)}
+    return {"type": "base64", "media_type": media_type_of(part), "data": base64_of(part)}
 
 
 def _tool(tool: chat.Tool) -> Json:

@@ -18,6 +18,7 @@ from ....protocol import chat
 from ....protocol.errors import EmptyReply, ModelError, ReplyFiltered, UpstreamError
 from ....protocol.json_values import UNREADABLE, decode_mended
 from ....protocol.settings.model import Cache
+from ...io.encodings import image_type
 from ...io.http.sse import SseParser
 from .reasoning.tags import CLOSE, OPEN
 from .reasoning.woven import Weaver
@@ -353,7 +354,12 @@ def arguments_text(arguments: Json) -> str:
 
 def data_url(part: chat.ImagePart | chat.FilePart) -> str:
     """The part's bytes as a data URL."""
-    return f"data:{part.media_type};base64,{base64_of(part)}"
+    return f"data:{media_type_of(part)};base64,{base64_of(part)}"
+
+
+def media_type_of(part: chat.ImagePart | chat.FilePart) -> str:
+    """The media type by the part's bytes, where they tell; a file may have the name of another kind of image."""
+    return image_type(part.data) or part.media_type if isinstance(part, chat.ImagePart) else part.media_type
 
 
 def base64_of(part: chat.ImagePart | chat.FilePart) -> str:

@@ -171,7 +171,7 @@ def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
         case chat.ImagePart() if part.url:
             return {"fileData": {"mimeType": part.media_type, "fileUri": part.url}}
         case chat.ImagePart():
-            return {"inlineData": {"mimeType": part.media_type, "data": codec.base64_of(part)}}
+            return {"inlineData": {"mimeType": codec.media_type_of(part), "data": codec.base64_of(part)}}
         case chat.FilePart(media_type=kind) if kind in _READABLE or kind.startswith(("audio/", "video/", "image/")):
             return {"inlineData": {"mimeType": part.media_type, "data": codec.base64_of(part)}}
         case chat.FilePart():

@@ -272,7 +272,7 @@ def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
 
 
 def _image(part: chat.ImagePart) -> Json:
-    media_type, data = part.media_type, ""
+    media_type, data = codec.media_type_of(part), ""
     if part.url.startswith("data:"):
         media_type, _, data = part.url.removeprefix("data:").partition(";base64,")
     elif part.url:

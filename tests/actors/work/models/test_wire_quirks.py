@@ -10,7 +10,16 @@ from codec_bench import ADD
 from provider_wires import WIRES, Fragment, Wire
 
 from callboard.actors.work.models.codec import check_reply
-from callboard.protocol.chat import AssistantTurn, ChatReply, ChatRequest, TextPart, ToolCall, ToolTurn, UserTurn
+from callboard.protocol.chat import (
+    AssistantTurn,
+    ChatReply,
+    ChatRequest,
+    ImagePart,
+    TextPart,
+    ToolCall,
+    ToolTurn,
+    UserTurn,
+)
 from callboard.protocol.errors import EmptyReply, ReplyFiltered, UpstreamError
 
 ALPHA, BETA = {"text": "alpha"}, {"text": "beta"}
@@ -359,3 +368,24 @@ def test_no_blank_text_is_sent(name: str, blank: str) -> None:
         said = [text for text in said if text]
     assert said, body
     assert all(text.strip() for text in said), body
+
+
+# --- images under another name ----------------------------------------------------------------------------
+
+IMAGES = {
+    "image/png": b"\x89PNG\r\n\x1a\n....",
+    "image/jpeg": b"\xff\xd8\xff\xe0....",
+    "image/gif": b"GIF89a....",
+    "image/webp": b"RIFF\x1a\x00\x00\x00WEBPVP8L",
+}
+
+
+@pytest.mark.parametrize("kind", IMAGES)
+@pytest.mark.parametrize("name", [name for name in WIRES if name != "ollama"])
+def test_the_media_type_of_an_image_is_that_of_its_bytes(name: str, kind: str) -> None:
+    """Anthropic refuses any other, for good. Ollama's images have none."""
+    given = "image/bmp"
+    turn = UserTurn((TextPart("what?"), ImagePart(media_type=given, data=IMAGES[kind])))
+    body = json.dumps(WIRES[name].sent(ChatRequest(messages=(turn,))))
+    assert (f'"{kind.partition("/")[2]}"' if name == "bedrock" else kind) in body
+    assert "bmp" not in body
