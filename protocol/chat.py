@@ -202,8 +202,9 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasoning_tokens: int = 0
 
 
-StopReason = Literal["end", "length", "tools", "refused"]
-"""Why the model stopped: it was done, `max_tokens` was reached, it waits for tools, or a filter cut it off."""
+StopReason = Literal["end", "length", "tools", "refused", "failed"]
+"""Why the model stopped: it was done, `max_tokens` was reached, it waits for tools, a filter cut it off, or the
+provider failed. The last two are errors of the request, unless the model has refused in words of its own."""
 
 
 class ChatReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -215,6 +216,7 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         reasoning: visible reasoning, where the provider shows it.
         thought: what the provider wants to see of it again, together with this reply.
         cost: in USD; None where the price is not known.
+        reason: the provider's own word for an end that is not an ordinary one.
     """
 
     text: str = ""
@@ -225,6 +227,7 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasoning: str = ""
     thought: Thought | None = None
     cost: float | None = None
+    reason: str = ""
 
     def turn(self) -> AssistantTurn:
         """The reply as a turn, to go on with the conversation."""

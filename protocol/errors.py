@@ -334,6 +334,18 @@ class UpstreamError(ModelError):
         self.retry_after = retry_after
 
 
+class EmptyReply(UpstreamError):
+    """A model's reply has neither text nor calls: never a success, whatever the provider says of its end."""
+
+    code = "empty_reply"
+
+
+class ReplyFiltered(ModelError):
+    """A filter of the provider's has stopped the prompt or the reply; the text has the provider's reason."""
+
+    code = "reply_filtered"
+
+
 class Stalled(UpstreamError):
     """A model's answer has begun, and then stood still for too long."""
 

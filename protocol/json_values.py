@@ -10,8 +10,9 @@ it. Each becomes U+FFFD, the replacement character, where the text comes in.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -91,3 +92,57 @@ def decode_mended(decode: Callable[[str | bytes], T], text: str | bytes) -> T:
         if without == text:
             raise
         return decode(without)
+
+
+# --- JSON within what a model wrote -----------------------------------------------------------------------
+
+_FENCED = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*\n(.*?)(?:\n[ \t]*(?:```|~~~)|\Z)", re.DOTALL | re.MULTILINE)
+_STRING_OR_COMMA = re.compile(r'"(?:\\.|[^"\\])*"|,(?=\s*[}\]])', re.DOTALL)
+_STRING_OR_BRACKET = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\]]', re.DOTALL)
+_OPENING = re.compile(r"[{\[]")
+_MOST_PLACES = 50
+"""Brackets at which a value is looked for; each costs a pass over the rest of the text."""
+
+
+def values_in(text: str, *, among_words: bool = True) -> Iterator[Any]:
+    """The JSON values that a model may have meant, the likeliest first: the text itself, fenced blocks, the first
+    balanced object or list among other words. A byte order mark and a comma too many are passed over, and a text that
+    encodes a list or an object follows behind that.
+
+    Args:
+        among_words: whether to look for a value that is neither the whole text nor in a fence.
+
+    A fence that is not closed reaches to the end of the text.
+    """
+    bare = text.strip().removeprefix("\ufeff").strip()
+    for candidate in (bare, *_FENCED.findall(bare), *(_balanced(bare) if among_words else ())):
+        for attempt in (candidate, _STRING_OR_COMMA.sub(_without_comma, candidate)):
+            try:
+                value = decode_mended(decode, attempt.strip())
+            except NotJson:
+                continue
+            if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+                with contextlib.suppress(NotJson):
+                    yield decode_mended(decode, value)
+            yield value
+            break
+
+
+def _without_comma(found: re.Match[str]) -> str:
+    return "" if found[0] == "," else found[0]
+
+
+def _balanced(text: str) -> Iterator[str]:
+    """The parts of a text that begin with a bracket and end with its counterpart, brackets in strings not counted."""
+    start = 0
+    for _ in range(_MOST_PLACES):
+        opened = _OPENING.search(text, start)
+        if opened is None:
+            return
+        depth = 0
+        for found in _STRING_OR_BRACKET.finditer(text, opened.start()):
+            depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(found[0], 0)
+            if not depth:
+                yield text[opened.start() : found.end()]
+                break
+        start = opened.end()

@@ -123,6 +123,13 @@ def _told_apart(any: _Any) -> Message:
     raise ValueError("a message has a method, or an id with a result or an error")
 
 
+def number(id: Id | None) -> int | None:
+    """The id of one of our requests, which are numbers; some servers send it back as a text."""
+    if isinstance(id, str) and len(id) < 20 and id.isascii() and id.isdigit():
+        return int(id)
+    return id if isinstance(id, int) else None
+
+
 def encode_request(id: Id, method: str, params: Json) -> bytes:
     """A request without a newline."""
     return _encoded({"jsonrpc": "2.0", "id": id, "method": method, "params": params})

@@ -60,6 +60,16 @@ _NO_CHARSETS = frozenset(("idna", "punycode", "undefined", "unicode-escape", "ra
 """Codecs of Python's that are not for texts: they fail where others replace, or take for ever."""
 
 
+def image_type(data: bytes) -> str:
+    """The media type of an image by its first bytes; empty for what is none, or is not known."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _IMAGES.items() if data.startswith(magic)), "")
+
+
+_IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+
+
 def binary(data: bytes) -> str:
     """What the data is if it is no text; empty if it is."""
     head = data[:HEAD]

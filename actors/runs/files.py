@@ -25,6 +25,7 @@ from ...protocol.chat import FilePart, ImagePart, Part, TextPart
 from ...protocol.errors import UsageError
 from ...protocol.events import Event, encode, to_wire
 from ...protocol.outcome import Message, Outcome
+from ..io.encodings import image_type
 
 if TYPE_CHECKING:
     from ..engine.workflow.messages import Message as Said
@@ -76,6 +77,7 @@ def _part(path: Path) -> Part:
         raise UsageError(f"{path} can't be attached: {error.strerror or error}") from error
     if len(data) > LARGEST:  # one that grows, or does not know its size
         raise _too_large(path)
+    kind = image_type(data) or kind
     if kind.startswith("image/"):
         return ImagePart(media_type=kind, data=data)
     return FilePart(name=path.name, data=data, media_type=kind)
@@ -93,7 +95,7 @@ def images_in(paths: Sequence[str]) -> tuple[tuple[str, ...], tuple[ImagePart, .
         try:
             path = Path(text).expanduser()
             kind = mimetypes.guess_type(path.name)[0] or ""
-            is_image = kind in _SHOWN and path.is_file()
+            is_image = path.is_file() and (kind in _SHOWN or (not path.suffix and bool(image_type(_head(path)))))
         except (OSError, RuntimeError, ValueError):  # too long, no such home, a zero byte: no file, and so no image
             is_image = False
         part = _part(path) if is_image else None
@@ -102,6 +104,11 @@ def images_in(paths: Sequence[str]) -> tuple[tuple[str, ...], tuple[ImagePart, .
         else:
             left.append(text)
     return tuple(left), tuple(images)
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(16)
 
 
 _SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp")

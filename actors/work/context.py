@@ -323,7 +323,7 @@ class RunContext:
         Args:
             node: id of the node on whose account it goes.
             attempts: see `Gateway.chat`.
-            need_text: an empty reply is a failure that may pass, like a broken connection.
+            need_text: see `Gateway.chat`.
             hears: told the pieces of the reply while it arrives, if it is streamed.
 
         Raises: what `Gateway.chat` raises, and `TurnsReached`, `BudgetReached`, `Unpriced`.
@@ -347,7 +347,7 @@ class RunContext:
         playing = playback.get()
         if playing is None:
             return await ask()
-        asking = Asking(hears=on_delta, count=on_usage, need_text=need_text, account=self.account)
+        asking = Asking(hears=on_delta, count=on_usage, account=self.account)
         return await playing.chat(me, request, asking, ask)
 
     def window(self, model: str) -> int | None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.protocol.json_values import decode_mended, replaced
+from callboard.protocol.json_values import decode_mended, replaced, values_in
 
 TEXTS = st.text(st.characters(codec=None))  # half surrogate pairs included
 
@@ -55,3 +55,39 @@ def test_what_is_no_json_for_other_reasons_is_refused_as_ever(text: str | bytes)
 
 def test_text_without_half_characters_is_left_as_it_is() -> None:
     assert replaced(r'{"a": "\n\u00e9 \\ \" \ud83d\ude00"}') == r'{"a": "\n\u00e9 \\ \" \ud83d\ude00"}'
+
+
+OBJECT = '{"title": "x ```py y", "n": 3}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OBJECT,
+        f"```json\n{OBJECT}\n```",
+        f"Here it is:\n\n```json\n{OBJECT}\n```\nHope it helps!",
+        f"```json\n{OBJECT}",
+        f"~~~\n{OBJECT}\n~~~",
+        f"Sure! {OBJECT} Done.",
+        f"See [the note] (and {{this}}): {OBJECT}",
+        '{"title": "x ```py y", "n": 3,}',
+        f"The JSON: {OBJECT[:-1]},\n}} as asked.",
+        json.dumps(OBJECT),
+        "\ufeff" + OBJECT,
+    ],
+)
+def test_a_value_is_found_in_what_a_model_wrote(text: str) -> None:
+    assert json.loads(OBJECT) in list(values_in(text))
+
+
+def test_commas_within_texts_stay() -> None:
+    assert next(values_in('{"a": "1,}", "b": [1, 2,],}')) == {"a": "1,}", "b": [1, 2]}
+
+
+def test_text_without_a_value_has_none() -> None:
+    assert list(values_in("no [brackets that {close")) == []
+    assert list(values_in("Sure! {} Done.", among_words=False)) == []
+
+
+def test_text_of_many_brackets_is_searched_in_bounded_time() -> None:
+    assert list(values_in("[" * 100_000)) == []

@@ -77,7 +77,7 @@ class Conversation:
         request: model, system prompt and sampling of every request; its messages are how the history begins.
         record: where it is written down.
         attempts: tries per request where errors may pass.
-        need_text: an answer without a word counts as an error that may pass.
+        need_text: see `Gateway.chat`.
         summarizer: the model that shortens the history; "" for the one that is talked to.
         todos: the todo list that it begins with, and that is as it has left it when it ends.
         children: plays its children.

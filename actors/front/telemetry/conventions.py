@@ -32,7 +32,13 @@ _PROVIDERS = {
     "xai": "x_ai",
 }
 
-FINISH_REASONS = {"end": "stop", "length": "length", "tools": "tool_call", "refused": "content_filter"}
+FINISH_REASONS = {
+    "end": "stop",
+    "length": "length",
+    "tools": "tool_call",
+    "refused": "content_filter",
+    "failed": "error",
+}
 
 TOOL_TYPES = {"mcp": "extension"}
 """By origin; all others are functions."""

@@ -348,9 +348,13 @@ class SessionStore:
         path = scope.state(id)
         try:
             written = stamp(path)
-            session = read_session(text_of(path), str(path))
+            text = text_of(path)
         except FileNotFoundError:
             raise NotFound(f"there is no session '{id}'") from None
+        if not text.strip("\ufeff\0 \t\r\n"):  # never written so: a crash, or a full disk
+            name = alias_of(scope, id, guess) or id
+            raise InvalidFile(f"session '{name}': its file {path} is empty; delete the session to begin anew")
+        session = read_session(text, str(path))
         check_read(caller, session.meta, id)
         alias = alias_of(scope, id, guess)
         return Stored(id=id, alias=alias, agent=scope.agent, session=session, stamp=written)

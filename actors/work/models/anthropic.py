@@ -31,14 +31,17 @@ from .codec import (
     Outgoing,
     ReplyBuilder,
     StreamReader,
+    arguments_text,
     base64_of,
     blocks,
     caches,
     file_as_text,
     given,
+    media_type_of,
     read,
 )
 from .reasoning import claude, woven
+from .tool_schemas import declared
 
 Json = Any
 
@@ -73,7 +76,7 @@ class AnthropicCodec:
         tools, choice, thinks, unwrap = offer(request, model)
         messages = list(_messages(request.messages, request.model))
         declared = [_tool(tool) for tool in tools]
-        system: Json = request.system or None
+        system: Json = request.system if request.system.strip() else None
         if caches(self._cache, request):
             mark = {"type": "ephemeral", "ttl": "1h"} if self._cache == "1h" else {"type": "ephemeral"}
             if system:
@@ -118,6 +121,7 @@ class AnthropicReader(StreamReader):
         self._usage = _Usage()
         self._thinking: dict[str, Json] = {}
         self._thought: list[str] = []
+        self._foreign: set[int] = set()  # blocks whose input is none of a call of ours: the provider's own tools
 
     def take(self, data: str) -> Iterator[chat.Delta]:
         """The pieces in one event."""
@@ -140,6 +144,7 @@ class AnthropicReader(StreamReader):
             case "content_block_start" if event.content_block is not None:
                 self._thinking = _kept(self.builder, event.content_block)
                 self._thought = [event.content_block.thinking]
+                (self._foreign.discard if event.content_block.type == "tool_use" else self._foreign.add)(event.index)
                 yield from _begun(self.builder, event.index, event.content_block)
             case "content_block_stop" if "thinking" in self._thinking:
                 self._thinking["thinking"] = "".join(self._thought)
@@ -147,7 +152,7 @@ class AnthropicReader(StreamReader):
             case "content_block_delta":
                 yield from self._more(event.index, event.delta)
             case "message_delta":
-                self.builder.stop = _STOPS.get(event.delta.stop_reason or "", self.builder.stop)
+                self.builder.ends(event.delta.stop_reason)
                 self._count(event.usage)
             case "message_stop":
                 self.ended = True
@@ -164,8 +169,8 @@ class AnthropicReader(StreamReader):
             yield from self.builder.reasoning(delta.thinking)
         if delta.signature and "signature" in self._thinking:
             self._thinking["signature"] += delta.signature
-        if delta.partial_json:
-            yield from self.builder.call(index, arguments=delta.partial_json)
+        if delta.partial_json and index not in self._foreign:
+            yield from self.builder.fragment(index, arguments=delta.partial_json)
 
     def _count(self, usage: _Usage | None) -> None:
         """Counts come twice, the later ones with fewer fields."""
@@ -217,7 +222,8 @@ def _messages(turns: tuple[chat.Turn, ...], model: str) -> Iterator[Json]:
             if said:
                 yield {"role": "user", "content": _joined(said)}
                 said = []
-            yield {"role": "assistant", "content": list(_blocks(turn, model))}
+            content = list(_blocks(turn, model)) or [{"type": "text", "text": NOTHING}]
+            yield {"role": "assistant", "content": content}
         elif isinstance(turn, chat.ToolTurn):
             said.append([_result(turn)])
         else:
@@ -276,11 +282,11 @@ def _source(part: chat.ImagePart | chat.FilePart) -> Json:
     if isinstance(part, chat.ImagePart) and part.url:
         media_type, _, data = part.url.removeprefix("data:").partition(";base64,")
         return {"type": "base64", "media_type": media_type, "data": data}
-    return {"type": "base64", "media_type": part.media_type, "data": base64_of(part)}
+    return {"type": "base64", "media_type": media_type_of(part), "data": base64_of(part)}
 
 
 def _tool(tool: chat.Tool) -> Json:
-    return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+    return {"name": tool.name, "description": tool.description, "input_schema": declared(tool.parameters)}
 
 
 def _choice(choice: str) -> Json:
@@ -296,15 +302,6 @@ def _choice(choice: str) -> Json:
 
 
 # --- in ---------------------------------------------------------------------------------------------------
-
-_STOPS: dict[str, chat.StopReason] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tools",
-    "refusal": "refused",
-}
 
 
 class _Block(msgspec.Struct):
@@ -378,8 +375,8 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
         _kept(builder, block)
         list(_begun(builder, index, block))
         if block.input:
-            list(builder.call(index, arguments=msgspec.json.encode(block.input).decode()))
-    builder.stop = _STOPS.get(message.stop_reason or "")
+            list(builder.fragment(index, arguments=arguments_text(block.input)))
+    builder.ends(message.stop_reason)
     builder.usage = _usage(message.usage)
     reply = builder.build()
     return unwrapped(reply) if unwrap else reply
@@ -400,7 +397,7 @@ def _kept(builder: ReplyBuilder, block: _Block) -> dict[str, Json]:
 def _begun(builder: ReplyBuilder, index: int, block: _Block) -> Iterator[chat.Delta]:
     """What a block says where it begins; in a stream most of it comes later. Unknown blocks say nothing."""
     if block.type == "tool_use":
-        yield from builder.call(index, id=block.id, name=block.name)
+        yield from builder.fragment(index, id=block.id, name=block.name)
     elif block.type == "text":
         yield from builder.text(block.text)
     elif block.type == "thinking":

@@ -30,7 +30,7 @@ from ....protocol.errors import CallboardError, UpstreamError
 from ...io.handed_out import Streamed, anything_handed_out, hidden, hide_in
 from ..spending.accounts import NOTHING, Account, Amount, Hold
 from .allowance import Remaining, remaining_in
-from .codec import is_text
+from .codec import check_reply, is_text
 from .limiter import Waiting
 from .target import Target
 
@@ -311,11 +311,8 @@ class Call:
         totals = self.on_usage(reply.model, reply.usage, reply.cost) if self.on_usage is not None else None
         if totals is not None:
             self.emit(totals)
-        if not self.need_text or reply.text.strip():
-            return reply
-        if not reply.tool_calls:
-            raise UpstreamError(f"{reply.model} produced no output")
-        if not self.request.tools:
+        check_reply(reply)
+        if self.need_text and not reply.text.strip() and not self.request.tools:
             named = ", ".join(f"'{call.name}'" for call in reply.tool_calls)
             raise UpstreamError(f"{reply.model} said nothing and called tools that were not offered: {named}"[:300])
         return reply

@@ -8,7 +8,7 @@ without I/O, but for files of AWS's.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
@@ -426,8 +426,11 @@ class Catalog:
     def _key(self, client: ClientSettings) -> tuple[str, list[str]]:
         """The client's key, and the variables it was looked for in."""
         variables = providers.key_variables(client)
-        found: Iterator[str] = (self._environ[name] for name in variables if self._environ.get(name))
-        return client.api_key or next(found, ""), variables
+        if client.api_key:
+            where = f"`api_key` of client '{client.name}' in {self._settings.file}"
+            return providers.checked_key(client.api_key, where), variables
+        found = (providers.checked_key(self._environ.get(name, ""), name) for name in variables)
+        return next((key for key in found if key), ""), variables
 
     def _unknown(self, model: str) -> str:
         client = self._client(model.partition(":")[0])

@@ -7,17 +7,22 @@ A codec is pure: a request goes in and a path with a JSON body comes out; bytes 
 from __future__ import annotations
 
 import base64
+import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from ....protocol import chat
-from ....protocol.errors import ModelError, UpstreamError
+from ....protocol.errors import EmptyReply, ModelError, ReplyFiltered, UpstreamError
 from ....protocol.json_values import UNREADABLE, decode_mended
 from ....protocol.settings.model import Cache
+from ...io.encodings import image_type
 from ...io.http.sse import SseParser
+from .reasoning.tags import CLOSE, OPEN
 from .reasoning.woven import Weaver
+from .tool_schemas import declared
 
 if TYPE_CHECKING:
     import httpx
@@ -30,6 +35,21 @@ EARLIER = "(earlier messages are left out)"
 
 NOTHING = "(nothing)"
 """Said by the user who said nothing, where the provider wants a text."""
+
+
+ENDS: dict[str, chat.StopReason] = {
+    **dict.fromkeys(("stop", "end", "end_turn", "stop_sequence", "eos", "eos_token", "complete", "completed"), "end"),
+    **dict.fromkeys(("pause_turn",), "end"),
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length", "error_limit"), "length"),
+    **dict.fromkeys(("model_context_window_exceeded",), "length"),
+    **dict.fromkeys(("tools", "tool_call", "tool_calls", "tool_use", "function_call"), "tools"),
+    **dict.fromkeys(("content_filter", "content_filtered", "guardrail_intervened", "sensitive"), "refused"),
+    **dict.fromkeys(("refusal", "safety", "recitation", "language", "blocklist", "prohibited_content"), "refused"),
+    **dict.fromkeys(("spii", "image_safety", "image_prohibited_content", "image_recitation"), "refused"),
+    **dict.fromkeys(("error_toxic", "model_armor"), "refused"),
+}
+"""The providers' words for why a reply ended, in lower case. They share one table, since servers that copy a format
+mix in words of others. An unknown word is a failure: a broken reply must not pass for an answer."""
 
 
 Sign = Callable[["httpx.URL", bytes], Mapping[str, str]]
@@ -79,10 +99,13 @@ class ReplyBuilder:
         self._form = form
         self._woven: Weaver | None = None  # until there is something to keep
         self.stop: chat.StopReason | None = None
+        self.reason = ""
         self.usage = chat.TokenUsage()
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, _CallInPieces] = {}
+        self._at: dict[int, list[int]] = {}  # numbers of the calls that were opened at each index of the provider's
+        self._open = 0
 
     def text(self, piece: str, *, woven: bool = True) -> Iterator[chat.Delta]:
         """More text; the empty string is nothing. `woven`: it is outside of all blocks of thinking."""
@@ -120,6 +143,47 @@ class ReplyBuilder:
         if id or name or arguments:
             yield chat.ToolCallDelta(index, id, name, arguments)
 
+    def fragment(self, index: int, *, id: str = "", name: str = "", arguments: str = "") -> Iterator[chat.Delta]:
+        """A fragment of a streamed tool call, added to the call that it belongs to.
+
+        Servers disagree about all three keys: some give every parallel call index 0, some count fragments in place of
+        calls, some make a new id for each fragment or repeat the name in it. So no key alone decides. A known `id` is
+        that call. Any other id or name opens a call, unless it fills a gap of the current one or repeats what that has.
+        A fragment with neither belongs to the call of its index if there is one, else to the call that was open last.
+        """
+        number = self._number(index, id, name, arguments)
+        call = self._calls.get(number)
+        if call is None:
+            self._at.setdefault(index, []).append(number)
+        elif not id and not name and arguments.startswith("{") and "".join(call.arguments) == arguments:
+            return  # the whole once more, behind its pieces
+        elif not id and not name and _opens_another(call, arguments):
+            name, number = call.name if index in self._at else "", len(self._calls)
+            self._at.setdefault(index, []).append(number)
+        self._open = number
+        yield from self.call(number, id=id, name=name, arguments=arguments)
+
+    def _number(self, index: int, id: str, name: str, arguments: str) -> int:
+        """Number of the call that a fragment belongs to; that of no call yet if it opens one."""
+        new, here = len(self._calls), self._at.get(index, ())
+        known = next((number for number, call in self._calls.items() if id and call.id == id), None)
+        if known is not None:
+            call = self._calls[known]
+            is_other = name and not here and (call.is_whole if call.arguments_begun else not arguments)
+            return new if is_other else known
+        current = self._open if self._open in here or not here else here[-1]
+        if not id and not name:
+            return current
+        if not here:
+            return new
+        return current if _continues(self._calls[current], id, name, arguments) else new
+
+    def ends(self, reason: str | None, *, refused: bool = False) -> None:
+        """Note why the reply ended, in the provider's word; `refused` if the word is one for a filter."""
+        if reason:
+            self.stop = "refused" if refused else ENDS.get(reason.lower(), "failed")
+            self.reason = "" if self.stop in ("end", "tools") else reason
+
     @property
     def calls(self) -> int:
         """How many calls there are so far."""
@@ -131,6 +195,19 @@ class ReplyBuilder:
             self._woven = Weaver(text=sum(map(len, self._text)), calls=len(self._calls))
         self._woven.within(block, text)
 
+    def part_thinking(self) -> None:
+        """Part thinking from the text, of servers that leave it there. Called at the end, before `build`.
+
+        The templates of some models open `<think>` themselves, so only its end is in the reply. What had been streamed
+        as text by then stays streamed; the reply is right.
+        """
+        text = "".join(self._text)
+        if CLOSE in text and self._woven is None and not any(self._reasoning):
+            thought, _, answer = text.partition(CLOSE)
+            begun = thought.lstrip().removeprefix(OPEN)
+            if OPEN not in begun and not thought.endswith(("`", '"', "'")):
+                self._reasoning, self._text = [begun], [answer.lstrip()]
+
     def build(self) -> chat.ChatReply:
         """The whole reply so far."""
         calls = [self._calls[index] for index in sorted(self._calls)]
@@ -138,13 +215,15 @@ class ReplyBuilder:
             tool_call(call.id or f"call_{number}", call.name, "".join(call.arguments), call.signature)
             for number, call in enumerate(calls)
         )
+        stop: chat.StopReason = self.stop or "end"
         return chat.ChatReply(
             text="".join(self._text),
             reasoning="".join(self._reasoning),
             thought=None if self._woven is None else self._woven.thought(self._form),
             tool_calls=tool_calls,
-            stop=self.stop or ("tools" if tool_calls else "end"),
+            stop="tools" if tool_calls and stop == "end" else stop,
             usage=self.usage,
+            reason=self.reason,
         )
 
 
@@ -153,6 +232,36 @@ class _CallInPieces(msgspec.Struct):
     name: str = ""
     signature: str = ""
     arguments: list[str] = []
+
+    @property
+    def arguments_begun(self) -> bool:
+        """True if any of the arguments have come."""
+        return any(self.arguments)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the arguments so far are a JSON object."""
+        if not any(piece.rstrip().endswith("}") for piece in self.arguments):
+            return False
+        try:
+            return isinstance(msgspec.json.decode("".join(self.arguments)), dict)
+        except UNREADABLE:
+            return False
+
+
+def _continues(call: _CallInPieces, id: str, name: str, arguments: str) -> bool:
+    """Return True if a fragment with a new id or a name, at the index of `call`, is one of `call`."""
+    if id and call.id:  # a server that makes a new id for each fragment
+        repeats = name == call.name and call.arguments_begun if name else bool(call.name)
+        return repeats and bool(arguments) and not call.is_whole
+    if name and call.name:
+        return name == call.name and (not arguments or not call.is_whole)
+    return True
+
+
+def _opens_another(call: _CallInPieces, arguments: str) -> bool:
+    """Return True if arguments without id and name begin where those of `call` are whole."""
+    return arguments.lstrip().startswith("{") and call.is_whole
 
 
 class StreamReader:
@@ -187,6 +296,32 @@ class StreamReader:
         return self.builder.build()
 
 
+def check_reply(reply: chat.ChatReply) -> None:
+    """Raise the error that a reply stands for, if it is no answer.
+
+    Raises:
+        ReplyFiltered: a filter of the provider's has stopped the prompt or the reply.
+        EmptyReply: it has neither text nor calls. Another try may help, unless its bound of tokens was reached.
+        UpstreamError: it did not come to its end.
+    """
+    reason = f" ({reply.reason})" if reply.reason else ""
+    is_empty = not reply.text.strip() and not reply.tool_calls
+    if reply.stop == "refused" and (is_empty or reply.reason):
+        raise ReplyFiltered(f"{reply.model}: the provider's filter has stopped the request or the reply{reason}")
+    if is_empty:
+        if reply.stop == "length":
+            why = f": the bound of its tokens was reached before its answer{reason}, see `max_tokens`"
+        elif reply.reasoning.strip():
+            why = f"{reason}: it has thought, and given no answer"
+        else:
+            why = reason
+        error = EmptyReply(f"{reply.model} produced no output{why}")
+        error.transient = reply.stop != "length"
+        raise error
+    if reply.stop == "failed":
+        raise UpstreamError(f"{reply.model}: the reply did not come to its end{reason}")
+
+
 def caches(cache: Cache, request: chat.ChatRequest) -> bool:
     """Whether it is worth it: `auto` means requests that another one is likely to follow."""
     if cache == "auto":
@@ -195,11 +330,14 @@ def caches(cache: Cache, request: chat.ChatRequest) -> bool:
 
 
 def tool_call(id: str, name: str, arguments: str, signature: str = "") -> chat.ToolCall:
-    """A call whose arguments came as text; text that is no JSON object is kept as `malformed`."""
+    """A call whose arguments came as text; `null` is `{}`, and text that is no JSON object is kept as `malformed`."""
     if not arguments.strip():
         return chat.ToolCall(id=id, name=name, signature=signature)
     try:
         read = decode_mended(msgspec.json.decode, arguments)
+        if isinstance(read, str):  # encoded twice
+            read = decode_mended(msgspec.json.decode, read) if read.strip() else None
+        read = {} if read is None else read
     except UNREADABLE:
         read = None
     if isinstance(read, dict):
@@ -207,9 +345,21 @@ def tool_call(id: str, name: str, arguments: str, signature: str = "") -> chat.T
     return chat.ToolCall(id=id, name=name, malformed=arguments, signature=signature)
 
 
+def arguments_text(arguments: Json) -> str:
+    """The arguments of a call as text: servers send the text, the object itself, or null."""
+    if not arguments:
+        return ""
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+
+
 def data_url(part: chat.ImagePart | chat.FilePart) -> str:
     """The part's bytes as a data URL."""
-    return f"data:{part.media_type};base64,{base64_of(part)}"
+    return f"data:{media_type_of(part)};base64,{base64_of(part)}"
+
+
+def media_type_of(part: chat.ImagePart | chat.FilePart) -> str:
+    """The media type by the part's bytes, where they tell; a file may have the name of another kind of image."""
+    return image_type(part.data) or part.media_type if isinstance(part, chat.ImagePart) else part.media_type
 
 
 def base64_of(part: chat.ImagePart | chat.FilePart) -> str:
@@ -247,8 +397,15 @@ def without_files(content: chat.Content) -> chat.Content:
 
 
 def blocks(content: chat.Content, block: Callable[[chat.Part], Json]) -> Json:
-    """The content of a turn where a text is a text, and parts are a list of blocks."""
-    return content if isinstance(content, str) else [block(part) for part in content]
+    """The content of a turn where a text is a text, and parts are a list of blocks. Blank texts are left out."""
+    if isinstance(content, str):
+        return content if content.strip() else ""
+    return [block(part) for part in content if not is_blank(part)]
+
+
+def is_blank(part: chat.Part) -> bool:
+    """Return True for a text of whitespace alone: some providers refuse a request with such a block."""
+    return isinstance(part, chat.TextPart) and not part.text.strip()
 
 
 def name_of(part: chat.ImagePart | chat.FilePart) -> str:
@@ -268,17 +425,44 @@ def given(**options: Json) -> dict[str, Json]:
 
 def function_of(tool: chat.Tool) -> Json:
     """A tool as most providers want it declared."""
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    function = {"name": tool.name, "description": tool.description, "parameters": declared(tool.parameters)}
     return {"type": "function", "function": function}
 
 
 def read(decode: Callable[[bytes | str], T], data: bytes | str) -> T:
-    """What an answer, or a piece of one, says; raises ModelError if it is not in the provider's format."""
+    """What an answer, or a piece of one, says; raises ModelError if it is not in the provider's format.
+
+    Where it is not, it is read once more without its nulls, which some servers send for lists and objects that are
+    absent, and with token counts that came as text or with a fraction.
+    """
     try:
         return decode_mended(decode, data)
     except UNREADABLE as error:
+        with contextlib.suppress(*UNREADABLE):
+            return decode_mended(decode, msgspec.json.encode(_mended(decode_mended(msgspec.json.decode, data))))
         begins = data[:200] if isinstance(data, str) else data[:200].decode("utf-8", errors="replace")
         raise ModelError(f"the answer is not in the provider's format ({error}); it begins {begins!r}") from error
+
+
+_OPAQUE = frozenset(("arguments", "args", "input"))
+"""Keys whose values are the tools' own: a null in them has a meaning."""
+
+
+def _mended(value: Json, key: str = "") -> Json:
+    """A value without nulls, and with whole numbers for token counts."""
+    if key in _OPAQUE:
+        return value
+    if isinstance(value, dict):
+        return {name: _mended(each, name) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_mended(each) for each in value if each is not None]
+    if isinstance(value, float | str) and _COUNT.search(key):
+        with contextlib.suppress(ValueError, OverflowError):
+            return int(float(value))
+    return value
+
+
+_COUNT = re.compile(r"(_tokens|Tokens|_count|Count)$")
 
 
 def error_text(error: Json) -> str:

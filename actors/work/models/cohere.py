@@ -69,7 +69,6 @@ class CohereReader(codec.StreamReader):
 
     def __init__(self) -> None:
         super().__init__()
-        self._calls: dict[int, int] = {}
         self._block: dict[str, Json] | None = None
         self._thought: list[str] = []
 
@@ -92,7 +91,9 @@ class CohereReader(codec.StreamReader):
                 self.ended = True
                 self._ends_block()
                 self.builder.usage = _usage(delta.usage)
-                self.builder.stop = _stop(delta.finish_reason, delta.error)
+                if delta.error:
+                    raise UpstreamError(delta.error)
+                self.builder.ends(delta.finish_reason)
 
     def _thinks(self, text: str | None) -> None:
         if text:
@@ -107,9 +108,8 @@ class CohereReader(codec.StreamReader):
             self._block, self._thought = None, []
 
     def _call(self, index: int, message: _Message) -> Iterator[chat.Delta]:
-        number = self._calls.setdefault(index, len(self._calls))  # theirs count from 0 or 1, after content or not
         for call in message.tool_calls if isinstance(message.tool_calls, list) else [message.tool_calls]:
-            yield from _called(self.builder, number, call)
+            yield from _called(self.builder, index, call)
 
 
 # --- out --------------------------------------------------------------------------------------------------
@@ -152,9 +152,10 @@ def _message(turn: chat.Turn, model: str) -> Json:
             calls = [_as_called(call) for call in turn.tool_calls] or None
             if woven.blocks(turn, model, FORM):
                 return codec.given(role="assistant", content=list(_thoughtful(turn, model)), tool_calls=calls)
+            text = turn.text if turn.text.strip() else ""
             if calls is None:
-                return {"role": "assistant", "content": turn.text or codec.NOTHING}
-            return codec.given(role="assistant", tool_plan=turn.text or None, tool_calls=calls)
+                return {"role": "assistant", "content": text or codec.NOTHING}
+            return codec.given(role="assistant", tool_plan=text or None, tool_calls=calls)
         case chat.ToolTurn():
             text = codec.result_apart(turn)[0] or codec.NOTHING
             return {"role": "tool", "tool_call_id": turn.call, "content": text}
@@ -167,7 +168,7 @@ def _thoughtful(turn: chat.AssistantTurn, model: str) -> Iterator[Json]:
             yield {"type": "text", "text": piece}
         elif not isinstance(piece, chat.ToolCall):
             yield piece[0]
-    if not turn.text and not turn.tool_calls:
+    if not turn.text.strip() and not turn.tool_calls:
         yield {"type": "text", "text": codec.NOTHING}
 
 
@@ -188,22 +189,10 @@ def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
 
 # --- in ---------------------------------------------------------------------------------------------------
 
-_STOPS: dict[str, chat.StopReason] = {
-    "COMPLETE": "end",
-    "STOP_SEQUENCE": "end",
-    "MAX_TOKENS": "length",
-    "TOOL_CALL": "tools",
-    "ERROR_LIMIT": "length",
-    "ERROR_TOXIC": "refused",
-}
-
-_FAILED = ("ERROR", "TIMEOUT")
-"""Reasons of an end that is none."""
-
 
 class _Function(msgspec.Struct):
     name: str | None = None
-    arguments: str | None = None
+    arguments: Json = None
 
 
 class _Call(msgspec.Struct):
@@ -267,7 +256,7 @@ def _decoded(body: bytes) -> chat.ChatReply:
     calls = reply.message.tool_calls
     for number, call in enumerate(calls if isinstance(calls, list) else [calls]):
         list(_called(builder, number, call))
-    builder.stop = _stop(reply.finish_reason, None)
+    builder.ends(reply.finish_reason)
     builder.usage = _usage(reply.usage)
     return builder.build()
 
@@ -293,13 +282,8 @@ def _block(thinking: str) -> dict[str, Json]:
 def _called(builder: codec.ReplyBuilder, number: int, call: _Call | None) -> Iterator[chat.Delta]:
     if call is not None:
         function = call.function or _Function()
-        yield from builder.call(number, id=call.id or "", name=function.name or "", arguments=function.arguments or "")
-
-
-def _stop(reason: str | None, error: str | None) -> chat.StopReason | None:
-    if error or reason in _FAILED:
-        raise UpstreamError(error or f"the model did not come to an end ({reason})")
-    return _STOPS.get(reason or "")
+        name, arguments = function.name or "", codec.arguments_text(function.arguments)
+        yield from builder.fragment(number, id=call.id or "", name=name, arguments=arguments)
 
 
 def _usage(usage: _Usage | None) -> chat.TokenUsage:

@@ -27,6 +27,7 @@ from ....protocol.errors import (
     CallboardError,
     ConfigError,
     CredentialsError,
+    EmptyReply,
     KeyRefused,
     Stalled,
     TimedOut,
@@ -228,7 +229,8 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             attempts: exact number of tries, the first included, where errors may pass by themselves; or which errors
                 those are and how long to wait, too.
             deadline: on `trio.current_time()`'s clock.
-            need_text: a reply without text and tool calls counts as an error that may pass.
+            need_text: a reply that only calls tools, of which it was offered none, counts as an error that may pass;
+                and after an empty one as many tries are made as `attempts` says, in place of one more.
             may_wait: a request that is one too many for the provider waits for its turn, however long that takes, and
                 is no failed try. Else it is an UpstreamError.
             account: what every try is charged to; it goes out when there is room for it.
@@ -237,6 +239,8 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         Raises:
             ConfigError, CredentialsError: the model or its key is missing.
             ModelError: the provider refused the request, or its answer makes no sense.
+            ReplyFiltered: a filter of the provider's has stopped the request or the reply.
+            EmptyReply: the reply has neither text nor calls, and another was no better.
             UpstreamError: the tries are spent, or there is no time left for the wait before the next.
             TimedOut: the deadline passed.
             TurnsReached, BudgetReached: the account is at its end.
@@ -339,7 +343,11 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             if refused is not None:
                 call.is_refused(refused)
         reply = msgspec.structs.replace(reply, model=target.id, usage=usage, cost=target.cost(usage))
-        return call.ends(reply)
+        try:
+            return call.ends(reply)
+        except EmptyReply as error:  # asked for once more; as often as a node says, where it says so
+            error.transient = error.transient and (call.need_text or attempt == 1)
+            raise
 
     async def _admitted(self, gate: Gate, call: Call) -> None:
         from .fallback import admitted

@@ -23,6 +23,7 @@ from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from . import codec
 from .reasoning import effort, families, woven
+from .tool_schemas import declared
 
 Json = Any
 
@@ -80,7 +81,6 @@ class GeminiReader(codec.StreamReader):
     def __init__(self) -> None:
         super().__init__()
         self._calls = 0
-        self._fumbled = ""
 
     def take(self, data: str) -> Iterator[chat.Delta]:
         """The pieces in one chunk."""
@@ -94,7 +94,7 @@ class GeminiReader(codec.StreamReader):
         if answer.usage_metadata is not None:
             self.builder.usage = _usage(answer.usage_metadata)
         if answer.prompt_feedback is not None and answer.prompt_feedback.block_reason:
-            self.builder.stop = "refused"
+            self.builder.ends(answer.prompt_feedback.block_reason, refused=True)
             self.ended = True
         for candidate in answer.candidates or ():
             if candidate.index:
@@ -103,19 +103,11 @@ class GeminiReader(codec.StreamReader):
                 yield from self._part(part)
             if candidate.finish_reason:
                 self.ended = True
-                self.builder.stop = _STOPS.get(candidate.finish_reason)
-                self._fumbled = candidate.finish_reason if candidate.finish_reason in _FUMBLED else ""
-
-    def finish(self) -> chat.ChatReply:
-        """The whole reply, once a chunk has said why it ends. One that says nothing may be better at another try."""
-        reply = super().finish()
-        if self._fumbled and not reply.text and not reply.tool_calls:
-            raise UpstreamError(f"the model said nothing, since a call of a tool went wrong ({self._fumbled})")
-        return reply
+                self.builder.ends(candidate.finish_reason)
 
     def _part(self, part: _Part) -> Iterator[chat.Delta]:
         if part.function_call is not None:
-            arguments = msgspec.json.encode(part.function_call.args or {}).decode()
+            arguments = codec.arguments_text(part.function_call.args)
             name, signature = part.function_call.name, part.thought_signature
             yield from self.builder.call(self._calls, name=name, arguments=arguments, signature=signature)
             self._calls += 1
@@ -165,10 +157,11 @@ def _contents(request: chat.ChatRequest, model: str) -> Iterator[Json]:
             continue
         for turn in together:
             if isinstance(turn, chat.UserTurn):
-                parts = [_part(part) for part in chat.parts_of(turn.content)]
+                parts = [_part(part) for part in chat.parts_of(turn.content) if not codec.is_blank(part)]
                 yield {"role": "user", "parts": parts or [{"text": codec.NOTHING}]}
             elif isinstance(turn, chat.AssistantTurn):
-                yield {"role": "model", "parts": list(_said_before(turn, request.model, strict)) or [{"text": ""}]}
+                said = list(_said_before(turn, request.model, strict))
+                yield {"role": "model", "parts": said or [{"text": codec.NOTHING}]}
 
 
 def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
@@ -178,7 +171,7 @@ def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
         case chat.ImagePart() if part.url:
             return {"fileData": {"mimeType": part.media_type, "fileUri": part.url}}
         case chat.ImagePart():
-            return {"inlineData": {"mimeType": part.media_type, "data": codec.base64_of(part)}}
+            return {"inlineData": {"mimeType": codec.media_type_of(part), "data": codec.base64_of(part)}}
         case chat.FilePart(media_type=kind) if kind in _READABLE or kind.startswith(("audio/", "video/", "image/")):
             return {"inlineData": {"mimeType": part.media_type, "data": codec.base64_of(part)}}
         case chat.FilePart():
@@ -207,8 +200,9 @@ def _result(turn: chat.ToolTurn) -> Json:
 
 def _declaration(tool: chat.Tool) -> Json:
     found: dict[str, Json] = {"name": tool.name, "description": tool.description}
-    if tool.parameters.get("properties"):
-        found["parametersJsonSchema"] = tool.parameters
+    parameters = declared(tool.parameters)
+    if parameters.get("properties"):
+        found["parametersJsonSchema"] = parameters
     return found
 
 
@@ -220,21 +214,6 @@ def _choice(choice: str) -> Json:
 
 # --- in ---------------------------------------------------------------------------------------------------
 
-_STOPS: dict[str, chat.StopReason] = {
-    "MAX_TOKENS": "length",
-    "SAFETY": "refused",
-    "RECITATION": "refused",
-    "LANGUAGE": "refused",
-    "BLOCKLIST": "refused",
-    "PROHIBITED_CONTENT": "refused",
-    "SPII": "refused",
-    "IMAGE_SAFETY": "refused",
-}
-"""Why it ended; anything else is an end like any other."""
-
-_FUMBLED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
-"""It meant to call a tool and did not manage to; mostly it says nothing then, and does better the next time."""
-
 
 class _Camel(msgspec.Struct, rename="camel"):
     pass
@@ -242,7 +221,7 @@ class _Camel(msgspec.Struct, rename="camel"):
 
 class _Call(_Camel):
     name: str = ""
-    args: dict[str, Json] | None = None
+    args: Json = None
 
 
 class _Part(_Camel):

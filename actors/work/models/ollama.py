@@ -96,14 +96,15 @@ class OllamaReader(codec.StreamReader):
             yield from self.builder.reasoning(said.message.thinking)
         yield from self.builder.text(said.message.content or "")
         for call in said.message.tool_calls or ():
-            arguments = msgspec.json.encode(call.function.arguments).decode()
+            arguments = codec.arguments_text(call.function.arguments)
             yield from self.builder.call(self._calls, name=call.function.name, arguments=arguments)
             self._calls += 1
         if said.done:
             self.ended = True
             if self._thought and self._calls:  # after a tool's result it goes on with what it thought
                 self.builder.thought({"thinking": "".join(self._thought)})
-            self.builder.stop = "tools" if self._calls else _STOPS.get(said.done_reason or "", "end")
+            self.builder.ends(said.done_reason)
+            self.builder.part_thinking()
             self.builder.usage = chat.TokenUsage(
                 input_tokens=said.prompt_eval_count or 0, output_tokens=said.eval_count or 0
             )
@@ -124,7 +125,7 @@ def _message(turn: chat.Turn, model: str) -> Json:
         case chat.UserTurn():
             return {"role": "user", **_content(turn.content)}
         case chat.AssistantTurn():
-            message: dict[str, Json] = {"role": "assistant", "content": turn.text}
+            message: dict[str, Json] = {"role": "assistant", "content": turn.text if turn.text.strip() else ""}
             for block in woven.blocks(turn, model, FORM):
                 if isinstance(block, dict) and isinstance(block.get("thinking"), str):
                     message["thinking"] = block["thinking"]
@@ -144,7 +145,7 @@ def _content(content: chat.Content) -> dict[str, Json]:
     for part in chat.parts_of(content):
         match part:
             case chat.TextPart():
-                texts.append(part.text)
+                texts += [part.text] if part.text.strip() else []
             case chat.ImagePart():
                 images.append(_image(part))
             case chat.FilePart():
@@ -163,12 +164,10 @@ def _image(part: chat.ImagePart) -> str:
 
 # --- in ---------------------------------------------------------------------------------------------------
 
-_STOPS: dict[str, chat.StopReason] = {"stop": "end", "length": "length"}
-
 
 class _Function(msgspec.Struct):
     name: str = ""
-    arguments: dict[str, Json] = {}
+    arguments: Json = None
 
 
 class _Call(msgspec.Struct):

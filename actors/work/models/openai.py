@@ -100,6 +100,7 @@ class OpenAiReader(codec.StreamReader):
         """The whole reply."""
         if self._parting is not None:
             list(_parted(self.builder, *self._parting.rest()))
+            self.builder.part_thinking()
         self._thought.into(self.builder)
         return super().finish()
 
@@ -109,8 +110,8 @@ class OpenAiReader(codec.StreamReader):
             self.ended = True
             return
         chunk = codec.read(_decode_completion, data)
-        if chunk.error is not None:
-            raise UpstreamError(codec.error_text(chunk.error))
+        if chunk.failure is not None:
+            raise UpstreamError(codec.error_text(chunk.failure))
         if chunk.usage is not None:
             self.builder.usage = _usage(chunk.usage)
         for choice in chunk.choices:
@@ -120,7 +121,7 @@ class OpenAiReader(codec.StreamReader):
                 yield from _said(self.builder, choice.delta, self._parting)
                 if choice.finish_reason:
                     self.ended = True
-                    self.builder.stop = _STOPS.get(choice.finish_reason, "end")
+                    self.builder.ends(choice.finish_reason)
 
 
 # --- out --------------------------------------------------------------------------------------------------
@@ -164,12 +165,14 @@ def prefix(request: chat.ChatRequest) -> str:
 def _message(turn: chat.Turn, model: str) -> Json:
     match turn:
         case chat.UserTurn():
-            return {"role": "user", "content": codec.blocks(turn.content, _part)}
+            return {"role": "user", "content": codec.blocks(turn.content, _part) or codec.NOTHING}
         case chat.AssistantTurn():
-            message: dict[str, Json] = {"role": "assistant", "content": turn.text or None}
+            message: dict[str, Json] = {"role": "assistant", "content": turn.text if turn.text.strip() else None}
             for block in woven.blocks(turn, model, FORM) if turn.thought is not None else ():
                 if isinstance(block, dict):
                     message |= {key: value for key, value in block.items() if key in _THOUGHTS}
+            if not turn.tool_calls and message["content"] is None:
+                message["content"] = codec.NOTHING
             if turn.tool_calls:
                 message["tool_calls"] = [
                     {
@@ -229,18 +232,10 @@ def _is_strict(schema: Json) -> bool:
 
 # --- in ---------------------------------------------------------------------------------------------------
 
-_STOPS: dict[str, chat.StopReason] = {
-    "stop": "end",
-    "length": "length",
-    "tool_calls": "tools",
-    "function_call": "tools",
-    "content_filter": "refused",
-}
-
 
 class _Function(msgspec.Struct):
     name: str | None = None
-    arguments: str | dict[str, Json] | None = None  # some servers send the object itself
+    arguments: Json = None  # some servers send the object itself
 
 
 class _Call(msgspec.Struct):
@@ -296,6 +291,21 @@ class _Completion(msgspec.Struct):
     choices: list[_Choice] = []
     usage: _Usage | None = None
     error: Json = None
+    object: Json = ""
+    message: Json = None
+    detail: Json = None
+
+    @property
+    def failure(self) -> Json:
+        """The error that came with status 200, in whichever shape; None if there is none."""
+        if self.error is not None:
+            return self.error
+        return self.message or self.detail or "error" if self.object == "error" or self.is_foreign else None
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if it is none of a completion's, and has words of its own."""
+        return not self.choices and self.usage is None and bool(self.message or self.detail)
 
 
 _decode_completion = json_decoder(_Completion).decode
@@ -303,8 +313,8 @@ _decode_completion = json_decoder(_Completion).decode
 
 def _decoded(body: bytes, *, own: bool) -> chat.ChatReply:
     completion = codec.read(_decode_completion, body)
-    if completion.error is not None:
-        raise ModelError(codec.error_text(completion.error))
+    if completion.failure is not None:
+        raise ModelError(codec.error_text(completion.failure))
     if not completion.choices:
         raise ModelError("the answer has no choices")
     choice = completion.choices[0]
@@ -315,7 +325,9 @@ def _decoded(body: bytes, *, own: bool) -> chat.ChatReply:
     list(_said(builder, choice.message, parting))
     if parting is not None:
         list(_parted(builder, *parting.rest()))
-    builder.stop = _STOPS.get(choice.finish_reason or "")
+    if not own:
+        builder.part_thinking()
+    builder.ends(choice.finish_reason)
     builder.usage = _usage(completion.usage)
     if choice.message.thinks:
         thought = _Thought()
@@ -379,14 +391,11 @@ def _said(builder: codec.ReplyBuilder, said: _Said, parting: Parting | None) -> 
     else:
         yield from _parted(builder, *parting.take(said.content))
     for position, call in enumerate(said.tool_calls or ()):
-        arguments = call.function.arguments
-        if isinstance(arguments, dict):
-            arguments = msgspec.json.encode(arguments).decode()
-        yield from builder.call(
+        yield from builder.fragment(
             position if call.index is None else call.index,
             id=call.id or "",
             name=call.function.name or "",
-            arguments=arguments or "",
+            arguments=codec.arguments_text(call.function.arguments),
         )
 
 

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ....protocol.errors import ConfigError, GraphMistake
+from ....protocol.errors import ConfigError, CredentialsError, GraphMistake
 from ....protocol.problems import did_you_mean, suggestion
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from ....protocol.settings.model import KEYS_OF_TYPES
@@ -159,6 +159,18 @@ def key_variables(client: ClientSettings) -> list[str]:
     if kind in _MORE_VARIABLES:
         variables.append(_MORE_VARIABLES[kind])
     return list(dict.fromkeys(variables))
+
+
+def checked_key(key: str, where: str) -> str:
+    """The key without what files and editors put around it: blanks, line ends, a byte order mark.
+
+    Raises:
+        CredentialsError: characters are left that no header can have; `where` names the variable or the key of a file.
+    """
+    key = key.strip("\ufeff \t\r\n\v\f\0")
+    if not key.isascii() or not key.isprintable():
+        raise CredentialsError(f"the API key in {where} has characters that no key has: copy it once more")
+    return key
 
 
 def signs_in(client: ClientSettings) -> bool:

@@ -28,6 +28,7 @@ from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache, ReasoningSummary
 from . import codec, openai
 from .reasoning import effort, families, woven
+from .tool_schemas import declared
 
 Json = Any
 
@@ -118,10 +119,10 @@ class ResponsesReader(codec.StreamReader):
                 yield from self.builder.reasoning("\n\n")
             case "response.function_call_arguments.delta":
                 self._count(event)
-                yield from self.builder.call(event.output_index, arguments=event.delta)
+                yield from self.builder.fragment(event.output_index, arguments=event.delta)
             case "response.output_item.added" if event.item is not None and event.item.type == "function_call":
                 item = event.item
-                yield from self.builder.call(event.output_index, id=item.call_id or "", name=item.name or "")
+                yield from self.builder.fragment(event.output_index, id=item.call_id or "", name=item.name or "")
             case "response.output_item.done" if event.item is not None:
                 yield from _add(self.builder, event.output_index, event.item, self._said.get(event.output_index, 0))
                 self._said.setdefault(event.output_index, 0)
@@ -191,7 +192,7 @@ def _tool(tool: chat.Tool) -> Json:
         "type": "function",
         "name": tool.name,
         "description": tool.description,
-        "parameters": tool.parameters,
+        "parameters": declared(tool.parameters),
         "strict": False,
     }
 
@@ -222,7 +223,7 @@ class _Item(msgspec.Struct):
     phase: str | None = None
     call_id: str | None = None
     name: str | None = None
-    arguments: str | None = None
+    arguments: Json = None
     summary: list[_Content] | None = None
     encrypted_content: str | None = None
 
@@ -304,8 +305,8 @@ def _add(builder: codec.ReplyBuilder, index: int, item: _Item, said: int) -> Ite
             if item.phase:
                 builder.within({"phase": item.phase}, sum(map(len, texts)))
         case "function_call":
-            arguments = "" if said else item.arguments or ""
-            yield from builder.call(index, id=item.call_id or "", name=item.name or "", arguments=arguments)
+            arguments = "" if said else codec.arguments_text(item.arguments)
+            yield from builder.fragment(index, id=item.call_id or "", name=item.name or "", arguments=arguments)
         case "reasoning":
             shown = [*(item.summary or ()), *(item.content or ())]
             if not said:
@@ -324,7 +325,7 @@ def _add(builder: codec.ReplyBuilder, index: int, item: _Item, said: int) -> Ite
 def _finish(builder: codec.ReplyBuilder, response: _Response) -> None:
     if response.status == "incomplete":
         reason = response.incomplete_details.reason if response.incomplete_details is not None else None
-        builder.stop = "refused" if reason == "content_filter" else "length"
+        builder.ends(reason or "length")
     builder.usage = _usage(response.usage)
 
 

@@ -91,13 +91,11 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         hears: told the pieces of the reply; None if nobody wants them.
         count: counts a reply; its result is told.
-        need_text: a reply without text and calls is a failure.
         account: what is charged for it; None where nothing is limited.
     """
 
     hears: Callable[[Delta], None] | None
     count: Callable[[str, TokenUsage, float | None], UsageUpdate]
-    need_text: bool
     account: Account | None
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import trio
 
 from ....protocol.chat import ChatReply, ChatRequest, ReasoningDelta, TextDelta
-from ....protocol.errors import CallboardError, UpstreamError
+from ....protocol.errors import CallboardError
 from ....protocol.events import LlmDelta, LlmFailed, LlmReasoning, LlmRequest, LlmResponse
+from ..models.codec import check_reply
 from ..spending.accounts import Amount
 from .playback import Asking
 
@@ -61,7 +62,7 @@ class Played:
         """It has its reply.
 
         Raises:
-            UpstreamError: a text was wanted, and there is none.
+            ModelError: it is no answer, see `check_reply`.
         """
         me, usage = self._me, reply.usage
         self.said(reply.text, reply.reasoning)
@@ -81,8 +82,7 @@ class Played:
         me.emit(self._asking.count(reply.model, usage, reply.cost), id=self._id)
         if self._asking.account is not None:
             self._asking.account.charge(Amount(usage.input_tokens + usage.output_tokens, reply.cost or 0.0), 1)
-        if self._asking.need_text and not reply.text.strip() and not reply.tool_calls:
-            raise UpstreamError(f"{reply.model} produced no output")
+        check_reply(reply)
         return reply
 
     def failed(self, error: CallboardError) -> CallboardError:

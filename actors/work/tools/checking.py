@@ -15,6 +15,7 @@ import msgspec
 
 from ....protocol.chat import Tool as ToolSpec
 from ....protocol.chat import ToolCall
+from ....protocol.json_values import NotJson, decode
 from ....protocol.problems import did_you_mean
 from ...io.json_schema import errors_by, quick, validator
 from .tool import Arguments, Json, Origin, shortened, text_of
@@ -75,11 +76,11 @@ class Checks:
         arguments = call.arguments
         if names := {name: own for name, own in tool.synonyms.items() if own not in arguments}:
             arguments = {names.get(name, name): value for name, value in arguments.items()}
-        arguments = _without_nulls(arguments, tool)
-        wrong = self._misfits(tool, arguments)
+        taken: Arguments = converted(_without_nulls(arguments, tool), tool.spec.parameters)
+        wrong = self._misfits(tool, taken)
         if wrong:
             raise Misfit(f"The call '{call.name}' has invalid arguments: {'; '.join(wrong)}")
-        return arguments
+        return taken
 
     def _misfits(self, tool: Offer, arguments: Arguments) -> list[str]:
         name = tool.spec.name
@@ -140,6 +141,84 @@ def _without_nulls(arguments: Arguments, tool: Offer) -> Arguments:
         for name, value in arguments.items()
         if value is not None or name in required or _takes_null(properties.get(name))
     }
+
+
+_DEEPEST = 20
+"""Levels of a schema that values are converted by."""
+
+
+def converted(value: Json, schema: Json, *, root: Json = None, depth: int = 0) -> Json:
+    """A value with JSON texts replaced by what they encode, wherever the schema wants another type than text.
+
+    Small models write `"5"` for 5 and `"[1]"` for a list. A parameter that may be a text is never touched, and a text
+    that encodes a value of another type than the schema names stays, for the check to tell.
+    """
+    root = schema if root is None else root
+    schema = _resolved(schema, root)
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return value
+    if isinstance(value, str):
+        kinds = _types(schema, root)
+        value = _read_as(value, kinds) if kinds and "string" not in kinds else value
+    if isinstance(value, dict) and isinstance(properties := schema.get("properties"), dict):
+        return {
+            name: converted(each, properties[name], root=root, depth=depth + 1) if name in properties else each
+            for name, each in value.items()
+        }
+    if isinstance(value, list) and isinstance(items := schema.get("items"), dict):
+        return [converted(each, items, root=root, depth=depth + 1) for each in value]
+    return value
+
+
+def _resolved(schema: Json, root: Json) -> Json:
+    """The schema that a reference within its own document names; itself if it is none."""
+    for _ in range(_DEEPEST):
+        reference = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return schema
+        schema = root
+        for key in reference[2:].split("/"):
+            schema = schema.get(key) if isinstance(schema, dict) else None
+    return schema
+
+
+def _types(schema: Json, root: Json, depth: int = 0) -> set[str]:
+    """Names of the types that a schema admits; empty if that is not clear."""
+    schema = _resolved(schema, root)
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return set()
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return {kind}
+    if isinstance(kind, list):
+        return {each for each in kind if isinstance(each, str)}
+    for key in ("anyOf", "oneOf"):
+        branches = schema.get(key)
+        if isinstance(branches, list) and branches:
+            named = [_types(branch, root, depth + 1) for branch in branches]
+            return set().union(*named) if all(named) else set()
+    return set()
+
+
+def _read_as(text: str, kinds: set[str]) -> Json:
+    try:
+        value = decode(text.strip())
+    except NotJson:
+        return text
+    match value:
+        case bool():
+            fits = "boolean" in kinds
+        case int():
+            fits = bool(kinds & {"integer", "number"})
+        case float():
+            fits = "number" in kinds
+        case list():
+            fits = "array" in kinds
+        case dict():
+            fits = "object" in kinds
+        case _:
+            fits = value is None and "null" in kinds
+    return value if fits else text
 
 
 def _takes_null(schema: Json) -> bool:

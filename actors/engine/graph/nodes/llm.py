@@ -2,7 +2,8 @@
 
 An answer that should be JSON of a given shape goes three ways:
 
-1. The text itself is tried: without code fences, without a `<think>` block before it.
+1. The JSON in the text itself is tried: without a `<think>` block before it, in a fence, among other words, with a
+   comma too many, encoded twice (`values_in`).
 2. An extractor call asks the model to put the text into the shape.
 3. One repair call shows it what it wrote and everything that is wrong with that.
 
@@ -22,7 +23,7 @@ import msgspec
 from .....protocol.chat import ChatReply, ChatRequest, UserTurn
 from .....protocol.errors import ModelError, NodeFailed
 from .....protocol.graph.model import LlmNode
-from .....protocol.json_values import NotJson, decode, decode_mended
+from .....protocol.json_values import NotJson, decode, values_in
 from .....supervisors import Actor
 from ....io.imports import imported
 from ....io.json_schema import LIBRARY, schema_errors
@@ -41,7 +42,6 @@ from ..plan import Job, Result
 from ..templates import render
 
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
-_FENCE = re.compile(r"\A\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
 
 EXTRACTOR = """You turn text into data. Read the text you are given and answer with one JSON value that fits this \
 JSON Schema. Use only what the text says; where it says nothing, use an empty or null value that the schema allows. \
@@ -239,14 +239,17 @@ async def structured(
         ExtractionFailed: the help did not help.
     """
     await imported(*LIBRARY)
-    shape = None if any_json else schema
-    value, wrong = read_json(text, shape)
+    value, wrong = read_json(text, schema)
+    if wrong and any_json:
+        value, wrong = read_json(text, None)
     if not wrong:
         return value
     system, question, answer = EXTRACTOR.format(schema=render(schema)), text.strip() and text, ""
     for _ in range(2):
         answer = await ask(system, question or "(the text is empty)")
-        value, wrong = read_json(answer, shape)
+        value, wrong = read_json(answer, schema)
+        if wrong and any_json:
+            value, wrong = read_json(answer, None)
         if not wrong:
             return value
         listed = "\n".join(f"- {error}" for error in wrong)
@@ -261,15 +264,20 @@ async def structured(
 
 
 def read_json(text: str, schema: dict[str, Any] | None) -> tuple[Any, list[str]]:
-    """The JSON value of a model's text and everything that is wrong with it (nothing, if the list is empty)."""
-    bare = _THOUGHT.sub("", text)
-    fenced = _FENCE.match(bare)
-    if fenced:
-        bare = fenced.group(1)
+    """The JSON value of a model's text and everything that is wrong with it (nothing, if the list is empty).
+
+    Without a schema it is the whole text, or in a fence.
+    """
+    first: tuple[Any, list[str]] | None = None
+    for found in values_in(_THOUGHT.sub("", text), among_words=schema is not None):
+        wrong = [] if schema is None else schema_errors(found, schema)
+        if not wrong:
+            return found, []
+        first = first or (found, wrong)
+    if first is not None:
+        return first
     try:
-        value = decode_mended(decode, bare.strip())
+        decode(text)
     except NotJson as error:
         return None, [f"it is not JSON: {error}"]
-    if schema is None:
-        return value, []
-    return value, schema_errors(value, schema)
+    return None, ["it is not JSON"]

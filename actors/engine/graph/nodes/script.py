@@ -134,7 +134,14 @@ def _command(script: str, path: Path) -> list[str]:
         raise NodeFailed(f"Script file not found: '{path}'")
     if shutil.which(interpreter[0]) is None:
         raise NodeFailed(f"Script '{script}' needs '{interpreter[0]}', which is not on the PATH")
+    if extension == ".sh" and b"\r\n" in path.read_bytes():
+        # A checkout of Windows. bash takes the CR for a part of the last word of each line.
+        return [*interpreter, "-c", _WITHOUT_CR, str(path)]
     return [*interpreter, str(path)]
+
+
+_WITHOUT_CR = 'eval "$(tr -d "\\r" < "$0")"'
+"""Runs `$0` without its CRs. Its stdin stays its own."""
 
 
 @contextlib.contextmanager

@@ -216,9 +216,9 @@ class McpClient:
                 raise McpError(f"{what} more than {MAX_LISTED:,} {kind}; that many are not read")
             for each in listed:
                 try:
-                    entries.append(decode_json(each, type))
+                    entries.append(_entry(each, type))
                 except UNREADABLE as error:
-                    odd = f"one of its {kind} is left out: {error}; it begins: {bytes(each[:80])!r}"
+                    odd = f"one of its {kind} is left out: {error}; it begins: {bytes(each)[:80]!r}"
                     self.log("warning", odd)
             if not following:
                 return entries
@@ -389,3 +389,19 @@ class McpClient:
         """Something about the server that it did not log itself."""
         if self._on_log is not None:
             self._on_log(model.LogMessage(level=level, logger="callboard", data=text))
+
+
+def _entry(raw: msgspec.Raw, type: type[T]) -> T:
+    """An entry of a list. If it can't be read, it is read without its nulls and without schemas that are no object."""
+    try:
+        return decode_json(raw, type)
+    except UNREADABLE:
+        found = decode_json(raw, dict[str, Json])
+        kept = {
+            key: value
+            for key, value in found.items()
+            if value is not None and (isinstance(value, dict) or not key.endswith("Schema"))
+        }
+        if len(kept) == len(found):
+            raise
+        return decode_json(msgspec.json.encode(kept), type)

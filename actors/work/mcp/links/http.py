@@ -29,7 +29,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import McpError, McpLost, McpUnsent, ShuttingDown
-from .....protocol.jsonrpc import Failure, Message, Notification, Request, Result, encode_request
+from .....protocol.jsonrpc import Failure, Message, Notification, Request, Result, encode_request, number
 from .....protocol.mcp.config import Server
 from .....supervisors import Actor, Backoff
 from ....io.http.sse import SseParser
@@ -320,4 +320,5 @@ def _pause(reading: Reading) -> float:
 
 def _answers(message: Result | Failure, request: Outgoing) -> bool:
     """Some servers refuse what they could not read under an id of their own; a response holds no other's answer."""
-    return message.id == request.id or (isinstance(message, Failure) and not isinstance(message.id, int))
+    id = number(message.id)
+    return id == request.id or (isinstance(message, Failure) and id is None)

@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import ActorFailed, McpError, McpLost
-from .....protocol.jsonrpc import Failure, Message, Notification, Request, Result, encode_request
+from .....protocol.jsonrpc import Failure, Message, Notification, Request, Result, encode_request, number
 from .....protocol.mcp.config import Server
 from .....supervisors import Actor
 from ....io.http.sse import SseEvent, SseParser
@@ -137,7 +137,7 @@ class SseLink(WebLink):
             self._receiver.on_notification(message, None)
         elif isinstance(message, Request):
             self._receiver.on_request(message, None)
-        elif isinstance(message.id, int) and (waiting := self._waiting.get(message.id)) is not None:
+        elif (id := number(message.id)) is not None and (waiting := self._waiting.get(id)) is not None:
             waiting.answer = message
             waiting.come.set()
         else:

@@ -284,7 +284,8 @@ class StdioLink:
             trio.lowlevel.reschedule(waiting.task, result)
 
     def _pop(self, id: jsonrpc.Id | None) -> _Waiting | None:
-        waiting = self.waiting.pop(id, None) if isinstance(id, int) else None
+        number = jsonrpc.number(id)
+        waiting = None if number is None else self.waiting.pop(number, None)
         if waiting is None:
             self.stray += 1
         return waiting

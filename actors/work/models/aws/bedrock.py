@@ -30,9 +30,10 @@ from .....protocol.settings.model import Cache
 from .. import codec
 from ..anthropic import offer, unwrapped
 from ..reasoning import claude, effort, families, woven
+from ..tool_schemas import declared
 from .cache import mark
 from .event_stream import EventStreamParser, Message
-from .wire import STOPS, Delta, Reasoning, ReasoningBlock, decode_answer, decode_event, decode_failure, usage_of
+from .wire import Delta, Reasoning, ReasoningBlock, decode_answer, decode_event, decode_failure, usage_of
 
 if TYPE_CHECKING:
     import httpx
@@ -81,7 +82,7 @@ class BedrockCodec:
         )
         body = codec.given(
             messages=_messages(request.messages, request.model),
-            system=[{"text": request.system}] if request.system else None,
+            system=[{"text": request.system}] if request.system.strip() else None,
             inferenceConfig=options or None,
             toolConfig=_tools(tools, choice, request.messages),
             additionalModelRequestFields=_more_fields(request, model, thinks) or None,
@@ -118,7 +119,6 @@ class BedrockReader(codec.StreamReader):
         self._thinking: tuple[int, dict[str, Json], list[str]] | None = None
         self._messages = EventStreamParser()
         self._said = False
-        self._malformed = ""
 
     def feed(self, data: bytes) -> Iterator[chat.Delta]:
         """The pieces that `data` completes. Raises ModelError or UpstreamError if the stream reports one."""
@@ -133,7 +133,9 @@ class BedrockReader(codec.StreamReader):
     def finish(self) -> chat.ChatReply:
         """The whole reply, once `messageStop` has come."""
         self._thought_ends()
-        return _finished(super().finish(), self._malformed, unwrap=self._unwrap)
+        self.builder.part_thinking()
+        reply = super().finish()
+        return unwrapped(reply) if self._unwrap else reply
 
     def _message(self, message: Message) -> Iterator[chat.Delta]:
         headers = message.headers
@@ -143,13 +145,12 @@ class BedrockReader(codec.StreamReader):
         match headers.get(":event-type"):
             case "contentBlockStart" if event.start is not None and event.start.tool_use is not None:
                 use = event.start.tool_use
-                yield from self.builder.call(event.content_block_index, id=use.tool_use_id, name=use.name)
+                yield from self.builder.fragment(event.content_block_index, id=use.tool_use_id, name=use.name)
             case "contentBlockDelta" if event.delta is not None:
                 yield from self._more(event.content_block_index, event.delta)
             case "messageStop":
                 self.ended = True
-                self.builder.stop = STOPS.get(event.stop_reason)
-                self._malformed = _malformed(event.stop_reason)
+                self.builder.ends(event.stop_reason)
             case "metadata":
                 self.builder.usage = usage_of(event.usage)
 
@@ -158,7 +159,7 @@ class BedrockReader(codec.StreamReader):
         if delta.reasoning_content is not None:
             yield from self._thought(index, delta.reasoning_content)
         if delta.tool_use is not None and delta.tool_use.input:
-            yield from self.builder.call(index, arguments=delta.tool_use.input)
+            yield from self.builder.fragment(index, arguments=delta.tool_use.input)
 
     def _thought(self, index: int, more: Reasoning) -> Iterator[chat.Delta]:
         if more.redacted_content:
@@ -242,7 +243,7 @@ def _blocks(turn: chat.Turn, model: str) -> Iterator[Json]:
                     yield {"toolUse": {"toolUseId": piece.id, "name": piece.name, "input": given_to}}
                 elif not piece[0].keys() - _THOUGHTS:
                     yield {"reasoningContent": piece[0]}
-            if not turn.text and not turn.tool_calls:
+            if not turn.text.strip() and not turn.tool_calls:
                 yield {"text": codec.NOTHING}
         case chat.ToolTurn():
             result = {"toolUseId": turn.call, "content": _parts(turn.content)}
@@ -251,7 +252,7 @@ def _blocks(turn: chat.Turn, model: str) -> Iterator[Json]:
 
 def _parts(content: chat.Content) -> list[Json]:
     """The parts as blocks, none of them empty; a document wants a text beside it."""
-    blocks = [_part(part) for part in chat.parts_of(content) if not isinstance(part, chat.TextPart) or part.text]
+    blocks = [_part(part) for part in chat.parts_of(content) if not codec.is_blank(part)]
     if not any("text" in block for block in blocks) and (not blocks or any("document" in block for block in blocks)):
         blocks.append({"text": codec.NOTHING})
     return blocks
@@ -271,7 +272,7 @@ def _part(part: chat.TextPart | chat.ImagePart | chat.FilePart) -> Json:
 
 
 def _image(part: chat.ImagePart) -> Json:
-    media_type, data = part.media_type, ""
+    media_type, data = codec.media_type_of(part), ""
     if part.url.startswith("data:"):
         media_type, _, data = part.url.removeprefix("data:").partition(";base64,")
     elif part.url:
@@ -293,7 +294,7 @@ def _tools(tools: Sequence[chat.Tool], choice: str, turns: Sequence[chat.Turn]) 
 
 
 def _spec(tool: chat.Tool) -> Json:
-    schema = tool.parameters or {"type": "object"}
+    schema = declared(tool.parameters) or {"type": "object"}
     spec = codec.given(name=tool.name, description=tool.description or None, inputSchema={"json": schema})
     return {"toolSpec": spec}
 
@@ -312,11 +313,13 @@ def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
             _thought(builder, block.reasoning_content)
         if block.tool_use is not None:
             use = block.tool_use
-            arguments = msgspec.json.encode(use.input).decode() if use.input else ""
-            list(builder.call(index, id=use.tool_use_id, name=use.name, arguments=arguments))
-    builder.stop = STOPS.get(answer.stop_reason)
+            arguments = codec.arguments_text(use.input)
+            list(builder.fragment(index, id=use.tool_use_id, name=use.name, arguments=arguments))
+    builder.part_thinking()
+    builder.ends(answer.stop_reason)
     builder.usage = usage_of(answer.usage)
-    return _finished(builder.build(), _malformed(answer.stop_reason), unwrap=unwrap)
+    reply = builder.build()
+    return unwrapped(reply) if unwrap else reply
 
 
 def _thought(builder: codec.ReplyBuilder, block: ReasoningBlock) -> None:
@@ -327,18 +330,6 @@ def _thought(builder: codec.ReplyBuilder, block: ReasoningBlock) -> None:
         builder.thought({"reasoningText": {"text": said.text, **signed}})
     elif block.redacted_content:
         builder.thought({"redactedContent": block.redacted_content})
-
-
-def _malformed(reason: str) -> str:
-    """The reason, if it is that the model's output could not be read."""
-    return reason if reason.startswith("malformed_") else ""
-
-
-def _finished(reply: chat.ChatReply, malformed: str, *, unwrap: bool) -> chat.ChatReply:
-    """The reply as it is handed on. One that went wrong and says nothing may be better at another try."""
-    if malformed and not reply.text and not reply.tool_calls:
-        raise UpstreamError(f"the model said nothing that can be read ({malformed})")
-    return unwrapped(reply) if unwrap else reply
 
 
 def _said_by(payload: bytes) -> str:

@@ -11,16 +11,6 @@ from .....protocol.decoding import json_decoder
 
 Json = Any
 
-STOPS: dict[str, chat.StopReason] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tools",
-    "guardrail_intervened": "refused",
-    "content_filtered": "refused",
-}
-
 
 class _Camel(msgspec.Struct, rename="camel"):
     """Named as Bedrock does."""

@@ -77,7 +77,7 @@ def blocks(turn: chat.AssistantTurn, model: str, form: str) -> list[Json]:
 
 
 def sent(turn: chat.AssistantTurn, model: str, form: str) -> Iterator[Piece]:
-    """The turn as it came, piece by piece."""
+    """The turn as it came, piece by piece. Blank texts, which some providers refuse, are left out."""
     text, calls = turn.text, list(turn.tool_calls)
     for item in blocks(turn, model, form):
         if isinstance(item, dict):
@@ -85,11 +85,11 @@ def sent(turn: chat.AssistantTurn, model: str, form: str) -> Iterator[Piece]:
             yield {key: value for key, value in item.items() if key != TEXT}, own
         elif isinstance(item, int):
             piece, text = _parted(text, item)
-            if piece:
+            if piece.strip():
                 yield piece
         elif item is None and calls:
             yield calls.pop(0)
-    if text:
+    if text.strip():
         yield text
     yield from calls
 

@@ -420,3 +420,17 @@ async def test_a_missing_interpreter_is_named(stage: Stage, tmp_path: Path, monk
     outcome: callboard.Outcome = await stage.run()
     assert outcome.error is not None
     assert has_message(outcome.error.message, "engine.graph.nodes.script._command.4", script="s.ts", interpreter="npx")
+
+
+async def test_a_script_with_line_ends_of_windows_runs(stage: Stage) -> None:
+    stage.agent(
+        f"""
+        start: s
+        nodes:
+          s: {{type: script, script: s.sh, next: e}}
+          {OK}
+        """,
+        s='set -euo pipefail\r\nif true; then\r\n  echo \'{"x": "one"}\'\r\nfi\r\n',
+    )
+    outcome = await stage.run()
+    assert outcome.state["x"] == "one"

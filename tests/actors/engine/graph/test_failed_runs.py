@@ -50,7 +50,7 @@ def kept_its_output(outcome: Outcome, failure: ErrorReport) -> None:
         (Reply(status=429, error="slow down"), "upstream", 6, "slow down (HTTP 429)"),
         (Reply(status=500, error="broken"), "upstream", 6, "broken (HTTP 500)"),
         (Reply("an answer that is torn off", drop="middle"), "upstream", 6, "in the middle"),
-        (Reply(""), "upstream", 6, "produced no output"),
+        (Reply(""), "empty_reply", 6, "produced no output"),
         (Reply(drop="at once"), "upstream", 6, "fake:model: "),
         (Reply(raw=b"<html><title>Log in</title>", headers={"content-type": "text/html"}), "model", 1, "Log in"),
     ],

@@ -301,6 +301,15 @@ def test_a_file_of_any_length_is_refused_without_being_read(shelf: Shelf) -> Non
     assert shelf.store.resolve_alias("long") is None
 
 
+@pytest.mark.parametrize("text", ["", "\n", "\ufeff", "\0\0\0"])
+def test_an_empty_file_is_no_session(shelf: Shelf, text: str) -> None:
+    """A new conversation in its place would lose the other without a word."""
+    stored = shelf.store.create(alias="torn")
+    shelf.store.path(stored.id).write_text(text)
+    with pytest.raises(InvalidFile, match="torn"):
+        shelf.store.open_or_create_by_alias("torn")
+
+
 def test_odd_files_among_lokis_sessions_harm_nobody(shelf: Shelf) -> None:
     home = shelf.legacy("my-project.yaml").parent
     shelf.legacy(f"_/{UNNAMED}.yaml")
@@ -316,6 +325,8 @@ def test_odd_files_among_lokis_sessions_harm_nobody(shelf: Shelf) -> None:
     os.mkfifo(home / "pipe.yaml")
     listed = {meta.alias: meta.id for meta in shelf.store.list()}
     assert set(listed) == {"my-project", "plain", "empty", UNNAMED}
+    with pytest.raises(InvalidFile, match="empty"):
+        shelf.store.open(listed.pop("empty"))
     for alias, id in listed.items():
         assert shelf.store.open(id).alias == alias
     assert len(shelf.store.open(listed["my-project"]).session.messages) > 0

@@ -13,7 +13,7 @@ from callboard.actors.work.models.azure import AzureCodec, azure
 from callboard.actors.work.models.catalog import Catalog
 from callboard.actors.work.models.providers import client_of
 from callboard.protocol.chat import ChatRequest, Delta, ImagePart, TextDelta, TextPart, Tool, ToolCall, UserTurn
-from callboard.protocol.errors import ConfigError, CredentialsError, ModelError, UpstreamError
+from callboard.protocol.errors import ConfigError, CredentialsError, ModelError, ReplyFiltered, UpstreamError
 from callboard.protocol.settings import ClientSettings, Settings, read_settings
 
 HELLO = ChatRequest(messages=(UserTurn("hello"),))
@@ -199,8 +199,8 @@ async def test_a_stream_may_tell_what_its_filters_found(fake_model: FakeModels) 
     fake_model.script(Reply(raw=events + b"data: [DONE]\n\n"))
     request = ChatRequest(model="azure:gpt-4o", messages=HELLO.messages, stream=True)
     async with reaching(settings(fake_model.url)) as gateway:
-        reply = await gateway.chat(Silent(), request, on_delta=lambda delta: None)
-    assert (reply.text, reply.stop) == ("Well", "refused")
+        with pytest.raises(ReplyFiltered, match="content_filter"):
+            await gateway.chat(Silent(), request, on_delta=lambda delta: None)
 
 
 @pytest.mark.parametrize(

@@ -207,3 +207,25 @@ def test_a_model_is_known_without_its_key() -> None:
     assert (client.type, entry.name) == ("openai", "gpt-4o")
     with pytest.raises(ConfigError):
         catalog({}).named("opnai:gpt-4o")
+
+
+@pytest.mark.parametrize("key", ["sk-test\n", "sk-test\r\n", "  sk-test  ", "\ufeffsk-test"])
+def test_what_files_put_around_a_key_is_no_part_of_it(key: str) -> None:
+    for found in (
+        catalog({"OPENAI_API_KEY": key}).target("openai:gpt-4o"),
+        catalog({}, ClientSettings(type="openai", name="openai", api_key=key)).target("openai:gpt-4o"),
+    ):
+        assert found.headers["authorization"] == "Bearer sk-test"
+
+
+def test_a_blank_key_is_none() -> None:
+    with pytest.raises(CredentialsError, match="OPENAI_API_KEY"):
+        catalog({"OPENAI_API_KEY": " \n"}).target("openai:gpt-4o")
+
+
+@pytest.mark.parametrize("key", ["sk-\ntest", "sk-\u201ctest\u201d", "sk-\x00test"])
+def test_a_key_that_no_header_can_have_is_an_error_that_names_its_place(key: str) -> None:
+    with pytest.raises(CredentialsError, match="OPENAI_API_KEY"):
+        catalog({"OPENAI_API_KEY": key}).target("openai:gpt-4o")
+    with pytest.raises(CredentialsError, match="`api_key` of client 'openai'"):
+        catalog({}, ClientSettings(type="openai", name="openai", api_key=key)).target("openai:gpt-4o")

@@ -23,8 +23,10 @@ from callboard.protocol.errors import (
     BudgetReached,
     ConfigError,
     CredentialsError,
+    EmptyReply,
     KeyRefused,
     ModelError,
+    ReplyFiltered,
     TimedOut,
     UpstreamError,
 )
@@ -285,8 +287,29 @@ async def test_a_provider_s_explanation_is_cut_to_a_readable_length(fake_model: 
 async def test_tool_calls_that_nobody_offered_are_no_output(fake_model: FakeModels) -> None:
     fake_model.script(Reply(calls=[("format_disk", {})]))
     async with gateway(fake_model) as models:
-        with pytest.raises(UpstreamError, match=says("work.models.call.Call.ends.2", named="'format_disk'")):
+        with pytest.raises(UpstreamError, match=says("work.models.call.Call.ends", named="'format_disk'")):
             await models.chat(Recorder(), HELLO, attempts=1, need_text=True)
+
+
+async def test_an_empty_reply_is_asked_for_once_more(fake_model: FakeModels) -> None:
+    async with gateway(fake_model) as models:
+        fake_model.script("", "at last")
+        assert (await models.chat(Recorder(), HELLO)).text == "at last"
+        fake_model.script("", " ", "one too many")
+        with pytest.raises(EmptyReply):
+            await models.chat(Recorder(), HELLO)
+        assert fake_model.unused == 1
+
+
+@pytest.mark.parametrize(("stop", "error"), [("content_filter", ReplyFiltered), ("length", EmptyReply)])
+async def test_an_empty_reply_that_would_come_again_is_not_asked_for_once_more(
+    fake_model: FakeModels, stop: str, error: type[ModelError]
+) -> None:
+    fake_model.script(Reply(stop=stop), "one too many")
+    async with gateway(fake_model) as models:
+        with pytest.raises(error, match=stop):
+            await models.chat(Recorder(), HELLO, on_delta=lambda delta: None)
+    assert fake_model.unused == 1
 
 
 async def test_no_reply_gives_tokens_back(fake_model: FakeModels) -> None:

@@ -196,7 +196,7 @@ def test_whole_and_streamed_answers_mean_the_same() -> None:
         (chunk({"text": "a"}, stop="STOP"), "end"),
         (chunk({"text": "a"}, stop="MAX_TOKENS"), "length"),
         (chunk(stop="SAFETY"), "refused"),
-        (chunk(stop="SOMETHING_NEW"), "end"),
+        (chunk(stop="SOMETHING_NEW"), "failed"),
         ({"candidates": [{"finishReason": "STOP"}]}, "end"),
         ({"promptFeedback": {"blockReason": "SAFETY"}}, "refused"),
     ],
@@ -209,13 +209,6 @@ def test_why_it_stopped(answer: Any, stop: str) -> None:
 def test_an_answer_without_sense_is_a_model_error(answer: Any) -> None:
     with pytest.raises(ModelError):
         whole(answer)
-
-
-@pytest.mark.parametrize("stop", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
-def test_a_call_that_the_model_fumbled_may_be_tried_again_if_it_said_nothing(stop: str) -> None:
-    with pytest.raises(UpstreamError, match=stop):
-        whole(chunk(stop=stop))
-    assert whole(chunk({"text": "a"}, stop=stop)).text == "a"
 
 
 def test_a_stream_that_breaks_off_or_tells_an_error_may_be_tried_again() -> None:

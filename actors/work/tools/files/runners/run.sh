@@ -166,17 +166,30 @@ _callboard_prepare() {
     done
 }
 
+# A checkout of Windows ends lines with CR and LF: bash would take the CR for a part of the last word of each.
+_callboard_crlf=
+IFS= builtin read -r _callboard_crlf < "$0" || true
+[[ $_callboard_crlf == *$'\r' ]] || _callboard_crlf=
+
 if [[ ${_callboard_call[0]} == line ]]; then
     set -- "${_callboard_call[@]:1}"
     unset _callboard_call
-    source "$0" "$@"
+    if [[ -n $_callboard_crlf ]]; then
+        source <(tr -d '\r' < "$0") "$@"
+    else
+        source "$0" "$@"
+    fi
     exit
 fi
 
 # A file may end with `eval "$(argc --argc-eval "$0" "$@")"`: what argc would do is done below.
 argc() { :; }
 
-source "$0"
+if [[ -n $_callboard_crlf ]]; then
+    source <(tr -d '\r' < "$0")
+else
+    source "$0"
+fi
 
 argc__fn=${_callboard_call[1]}
 argc__positionals=()

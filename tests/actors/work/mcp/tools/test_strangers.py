@@ -277,3 +277,28 @@ async def test_a_call_that_was_not_begun_is_made_again_for_a_model_as_well(house
     with house.scope() as scope, trio.fail_after(60):
         told = await view_of(scope, server).call(house.root.actor, "x", {}, "web__x")
         assert told["content"][0]["text"] == "done"
+
+
+async def test_tools_with_odd_schemas_and_ids_as_text_do_not_cost_the_server(
+    house: House, nursery: trio.Nursery
+) -> None:
+    odd: list[dict[str, object]] = [{"inputSchema": None}, {"inputSchema": True}, {"inputSchema": "text"}, {}]
+    odd += [{"inputSchema": {"type": "object", "properties": None, "required": None}}, {"annotations": None}]
+
+    async def answer(request: Request, talk: Talk) -> None:
+        method = request.json.get("method")
+        if method == "initialize":
+            said = {**INITIALIZED, "capabilities": {"tools": {}}}
+            await talk.json(result(request, said), mcp_session_id="s-1")
+        elif method == "tools/list":
+            tools = [{"name": f"t{number}", "description": None, **each} for number, each in enumerate(odd)]
+            tools.append({"name": 7})  # no tool at all
+            listed = result(request, {"tools": tools})
+            await talk.json({**listed, "id": str(listed["id"])})
+        else:
+            await Legacy()(request, talk)
+
+    house.build(Server(name="web", type="http", url=(await fake_mcp(nursery, answer)).url))
+    with house.scope() as scope:
+        catalog = await scope.catalog("web", house.root.actor)
+    assert [tool.name for tool in catalog.tools] == [f"t{number}" for number in range(len(odd))]

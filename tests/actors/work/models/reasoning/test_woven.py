@@ -59,7 +59,7 @@ def test_a_turn_comes_back_as_it_came(came: list[Any]) -> None:
             found.append(("text", piece))
         else:
             found.append(("call", None) if isinstance(piece, ToolCall) else ("block", piece[0]))
-    assert found == as_sent(came)
+    assert found == [(kind, value) for kind, value in as_sent(came) if kind != "text" or value.strip()]
 
 
 @settings(deadline=None)

@@ -219,3 +219,14 @@ async def test_a_first_line_may_give_bash_its_options_but_not_replace_it(bench: 
         await bench.call(bench.declare(file, interpreter=("bash", "-eu"), arguments=argument), a=[])
     said = await bench.call(bench.declare(file, interpreter=("sh",), arguments=argument), a=["b"])
     assert said["output"].endswith(" b\nlate\n")
+
+
+async def test_a_file_with_line_ends_of_windows_runs(bench: Bench) -> None:
+    text = """main() {\r
+    if true; then\r
+        printf %s "$argc_text" >> "$LLM_OUTPUT"\r
+    fi\r
+}\r
+"""
+    said = await bench.bash(text, arguments=[option("text")], text="a\r\nb")
+    assert said == {"output": "a\r\nb"}

@@ -1,0 +1,130 @@
+"""Schemas of tools, adapted to what providers accept.
+
+Schemas of MCP servers come from strangers and follow any draft. A provider that refuses one refuses the whole request,
+and so every request of that agent: Anthropic and OpenAI take no `anyOf`, `oneOf` or `allOf` at the root, OpenAI no
+array without `items`, and both check against JSON Schema 2020-12, where `items` is no list and `exclusiveMinimum` no
+boolean. What is declared here is therefore the same or looser than what the server says. Calls are checked against the
+server's own schema (`tools.checking`), and by the server.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = Any
+
+_COMBINATORS = ("allOf", "anyOf", "oneOf")
+
+_SCHEMAS = frozenset(("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"))
+_LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+_MAPS = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
+_DEEPEST = 60
+"""Levels that are looked at. What is deeper goes out as it is."""
+
+_TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
+
+_KNOWN: dict[int, tuple[dict[str, Json], dict[str, Json]]] = {}
+"""By identity of the schema, which is kept beside, so that no other can have it."""
+_MOST = 4096
+
+
+def declared(schema: dict[str, Json]) -> dict[str, Json]:
+    """The schema of a tool's arguments as every provider takes it; the same object for the same one."""
+    known = _KNOWN.get(id(schema))
+    if known is None or known[0] is not schema:
+        if len(_KNOWN) >= _MOST:
+            _KNOWN.clear()
+        known = _KNOWN[id(schema)] = (schema, _adapted(folded(schema), 0))
+    return known[1]
+
+
+def folded(schema: dict[str, Json]) -> dict[str, Json]:
+    """The schema without combinators at its root: properties of all branches are its own.
+
+    Required is what the root wants, each part of `allOf`, and every branch of the others. A root that refers to a part
+    of itself is that part.
+    """
+    if isinstance(schema.get("$ref"), str) and isinstance(part := _resolved(schema, schema), dict):
+        own = {key: value for key, value in schema.items() if key != "$ref" and value}
+        if part is not schema and "$ref" not in part:
+            schema = {
+                **part,
+                **own,
+                "properties": {**_object(part.get("properties")), **_object(own.get("properties"))},
+            }
+    if not any(isinstance(schema.get(key), list) for key in _COMBINATORS):
+        return schema
+    properties: dict[str, Json] = dict(_object(schema.get("properties")))
+    required = list(_names(schema.get("required")))
+    for key in _COMBINATORS:
+        branches = schema.get(key)
+        if not isinstance(branches, list):
+            continue
+        parts = [folded(part) for part in (_resolved(branch, schema) for branch in branches) if isinstance(part, dict)]
+        for part in parts:
+            for name, each in _object(part.get("properties")).items():
+                properties.setdefault(name, each)
+        wanted = [_names(part.get("required")) for part in parts]
+        if key == "allOf":
+            required += [name for names in wanted for name in names]
+        elif wanted:
+            required += [name for name in wanted[0] if all(name in names for names in wanted)]
+    kept = {key: value for key, value in schema.items() if key not in _COMBINATORS}
+    kept |= {"type": "object", "properties": properties}
+    return {**kept, "required": list(dict.fromkeys(required))} if required else kept
+
+
+def _adapted(schema: Json, depth: int) -> Json:
+    """A schema and its parts in the words of 2020-12, with `items` for every array."""
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return schema
+    found: dict[str, Json] = {}
+    for key, value in schema.items():
+        if key in _MAPS and isinstance(value, dict):
+            found[key] = {name: _adapted(each, depth + 1) for name, each in value.items()}
+        elif key in _LISTS and isinstance(value, list):
+            found[key] = [_adapted(each, depth + 1) for each in value]
+        elif key in _SCHEMAS and isinstance(value, dict):
+            found[key] = _adapted(value, depth + 1)
+        elif value is not None or key in ("const", "default"):
+            found[key] = value
+    _mend(found, depth)
+    return found
+
+
+def _mend(schema: dict[str, Json], depth: int) -> None:
+    if isinstance(schema.get("items"), list):  # a tuple, up to draft 2019-09
+        schema["prefixItems"] = [_adapted(each, depth + 1) for each in schema["items"]]
+        schema["items"] = schema.pop("additionalItems", {})
+    for exclusive, plain in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(schema.get(exclusive), bool):  # draft 4
+            bound = schema.get(plain)
+            if schema.pop(exclusive) and bound is not None:
+                schema[exclusive] = schema.pop(plain)
+    if not isinstance(schema.get("required", []), list):  # draft 3, for one property
+        del schema["required"]
+    kinds = schema.get("type")
+    if isinstance(kinds, str) and kinds not in _TYPES:  # "any" and the like
+        del schema["type"]
+    is_array = kinds == "array" or (isinstance(kinds, list) and "array" in kinds)
+    if is_array and not isinstance(schema.get("items"), dict | bool):
+        schema["items"] = {}
+
+
+def _resolved(schema: Json, root: dict[str, Json]) -> Json:
+    """The schema that a reference within `root` names; itself if it is none."""
+    reference = schema.get("$ref") if isinstance(schema, dict) else None
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return schema
+    found: Json = root
+    for key in reference[2:].split("/"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if found is not root else None
+
+
+def _object(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _names(value: Json) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
