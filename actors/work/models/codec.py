@@ -47,9 +47,14 @@ ENDS: dict[str, chat.StopReason] = {
     **dict.fromkeys(("refusal", "safety", "recitation", "language", "blocklist", "prohibited_content"), "refused"),
     **dict.fromkeys(("spii", "image_safety", "image_prohibited_content", "image_recitation"), "refused"),
     **dict.fromkeys(("error_toxic", "model_armor"), "refused"),
+    **dict.fromkeys(("error", "failed", "abort", "aborted", "cancelled", "incomplete", "load"), "failed"),
+    **dict.fromkeys(("malformed_function_call", "unexpected_tool_call", "too_many_tool_calls"), "failed"),
+    **dict.fromkeys(("malformed_response", "malformed_model_output"), "failed"),
+    **dict.fromkeys(("malformed_tool_use", "insufficient_system_resource", "network_error", "timeout"), "failed"),
+    **dict.fromkeys(("other", "unload"), "failed"),
 }
 """The providers' words for why a reply ended, in lower case. They share one table, since servers that copy a format
-mix in words of others. An unknown word is a failure: a broken reply must not pass for an answer."""
+mix in words of others. Small servers have words of their own: an unknown one is an end if the reply says something."""
 
 
 Sign = Callable[["httpx.URL", bytes], Mapping[str, str]]
@@ -181,8 +186,8 @@ class ReplyBuilder:
     def ends(self, reason: str | None, *, refused: bool = False) -> None:
         """Note why the reply ended, in the provider's word; `refused` if the word is one for a filter."""
         if reason:
-            self.stop = "refused" if refused else ENDS.get(reason.lower(), "failed")
-            self.reason = "" if self.stop in ("end", "tools") else reason
+            self.stop = "refused" if refused else ENDS.get(reason.lower(), "end")
+            self.reason = "" if ENDS.get(reason.lower()) in ("end", "tools") else reason
 
     @property
     def calls(self) -> int:

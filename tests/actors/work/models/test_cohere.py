@@ -299,7 +299,7 @@ def test_what_was_thought_is_for_the_model_that_thought_it(turn: AssistantTurn, 
         ("STOP_SEQUENCE", "end"),
         ("MAX_TOKENS", "length"),
         ("ERROR_TOXIC", "refused"),
-        ("NEW", "failed"),
+        ("NEW", "end"),
     ],
 )
 def test_why_it_stopped(reason: str, stop: str) -> None:

@@ -196,7 +196,7 @@ def test_whole_and_streamed_answers_mean_the_same() -> None:
         (chunk({"text": "a"}, stop="STOP"), "end"),
         (chunk({"text": "a"}, stop="MAX_TOKENS"), "length"),
         (chunk(stop="SAFETY"), "refused"),
-        (chunk(stop="SOMETHING_NEW"), "failed"),
+        (chunk(stop="SOMETHING_NEW"), "end"),
         ({"candidates": [{"finishReason": "STOP"}]}, "end"),
         ({"promptFeedback": {"blockReason": "SAFETY"}}, "refused"),
     ],

@@ -143,7 +143,6 @@ FAILURES = [
     *(("bedrock", reason) for reason in ("malformed_model_output", "malformed_tool_use")),
     *(("cohere", reason) for reason in ("ERROR", "TIMEOUT")),
     *(("ollama", reason) for reason in ("load", "unload")),
-    *((name, "something_new") for name in WIRES if name != "responses"),
 ]
 """Words for an end that is none. The Responses API has a status for that, `failed`."""
 
@@ -200,12 +199,22 @@ def test_what_a_filter_has_stopped_is_an_error_with_its_reason(name: str, reason
 
 
 @pytest.mark.parametrize(("name", "reason"), FAILURES)
-def test_an_end_for_a_reason_that_is_not_known_is_an_error(name: str, reason: str) -> None:
+def test_an_end_that_is_a_failure_is_an_error(name: str, reason: str) -> None:
     for text in ("", "Hal"):
         for reply in _replies(WIRES[name], text, reason):
             with pytest.raises(UpstreamError, match=reason) as raised:
                 check_reply(reply)
             assert isinstance(raised.value, EmptyReply) is not bool(text)
+
+
+@pytest.mark.parametrize("name", [name for name in WIRES if name != "responses"])
+def test_an_end_by_a_word_that_is_not_known_is_the_end_of_what_was_said(name: str) -> None:
+    for reply in _replies(WIRES[name], "seven", "something_new"):
+        check_reply(reply)
+        assert (reply.text, reply.stop) == ("seven", "end")
+    for reply in _replies(WIRES[name], "", "something_new"):
+        with pytest.raises(EmptyReply, match="something_new"):
+            check_reply(reply)
 
 
 def test_a_prompt_that_gemini_blocks_is_an_error_with_its_reason() -> None:

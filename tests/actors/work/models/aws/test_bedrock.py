@@ -244,7 +244,7 @@ def test_whole_and_streamed_answers_mean_the_same(size: int) -> None:
         ("model_context_window_exceeded", "length"),
         ("guardrail_intervened", "refused"),
         ("content_filtered", "refused"),
-        ("something_new", "failed"),
+        ("something_new", "end"),
     ],
 )
 def test_why_it_stopped(reason: str, stop: str) -> None:
