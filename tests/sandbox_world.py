@@ -112,7 +112,7 @@ class World:
             here=here or self.workspace,
             config_dir=self.config,
             environ={"HOME": str(self.home), "XDG_CACHE_HOME": str(self.workspace.parent / "cache")},
-            temporary=LazyDirectory("run-1", [Base(self.workspace.parent / "temporary")]),
+            temporary=LazyDirectory("run-1", lambda: [Base(self.workspace.parent / "temporary")]),
             grants=Grants(None, None),
         )
 

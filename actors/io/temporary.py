@@ -168,10 +168,10 @@ class LazyDirectory:
 
     Args:
         name: two of one name are the same directory.
-        bases: see `make_directory`.
+        bases: gives what `make_directory` takes, when the directory is made. Most runs never need theirs.
     """
 
-    def __init__(self, name: str, bases: Sequence[Base] | None = None) -> None:
+    def __init__(self, name: str, bases: Callable[[], Sequence[Base]] | None = None) -> None:
         self._name = name
         self._bases = bases
         self._path: Path | None = None
@@ -179,7 +179,8 @@ class LazyDirectory:
     def path(self) -> Path:
         """Return its path. It exists. Raises as `make_directory`."""
         if self._path is None or not self._path.is_dir():
-            self._path = make_directory("", bases=self._bases, name=self._name)
+            bases = None if self._bases is None else self._bases()
+            self._path = make_directory("", bases=bases, name=self._name)
         return self._path
 
     @property

@@ -63,7 +63,7 @@ def sandbox(
         here=here or Path.cwd(),
         config_dir=root.config_dir.absolute(),
         environ=os.environ,
-        temporary=LazyDirectory(request.id or f"run-{secrets.token_hex(4)}", run_bases(os.environ)),
+        temporary=LazyDirectory(request.id or f"run-{secrets.token_hex(4)}", run_bases),
         grants=Grants(rules, kept),
         roots=absolute((*settings.tool_roots, *request.roots)),
     )

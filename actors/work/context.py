@@ -257,7 +257,7 @@ class RunContext:
         narrowing = OwnSandbox(profile=own) if isinstance(own, str) else own
         sandbox = current.get()
         if sandbox is None:
-            place = LazyDirectory(f"own-{secrets.token_hex(4)}", run_bases(self.environ))
+            place = LazyDirectory(f"own-{secrets.token_hex(4)}", partial(run_bases, self.environ))
             here, base = self.cwd or Path.cwd(), self.config_dir.absolute()
             off = UserSandbox(profile="off")
             grants = Grants(self.permissions, None)

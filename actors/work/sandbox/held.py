@@ -85,7 +85,7 @@ class Held:
         self._grants = grants
         self._door = door
         self._temporary = temporary
-        self._own = LazyDirectory(f"tmp-{secrets.token_hex(6)}", run_bases(os.environ))
+        self._own = LazyDirectory(f"tmp-{secrets.token_hex(6)}", run_bases)
         has_all = isinstance(place.network, tuple) and door is None and "*" in place.network
         self._network = nature.beyond.network or has_all
         self._given = tuple(given)
