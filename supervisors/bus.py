@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from time import time
 from typing import TYPE_CHECKING, Literal, final
 
 import trio
@@ -189,7 +189,7 @@ class _Clock:
         self._now = datetime.fromtimestamp(0, UTC)
 
     def __call__(self) -> datetime:
-        seconds = time()
+        seconds = time.time()
         if not 0 <= seconds - self._read < RESOLUTION:
             self._read, self._now = seconds, datetime.fromtimestamp(seconds, UTC)
         return self._now

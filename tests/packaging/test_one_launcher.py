@@ -25,7 +25,7 @@ EXCEPTIONS = {
     "cli/loki/execute.py": "becomes the shell (`exec`) that the user asked for, after the root has ended",
     "actors/work/library/agents/code-reviewer/tools.py": "runs in a process of its own, below a reaper",
     "actors/work/library/agents/file-reviewer/tools.py": "runs in a process of its own, below a reaper",
-    "actors/work/library/agents/coder/scripts/verify.py": "runs in a process of its own, below a reaper",
+    "actors/work/library/agents/coder/scripts/checks.py": "runs in a process of its own, below a reaper",
 }
 
 WHOLE_MODULES = {"subprocess", "multiprocessing", "pty", "webbrowser", "_posixsubprocess"}

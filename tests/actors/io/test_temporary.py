@@ -211,7 +211,7 @@ def test_a_directory_that_is_to_be_renamed_is_removed_if_its_owner_was_killed(tm
 
 
 EXCEPTIONS = {
-    "actors/work/library/agents/coder/scripts/verify.py": "a script of its own process; the file has no name",
+    "actors/work/library/agents/coder/scripts/checks.py": "a script of its own process; the file has no name",
     "actors/engine/workflow/workers/devall/host.py": "a process without this package, in a directory of its parent's",
 }
 """Modules that use `tempfile`, and why they may."""
