@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Listener = Callable[[Event], None]
 Overflow = Literal["drop_oldest", "end"]
 
-RESOLUTION = 0.001
+RESOLUTION = 0.0001
 """Seconds within which events have the same time. Their numbers say which was first."""
 
 log = logging.getLogger("callboard.bus")
@@ -182,7 +182,7 @@ class Stream(_Heard):
 
 
 class _Clock:
-    """The time of day. What happens within a millisecond has the same: making a `datetime` costs more than an event."""
+    """The time of day. What happens within `RESOLUTION` has the same: a `datetime` costs as much as an event."""
 
     def __init__(self) -> None:
         self._read = 0.0

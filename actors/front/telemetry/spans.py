@@ -17,6 +17,7 @@ from opentelemetry.util.types import AttributeValue
 
 from ....protocol import events as ev
 from ....protocol.events import Event, EventData
+from ....supervisors.bus import RESOLUTION
 from ...io.redact import Redactor
 from ...runs.trace_context import caller, conversation
 from ...views.activity import Activity
@@ -109,6 +110,7 @@ class RunSpans:
         self._content = content
         self._common: Attributes = {"gen_ai.conversation.id": conversation or event.run, "callboard.run.id": event.run}
         self._open: dict[Activity | None, Open] = {}
+        self._latest = 0
         self._view = RunView()
         self._view.see(event)
         attributes: Attributes = {"callboard.dialect": data.dialect}
@@ -311,8 +313,16 @@ class RunSpans:
         span_kind: SpanKind = SpanKind.INTERNAL,
     ) -> Open:
         attributes = {**self._common, **attributes}
-        span = self._tracer.start_span(title, above, span_kind, attributes, start_time=_ns(event.ts))
+        span = self._tracer.start_span(title, above, span_kind, attributes, start_time=self._when(event.ts))
         return Open(kind, span, event.ts, labels)
+
+    def _when(self, at: datetime) -> int:
+        """The time of an event as a span has it: events that share theirs (`bus.RESOLUTION`) keep their order."""
+        ns = _ns(at)
+        if ns <= self._latest < ns + int(RESOLUTION * 1e9):
+            ns = self._latest + 1
+        self._latest = ns
+        return ns
 
     def _end(self, activity: Activity | None, at: datetime, code: str) -> None:
         open = self._open.pop(activity, None)
@@ -332,7 +342,7 @@ class RunSpans:
             self._measured.record(_DURATIONS[open.kind], seconds, open.labels, code)
             if "mcp.method.name" in open.labels:
                 self._measured.record("mcp.client.operation.duration", seconds, open.labels, code)
-        open.span.end(_ns(at))
+        open.span.end(self._when(at))
 
     _MORE: ClassVar[dict[type[EventData], Callable[[RunSpans, Activity, Open, Event, Any], None]]] = {
         ev.AgentFinished: _agent_finished,
