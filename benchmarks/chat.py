@@ -6,7 +6,7 @@ streaming     The share of a core, all threads together, while 100 kB of Markdow
 typing        From a key that is written to the terminal until it is echoed, while 50 children of an agent work, each of
               which says ten words a second.
 interrupting  From the frame that interrupts until the prompt is back, at 100 of the moments of
-              tests/interrupt_moments.py (a fixed choice); after each the chat goes on, before a strict provider.
+              tests/support/interrupt_moments.py (a fixed choice); after each the chat goes on, at a strict provider.
               Here the chat is in this process, without a terminal.
 
     python benchmarks/chat.py [--scale F] [--only PART]
@@ -252,8 +252,8 @@ def interrupting(count: int) -> tuple[list[float], list[float]]:
     import trio
 
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-    from interrupt_house import Measured, scene_of
-    from interrupt_moments import MOMENTS
+    from support.interrupt_moments import MOMENTS
+    from support.interrupted_chat import Measured, scene_of
     from support.subreaper import become_subreaper
 
     become_subreaper()  # or what is left could not be seen

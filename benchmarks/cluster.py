@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import msgspec
 import psutil
 import trio
-from cluster_house import House, until
-from postgres_house import Postgres, running
+from support.cluster import House, until
+from support.postgres import Postgres, running
 
 import callboard
 from callboard.actors.front.cluster.bundle import pack

@@ -17,18 +17,17 @@ from typing import Any
 
 import psutil
 import pytest
-import secret_watch
-import starter
 import trio
-from fake_models import FakeModels, listening
 from hypothesis import HealthCheck, settings
-from ports import reserved_port
-from repository import Repository
+from support import secret_watch, starter
 from support.durations import Recorder
 from support.examples import DEFAULT, draw_fewer, fewer, leaves_out_full
+from support.fake_models import FakeModels, listening
+from support.ports import reserved_port
+from support.repository import Repository
 from support.subreaper import become_subreaper
 from support.tiers import mark_tiers
-from waiting import run_on_mock_clock
+from support.waiting import run_on_mock_clock
 
 from callboard.actors.io import handed_out
 
@@ -40,7 +39,7 @@ LEFT: list[str] = []
 
 @pytest.fixture
 async def fake_model(nursery: trio.Nursery) -> FakeModels:
-    """A scripted model server on loopback; see tests/fake_models.py."""
+    """A scripted model server on loopback; see tests/support/fake_models.py."""
     listener, port = listening()
     server = FakeModels(port)
     nursery.start_soon(server.serve, listener)
@@ -49,7 +48,7 @@ async def fake_model(nursery: trio.Nursery) -> FakeModels:
 
 @pytest.fixture
 def free_port() -> Iterator[int]:
-    """A port of 127.0.0.1 that is reserved for the program under test; see tests/ports.py."""
+    """A port of 127.0.0.1 that is reserved for the program under test; see tests/support/ports.py."""
     with reserved_port() as port:
         yield port
 
@@ -183,7 +182,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, p
         found = secret_watch.leaks(report.sections, directory if isinstance(directory, Path) else None)
         if found and report.outcome != "failed":
             report.outcome = "failed"
-            report.longrepr = "\n".join(("secrets were written down (see tests/secret_watch.py):", *found))
+            report.longrepr = "\n".join(("secrets were written down (see tests/support/secret_watch.py):", *found))
     return report
 
 
@@ -223,5 +222,5 @@ def _still_alive() -> list[str]:
 
 @pytest.fixture
 def repository(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """See tests/repository.py."""
+    """See tests/support/repository.py."""
     return Repository(tmp_path, fake_model, monkeypatch)

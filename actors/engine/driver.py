@@ -9,8 +9,8 @@ deterministic, without clock, randomness or I/O. It gets a message and answers w
 The driver is the other half, written once for all of them. It takes messages from the mailbox of its actor, hands them
 to the decider, and carries the effects out. `Work` is done by a child actor; the end of that actor is one message in
 the mailbox here (`WorkDone` and its kinds; `WorkFailed` if it crashed or was cancelled from outside). So what happened
-in a run is the list of its messages: given to a fresh decider they give the same effects (tests/tapes.py holds that),
-and nothing that a decider knows is on Python's stack.
+in a run is the list of its messages: given to a fresh decider they give the same effects
+(tests/support/second_decider.py), and nothing that a decider knows is on Python's stack.
 
 Most work is done by child actors, so that it can be seen, cancelled and done side by side. `InPlace` work is done in
 the task of the driver's own actor: a model's reply, for which an agent waits and does nothing else. An actor of its own

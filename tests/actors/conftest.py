@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels
-from stage import Stage
-from tapes import Twin, twins
-from tiny_weights import WORDS, put_weights
+from support.agent_runs import Stage
+from support.fake_models import FakeModels
+from support.second_decider import Twin, twins
+from support.tiny_weights import WORDS, put_weights
 
 import callboard
 

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import trio
-from fake_models import Reply, Request
-from mcp_stage import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a fixture
-from person import Person
-from stage import Stage
+from support.agent_runs import Stage
+from support.answering_person import Person
+from support.fake_models import Reply, Request
+from support.mcp_entries import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a fixture
 
 from callboard.actors.engine.deciding import Decider, Tape, recorder
 from callboard.protocol.effects import Effect

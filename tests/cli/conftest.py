@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import pytest
 import trio
-from fake_models import FakeModels, listening
-from screen import Screen
-from served_house import House, open_house
+from support.control_server import House, open_house
+from support.fake_models import FakeModels, listening
+from support.screen import Screen
 
 from callboard.cli import main
 from callboard.protocol.events import Event, EventData

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels, Reply
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 
 import callboard as package

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from resuming_house import House, events, questions, status_of
-from starter import CALLBOARD
+from support.fake_models import FakeModels, Reply
+from support.killed_servers import House, events, questions, status_of
 from support.messages import has_message
+from support.starter import CALLBOARD
 
 from callboard.supervisors.journal.reading import read_run
 

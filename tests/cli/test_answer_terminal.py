@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from screen import Screen
-from starter import CALLBOARD
-from tmux import Tmux
-from waiting import READING
+from support.fake_models import FakeModels, Reply
+from support.screen import Screen
+from support.starter import CALLBOARD
+from support.tmux import Tmux
+from support.waiting import READING
 
 from callboard.cli.render.markdown.stream import MarkdownStream
 from callboard.cli.render.markdown.theme import Theme, of_pygments

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import trio
-from fake_models import Reply
-from served_house import House
-from waiting import PATIENCE
+from support.control_server import House
+from support.fake_models import Reply
+from support.waiting import PATIENCE
 
 from callboard.protocol.control.caller import LOCAL
 

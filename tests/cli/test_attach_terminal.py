@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from screen import Screen
-from served_house import House
-from starter import CALLBOARD
-from waiting import PATIENCE, until
+from support.control_server import House
+from support.fake_models import FakeModels, Reply
+from support.screen import Screen
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE, until
 
 from callboard.actors.front.server.token_file import read_servers
 from callboard.cli.control.client import open_client

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 import trio
-from auth_server import CLIENT, LocalAuthServer, auth_server
-from fake_models import FakeModels, Reply, Request
-from screen import Screen
-from starter import CALLBOARD
+from support.auth_server import CLIENT, LocalAuthServer, auth_server
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message
-from waiting import PATIENCE
+from support.screen import Screen
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE
 
 COMMAND = CALLBOARD
 ADDRESS = r"(http://127\.0\.0\.1:\d+/authorize\?\S+)\s"

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import Request
-from mcp_protected import Town, protected_town
+from support.fake_models import Request
+from support.mcp_protected import Town, protected_town
 from support.messages import has_message
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 Home = Callable[..., Path]

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from fake_models import FakeModels
-from starter import CALLBOARD
+from support.fake_models import FakeModels
 from support.messages import has_message
-from waiting import PATIENCE
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE
 
 from callboard.actors.runs.batch.batch import Ended
 from callboard.actors.runs.batch.tasks import Task

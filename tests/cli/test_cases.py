@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply, Request
-from starter import CALLBOARD
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message
+from support.starter import CALLBOARD
 
 GRAPH = """
 name: writer

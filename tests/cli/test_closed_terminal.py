@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from screen import Screen
-from talking import environment_of
-from tmux import Tmux
-from waiting import until
+from support.fake_models import FakeModels, Reply
+from support.screen import Screen
+from support.talking import environment_of
+from support.tmux import Tmux
+from support.waiting import until
 
 from callboard.actors.io.directories import journal_dir
 from callboard.supervisors.journal.reading import kept_runs

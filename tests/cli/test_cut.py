@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 GRAPH = """
 name: echo

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Request
-from starter import CALLBOARD
+from support.fake_models import FakeModels, Request
 from support.messages import has_message
+from support.starter import CALLBOARD
 
 from callboard.actors.work.models import weights
 from callboard.cli.demo import AGENT, MESSAGE

@@ -16,10 +16,10 @@ import httpx
 import psutil
 import pytest
 import trio
-from http_house import told
-from serve_process import Serving
+from support.http_server import told
+from support.serve_process import Serving
+from support.waiting import PATIENCE
 from trio_websocket import ConnectionClosed, open_websocket_url
-from waiting import PATIENCE
 
 from callboard.actors.front.control.logs.runs import look
 

@@ -14,9 +14,9 @@ import trio
 from prompt_toolkit.input import create_input
 from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.output.vt100 import Vt100_Output
-from screen import Screen
-from served_house import House
-from waiting import PATIENCE, until
+from support.control_server import House
+from support.screen import Screen
+from support.waiting import PATIENCE, until
 
 from callboard.cli.render.dialog import Dialog
 from callboard.cli.render.early import READING, Early

@@ -11,9 +11,9 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from fake_models import FakeModels
-from starter import CALLBOARD
+from support.fake_models import FakeModels
 from support.messages import has_message
+from support.starter import CALLBOARD
 
 from callboard.actors.io.settings import load_settings
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fake_models import FakeModels, Reply
-from served_house import House, open_house
+from support.control_server import House, open_house
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 
 from callboard.actors.front.control.logs.files import Kept, read_kept, write_kept

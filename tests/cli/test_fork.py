@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import FakeModels
-from screen import Screen
-from starter import CALLBOARD
+from support.fake_models import FakeModels
 from support.messages import has_message
+from support.screen import Screen
+from support.starter import CALLBOARD
 
 GRAPH = """
 name: g

@@ -1,4 +1,4 @@
-"""A fork of `callboard` (tests/starter.py) is to the tests what a Python of its own is."""
+"""A fork of `callboard` (tests/support/starter.py) is to the tests what a Python of its own is."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from screen import Screen
-from starter import CALLBOARD
-from waiting import PATIENCE
+from support.fake_models import FakeModels, Reply
+from support.screen import Screen
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE
 
 PROGRAMS = pytest.mark.parametrize(
     "program", [(sys.executable, "-m", "callboard.cli"), CALLBOARD], ids=["python", "fork"]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from bundle_house import BUNDLE, SILENT, Repository, put
-from screen import Screen
-from starter import CALLBOARD
+from support.bundles import BUNDLE, SILENT, Repository, put
 from support.messages import has_message
-from waiting import PATIENCE, READING
+from support.screen import Screen
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE, READING
 
 from callboard.protocol.version import VERSION
 

@@ -17,7 +17,7 @@ from threading import Thread
 
 import pytest
 from support.messages import has_message
-from tiny_weights import put_weights
+from support.tiny_weights import put_weights
 
 from callboard.actors.work.knowledge.base.layout import Layout
 from callboard.actors.work.library import AGENTS

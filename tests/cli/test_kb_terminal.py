@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply, Request
-from screen import Screen
-from starter import CALLBOARD
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message
+from support.screen import Screen
+from support.starter import CALLBOARD
 
 COMMAND = [*CALLBOARD, "kb"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from mcp_house import SERVERS
-from starter import CALLBOARD
-from waiting import until
+from support.fake_models import FakeModels, Reply
+from support.mcp_processes import SERVERS
+from support.starter import CALLBOARD
+from support.waiting import until
 
 SCRIPT = """
 name: g

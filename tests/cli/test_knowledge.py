@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels
-from starter import CALLBOARD
+from support.fake_models import FakeModels
 from support.messages import has_message
-from tiny_weights import put_weights
+from support.starter import CALLBOARD
+from support.tiny_weights import put_weights
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 

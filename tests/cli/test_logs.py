@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from served_house import House, open_house
-from starter import CALLBOARD
+from support.control_server import House, open_house
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
-from waiting import PATIENCE, until
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE, until
 
 from callboard.protocol.control.caller import LOCAL
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from starter import CALLBOARD
 from support.messages import has_message
-from waiting import PATIENCE
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE
 
 from callboard.actors.work.mcp.files import load_mcp
 from callboard.cli import mcp_status

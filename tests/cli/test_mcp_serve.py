@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from support.messages import has_message
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 import pytest
 from support.messages import has_message
-from tiny_weights import put_weights
-from waiting import PATIENCE
+from support.tiny_weights import put_weights
+from support.waiting import PATIENCE
 
 from callboard.cli.run import ask
 

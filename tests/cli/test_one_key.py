@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import click
 import pytest
-from screen import Screen
+from support.screen import Screen
 
 from callboard.cli.render.one_key import read_key
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from screen import Screen
-from served_house import House
-from starter import CALLBOARD
+from support.control_server import House
 from support.messages import has_message
-from waiting import PATIENCE
+from support.screen import Screen
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE
 
 from callboard.cli.control import connection
 from callboard.cli.control.commands import answering

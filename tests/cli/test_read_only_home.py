@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from mcp_house import SERVERS
-from starter import CALLBOARD
+from support.fake_models import FakeModels, Reply
+from support.mcp_processes import SERVERS
+from support.starter import CALLBOARD
 
 GRAPH = """
 name: g

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard.cli.render.result import for_format
 from callboard.protocol import events as ev

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from starter import CALLBOARD
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
-from waiting import until
+from support.starter import CALLBOARD
+from support.waiting import until
 
 from callboard.supervisors.journal.reading import kept_runs
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import FakeModels, Reply, Request
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message
 
 Callboard = Callable[..., "tuple[int, str, str]"]

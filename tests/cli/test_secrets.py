@@ -2,8 +2,8 @@
 
 A house has secrets in the key of a client, in the environment of an MCP server, of one that does not start, and in an
 agent's variable; one of them is in no vault but in the environment. Its model calls tools that print them (also in
-base64), says them itself, in pieces of five letters, and its provider quotes the key that it refuses. tests/planted.py
-looks for them in every byte.
+base64), says them itself, in pieces of five letters, and its provider quotes the key that it refuses.
+tests/support/planted_secrets.py looks for them in every byte.
 
 Where they may be is named here, each place with its reason; see `ALLOWED` and the tests.
 """
@@ -21,16 +21,16 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from control_house import Client
-from fake_models import Reply, Request
-from mcp_stage import SCRIPTED
-from planted import CommandLines, Planted
 from qa.chat import Chat
-from qa.house import House, open_house
+from qa.home import House, open_house
 from qa.terminal import ENTER
-from traced import Traced
+from support.control_hub import Client
+from support.fake_models import Reply, Request
+from support.mcp_entries import SCRIPTED
+from support.planted_secrets import CommandLines, Planted
+from support.traced import Traced
+from support.waiting import PATIENCE, until
 from trio_websocket import open_websocket_url
-from waiting import PATIENCE, until
 
 import callboard
 from callboard.actors.front.server.serving import ServeOptions, Server

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import trio
-from screen import Screen
-from serve_process import CALLBOARD, SOON, Serving
+from support.screen import Screen
+from support.serve_process import CALLBOARD, SOON, Serving
 
 from callboard.actors.front.control.logs.runs import look
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from serve_process import SOON, Serving
+from support.serve_process import SOON, Serving
 
 from callboard.actors.front.server.serving import CANCEL_WITHIN, LAST_WORDS
 from callboard.supervisors.root import LOOP_HANGS

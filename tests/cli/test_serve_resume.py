@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from resuming_house import House, events, questions, status_of
-from waiting import PATIENCE
+from support.fake_models import FakeModels, Reply
+from support.killed_servers import House, events, questions, status_of
+from support.waiting import PATIENCE
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from serve_process import CALLBOARD
-from waiting import PATIENCE, until
+from support.serve_process import CALLBOARD
+from support.waiting import PATIENCE, until
 
 SOON = PATIENCE
 IN_TERMINAL = (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels, Reply
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 
 from callboard.actors.runs.sessions.store import SessionStore

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels
+from support.fake_models import FakeModels
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 

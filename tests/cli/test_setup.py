@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from fake_models import FakeModels, Reply
-from starter import CALLBOARD
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
-from waiting import PATIENCE
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE
 
 from callboard.actors.runs.setup.needed import needs_setup
 from callboard.protocol.settings import read_settings

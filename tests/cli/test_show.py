@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from screen import Screen
-from starter import CALLBOARD
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
-from waiting import PATIENCE, until
+from support.screen import Screen
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE, until
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 

@@ -15,11 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 import trio
-from fake_models import FakeModels
-from screen import Screen
-from starter import CALLBOARD
+from support.fake_models import FakeModels
 from support.messages import says
-from waiting import PATIENCE
+from support.screen import Screen
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE
 
 from callboard.cli import stdin
 from callboard.cli.stdin import prompt_text

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from screen import Screen
-from starter import CALLBOARD
+from support.fake_models import FakeModels, Reply
+from support.screen import Screen
+from support.starter import CALLBOARD
 
 COMMAND = CALLBOARD
 

@@ -16,14 +16,14 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from fake_models import Reply
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from screen import Screen
-from served_house import House
-from starter import CALLBOARD
-from waiting import PATIENCE
+from support.control_server import House
+from support.fake_models import Reply
+from support.screen import Screen
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE
 
 from callboard.cli.control.top.table import SORTS, Row, Table, about, below
 from callboard.cli.control.top.terminal import Keys

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from access_house import made_key
-from fake_models import FakeModels, Reply, Request
+from support.access_keys import made_key
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message
 
 from callboard.actors.work.spending.book import _SCHEMA

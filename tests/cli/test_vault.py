@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 import trio
-from screen import Screen
-from starter import CALLBOARD
 from support.messages import has_message
-from waiting import PATIENCE
+from support.screen import Screen
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE
 
 from callboard.actors.io.vault import age
 

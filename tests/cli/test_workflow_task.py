@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from screen import Screen
-from starter import CALLBOARD
-from waiting import PATIENCE
+from support.screen import Screen
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE
 
 WORKFLOW = """
 graph:

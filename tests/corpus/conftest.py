@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels
-from workflow_agents import Agents
+from support.fake_models import FakeModels
+from support.workflow_agents import Agents
 
 import callboard
 

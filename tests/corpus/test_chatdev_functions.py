@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from corpus.chatdev_calls import ANSWER, CALLS, NOTES
 from corpus.strangers import WORKS, Seen, attempts, cannot, check, corpus, needs
-from fake_models import Reply
-from workflow_agents import Agents
+from support.fake_models import Reply
+from support.workflow_agents import Agents
 
 PLACE = "functions/function_calling"
 

@@ -20,9 +20,9 @@ import trio
 import yaml
 from corpus.chatdev_model import PERSON, Player
 from corpus.strangers import WORKS, attempts, cannot, check, corpus, needs
-from fake_mcp_http import INITIALIZED, SESSION, Legacy, Talk, fake_mcp
-from fake_mcp_http import result as result_of
-from fake_models import FakeModels, Reply, Request
+from support.fake_mcp_http import INITIALIZED, SESSION, Legacy, Talk, fake_mcp
+from support.fake_mcp_http import result as result_of
+from support.fake_models import FakeModels, Reply, Request
 
 import callboard
 from callboard.protocol.problems import Problem, errors_in

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from corpus.loki_house import FAMILIES, failed, installed, obliging, project
+from corpus.loki_directory import FAMILIES, failed, installed, obliging, project
 from corpus.strangers import WORKS, Family, Seen, attempts, cannot, check, corpus, needs
-from fake_models import FakeModels
-from person import Person
-from tiny_weights import put_weights
+from support.answering_person import Person
+from support.fake_models import FakeModels
+from support.tiny_weights import put_weights
 
 import callboard
 from callboard.actors.io.settings import load_settings

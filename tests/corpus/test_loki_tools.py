@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from corpus.loki_house import FAMILIES, failed, installed, lacking, project
+from corpus.loki_directory import FAMILIES, failed, installed, lacking, project
 from corpus.strangers import WORKS, Family, Seen, attempts, cannot, check, corpus, needs
-from fake_models import FakeModels, Reply
+from support.fake_models import FakeModels, Reply
 
 import callboard
 from callboard.actors.work.tools.declare.read import read_tools

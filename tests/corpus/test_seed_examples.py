@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
-from corpus.loki_house import failed
+from corpus.loki_directory import failed
 from corpus.seed_examples import Example, examples
 from corpus.strangers import WORKS, Seen, attempts, cannot, check, corpus, needs
-from person import Person
+from support.answering_person import Person
 
 import callboard
 from callboard.actors.work.tools.declare.read import read_tools

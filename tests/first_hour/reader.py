@@ -10,7 +10,7 @@ import trio
 from first_hour.pages import Command
 from first_hour.scenes import Row, Scene
 from first_hour.shell import Ended, Shell
-from waiting import READING
+from support.waiting import READING
 
 
 class Reader:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 
 @dataclass(frozen=True, kw_only=True)

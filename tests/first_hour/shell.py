@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 import trio
-from waiting import PATIENCE, READING
+from support.waiting import PATIENCE, READING
 
 _PROMPT = "first hour, ended with $? > "
 _ENDED = re.compile(r"first hour, ended with (\d+) > \Z")

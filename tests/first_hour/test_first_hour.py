@@ -19,12 +19,12 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels
 from first_hour.pages import ROOT, Command, File, fences, is_synopsis, pages, steps
 from first_hour.reader import Reader
 from first_hour.scenes import SCENES, Scene
-from postgres_house import running
-from starter import STARTER
+from support.fake_models import FakeModels
+from support.postgres import running
+from support.starter import STARTER
 
 BIN = Path(sys.executable).parent
 UVX = Path(sys.prefix) / "interop/install/bin/uvx"

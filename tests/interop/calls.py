@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard.actors.work.mcp.client.client import McpClient
 from callboard.actors.work.mcp.client.connect import Abilities, connect

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard.protocol.mcp.config import Server
 from callboard.supervisors import Actor

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from fake_models import FakeModels, Reply, Request
 from interop.environments import HERE, INSTALLED, needs
-from waiting import PATIENCE
+from support.fake_models import FakeModels, Reply, Request
+from support.waiting import PATIENCE
 
 CALLBOARD = Path(sys.executable).parent / "callboard"
 AGENT = """

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from control_house import ASKS, hub_of
-from editors import Editor, editors
-from fake_models import FakeModels, Reply
 from interop.acp_schema import Judge
 from interop.environments import needs
-from stage import Stage
+from support.agent_runs import Stage
+from support.control_hub import ASKS, hub_of
+from support.editors import Editor, editors
+from support.fake_models import FakeModels, Reply
 
 import callboard
 from callboard.actors.front.control.hub import Hub

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import Reply
-from http_agents import ASKER, HELLO, LOOP
-from http_house import House, Serve, house, serve
 from interop.environments import CONTROL, HERE, needs
-from waiting import PATIENCE
+from support.fake_models import Reply
+from support.http_agents import ASKER, HELLO, LOOP
+from support.http_server import House, Serve, house, serve
+from support.waiting import PATIENCE
 
 from callboard.supervisors.process import start_process
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from fake_models import FakeModels, Reply, Request
 from interop.environments import HERE, INSTALLED, needs
-from mcp_stage import scripted
-from waiting import PATIENCE
+from support.fake_models import FakeModels, Reply, Request
+from support.mcp_entries import scripted
+from support.waiting import PATIENCE
 
 CALLBOARD = Path(sys.executable).parent / "callboard"
 AGENT = """

@@ -7,11 +7,11 @@ import shutil
 from typing import Any
 
 import trio
-from fake_models import Reply, Request
-from http_agents import ASKER, LOOP
-from http_house import House, house, serve
 from interop.environments import HERE, INSTALLED, needs
-from waiting import PATIENCE
+from support.fake_models import Reply, Request
+from support.http_agents import ASKER, LOOP
+from support.http_server import House, house, serve
+from support.waiting import PATIENCE
 
 from callboard.supervisors.process import start_process
 

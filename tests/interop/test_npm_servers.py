@@ -12,7 +12,7 @@ import trio
 from interop.calls import give_up, reach, text_of
 from interop.conftest import Person
 from interop.environments import everything, needs, npm
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard.actors.work.mcp.links.link import Caller
 from callboard.protocol.errors import McpError

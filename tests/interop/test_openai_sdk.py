@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fake_models import Reply
-from http_agents import LOOP
-from http_house import Serve, serve
 from interop.environments import needs
 from interop.test_http_clients import client
+from support.fake_models import Reply
+from support.http_agents import LOOP
+from support.http_server import Serve, serve
 
 __all__ = ["serve"]
 

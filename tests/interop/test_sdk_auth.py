@@ -9,7 +9,7 @@ import httpx
 import pytest
 import trio
 from interop.environments import HERE, MODERN, needs, printed_port
-from mcp_house import House
+from support.mcp_processes import House
 
 from callboard.actors.io.http.transport import TrioTransport
 from callboard.actors.io.oauth.authorization import Authorization

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
 from interop.environments import HERE, MODERN, needs
-from waiting import PATIENCE
+from support.fake_models import FakeModels, Reply
+from support.waiting import PATIENCE
 
 from callboard.protocol.mcp.model import HANDSHAKE
 from callboard.protocol.mcp.model import MODERN as NEWEST

@@ -13,7 +13,7 @@ from interop.calls import give_up, reach, text_of, words_of
 from interop.conftest import Person
 from interop.environments import MODERN as INSTALLED
 from interop.environments import SDK, listening, needs, sdk
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard.actors.work.mcp.links.link import Caller
 from callboard.protocol.errors import McpLost

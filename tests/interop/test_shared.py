@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import trio
 from interop.environments import LEGACY, MODERN, command, needs, npm
-from mcp_house import House
-from waiting import PATIENCE
+from support.mcp_processes import House
+from support.waiting import PATIENCE
 
 from callboard.actors.work.mcp.pool.scope import Scope
 from callboard.protocol.mcp.model import HANDSHAKE

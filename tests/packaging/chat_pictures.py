@@ -21,9 +21,9 @@ HERE = Path(__file__).parents[2]
 sys.path.insert(0, str(HERE / "tests"))  # as a script, it finds the helpers of the tests there
 
 import trio  # noqa: E402 - see above
-from fake_models import FakeModels, Reply, Request, listening  # noqa: E402
 from qa.terminal import Terminal  # noqa: E402
-from terminal_svg import Coloured, drawn, picture, rows_of  # noqa: E402
+from support.fake_models import FakeModels, Reply, Request, listening  # noqa: E402
+from support.terminal_svg import Coloured, drawn, picture, rows_of  # noqa: E402
 
 PICTURES = HERE / "docs" / "pictures"
 COLUMNS, ROWS = 92, 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from built_wheel import build
+from support.built_wheel import build
 
 
 @pytest.fixture(scope="session")

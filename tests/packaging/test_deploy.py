@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard.actors.front.http.routes import find_route
 from callboard.cli.serve import serve, worker

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 import trio
-from fake_models import FakeModels
+from support.fake_models import FakeModels
 
 from callboard import __all__ as public
 from callboard.cli import main

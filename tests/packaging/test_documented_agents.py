@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_models import FakeModels, Reply
+from support.fake_models import FakeModels, Reply
 
 from callboard.actors.work.agent.compaction import KEEP_LAST
 from callboard.actors.work.agent.todo import todo_tools

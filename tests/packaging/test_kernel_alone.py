@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard import supervisors
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import secret_watch
-from waiting import PATIENCE
+from support import secret_watch
+from support.waiting import PATIENCE
 
 KEY = "cb_" + "0" * 8 + "_" + "A" * 32
 LEAKS = {
@@ -23,7 +23,8 @@ LEAKS = {
         "    place.mkdir(parents=True)\n"
         "    (place / 'x').touch(mode=0o644)"
     ),
-    "what a server has said": "import secret_watch\ndef test_it(): secret_watch.told('server', 'Bearer open-sesame')",
+    "what a server has said": "from support import secret_watch\n"
+    "def test_it(): secret_watch.told('server', 'Bearer open-sesame')",
 }
 
 

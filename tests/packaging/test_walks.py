@@ -17,10 +17,10 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from fake_models import FakeModels, Reply
-from mcp_stage import _own_cache, mcp_json, scripted  # noqa: F401 - a fixture
-from person import Person
-from stage import Stage
+from support.agent_runs import Stage
+from support.answering_person import Person
+from support.fake_models import FakeModels, Reply
+from support.mcp_entries import _own_cache, mcp_json, scripted  # noqa: F401 - a fixture
 
 import callboard
 from callboard.protocol.agent import Agent

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from built_wheel import FLOORS, ROOT, sources
+from support.built_wheel import FLOORS, ROOT, sources
 
 pytestmark = pytest.mark.full
 

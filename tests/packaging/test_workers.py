@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from waiting import PATIENCE, POLL
+from support.waiting import PATIENCE, POLL
 
 SUPPORT = Path(__file__).parents[1]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard.protocol.decoding import convert, decode_json, json_decoder
 

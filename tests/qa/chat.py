@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from qa.house import House
+from qa.home import House
 from qa.terminal import CTRL_U, Terminal
 
 TEMPLATE = (

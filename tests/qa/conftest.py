@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from qa.chat import Chat
-from qa.house import House, answer, open_house
+from qa.home import House, answer, open_house
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import struct
 import sys
 from pathlib import Path
 
-from mcp_stage import scripted
+from support.mcp_entries import scripted
 
 SETTINGS = """
 model: fake:chat

@@ -29,8 +29,8 @@ from typing import Self
 
 import psutil
 import pyte
-from starter import CALLBOARD
-from waiting import PATIENCE, READING
+from support.starter import CALLBOARD
+from support.waiting import PATIENCE, READING
 
 PYTHON = (sys.executable, "-m", "callboard.cli")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-from fake_models import Reply, Request
 from qa.chat import Chat
-from qa.house import answer
+from qa.home import answer
+from support.fake_models import Reply, Request
 
 
 def test_p13_1_c11_1_an_agent_answers_with_its_tools(chat: Chat) -> None:

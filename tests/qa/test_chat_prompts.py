@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fake_models import Reply
 from qa.chat import IDLE, Chat
-from qa.house import House
+from qa.home import House
 from qa.terminal import CTRL_C, CTRL_D, CTRL_O, ENTER
+from support.fake_models import Reply
 
 
 def test_p9_1_c7_1_it_begins_with_a_welcome(house: House) -> None:

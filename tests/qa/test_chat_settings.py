@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from fake_models import Reply
 from qa.chat import IDLE, IN, Chat
 from qa.terminal import CTRL_C, CTRL_U, ENTER, TAB
+from support.fake_models import Reply
 
 
 def setting(chat: Chat, key: str, value: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fake_models import Reply
-from qa.house import House
+from qa.home import House
+from support.fake_models import Reply
 
 
 def test_p6_1_c4_1_c4_3_an_agent_answers_and_its_tools_run(house: House) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qa.house import House
+from qa.home import House
 from qa.pages import pages
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fake_models import Reply
-from qa.house import House
+from qa.home import House
+from support.fake_models import Reply
 
 
 def said(house: House, *arguments: str) -> str:

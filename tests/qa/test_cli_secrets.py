@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from qa.house import House
+from qa.home import House
 from qa.terminal import ENTER
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qa.house import House
+from qa.home import House
 
 
 def test_p5_1_c5_1_a_command_is_made_of_words(house: House) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from corpus.loki_house import installed
+from corpus.loki_directory import installed
 from corpus.strangers import root_of
-from fake_models import Reply
-from qa.house import Ended, House
+from qa.home import Ended, House
 from qa.loki_directory import KINDS, lay_out
+from support.fake_models import Reply
 
 from callboard.cli.leftovers import leftovers
 from callboard.protocol.problems import errors_in

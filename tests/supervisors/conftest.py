@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from waiting import run_on_mock_clock
+from support.waiting import run_on_mock_clock
 
 from callboard.protocol.events import Event
 from callboard.supervisors import Actor, Root, child, guardian_link

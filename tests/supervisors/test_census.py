@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import trio
 import trio.testing
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard.protocol.events import Event
 from callboard.supervisors import Actor, Ref, Root

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from waiting import PATIENCE, POLL, until
+from support.waiting import PATIENCE, POLL, until
 
 from callboard.protocol.kernel.errors import ActorError, ShuttingDown
 from callboard.protocol.kernel.events import Event

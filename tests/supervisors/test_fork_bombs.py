@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from waiting import PATIENCE, until
+from support.waiting import PATIENCE, until
 
 from callboard.protocol.errors import ProcessError
 from callboard.protocol.events import Event, Warned

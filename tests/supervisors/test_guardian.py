@@ -16,7 +16,7 @@ import psutil
 import pytest
 import trio
 import trio.testing
-from waiting import PATIENCE, until
+from support.waiting import PATIENCE, until
 
 from callboard.protocol.errors import ProcessError
 from callboard.protocol.events import Event, Warned

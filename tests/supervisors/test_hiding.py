@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 import trio
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard.supervisors import Actor, Root
 from callboard.supervisors.process import ProcessStop, start_process

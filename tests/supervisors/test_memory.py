@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard.protocol.kernel.messages import Message
 from callboard.supervisors import Actor, Ref, Root, start_process

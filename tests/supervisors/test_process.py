@@ -20,7 +20,7 @@ import psutil
 import pytest
 import trio
 import trio.testing
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard.protocol.errors import ProcessError, TimedOut
 from callboard.supervisors import Actor, Root, child

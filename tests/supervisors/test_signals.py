@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from starter import forked
-from waiting import PATIENCE
+from support.starter import forked
+from support.waiting import PATIENCE
 
 PROGRAM = Path(__file__).with_name("signalled.py")
 FORKED = forked(PROGRAM)

@@ -35,19 +35,19 @@ import pytest
 TESTS = Path(__file__).parents[1]
 
 MODULES = {
-    "browser": "browser",
-    "browser_keeper": "browser",
-    "cluster_house": "postgres",
-    "postgres_house": "postgres",
     "pty": "terminal",
     "pyte": "terminal",
     "qa.terminal": "terminal",
-    "screen": "terminal",
-    "serve_process": "process",
-    "starter": "process",
     "subprocess": "process",
-    "tmux": "terminal",
-    "window": "terminal",
+    "support.browser": "browser",
+    "support.browser_keeper": "browser",
+    "support.cluster": "postgres",
+    "support.postgres": "postgres",
+    "support.program_window": "terminal",
+    "support.screen": "terminal",
+    "support.serve_process": "process",
+    "support.starter": "process",
+    "support.tmux": "terminal",
 }
 """Modules, and the tier of what uses them."""
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels
-from starter import forked
+from support.fake_models import FakeModels
+from support.starter import forked
 
 AGENT = """
 name: greeter

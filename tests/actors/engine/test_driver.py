@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 from support.messages import says
-from tapes import Twin
+from support.second_decider import Twin
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.engine.driver import Driver, drive

@@ -1,7 +1,7 @@
-"""A server on loopback for each test; see tests/http_house.py."""
+"""A server on loopback for each test; see tests/support/http_server.py."""
 
 from __future__ import annotations
 
-from http_house import house, serve
+from support.http_server import house, serve
 
 __all__ = ["house", "serve"]

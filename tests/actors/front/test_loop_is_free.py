@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 import trio
-from control_house import Client
-from first_run import KINDS
-from http_house import House, house, serve
-from mcp_guest import Client as Guest
+from support.control_hub import Client
+from support.first_run import KINDS
+from support.http_server import House, house, serve
+from support.mcp_guest import Client as Guest
 from trio_websocket import open_websocket_url
 
 import callboard
@@ -142,8 +142,10 @@ async def test_files_of_agents_are_read_in_threads(house: House, front_end: str)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_run_of_a_process_imports_nothing_on_the_event_loop(kind: str, tmp_path: Path) -> None:
-    script = Path(__file__).parents[2] / "first_run.py"
-    done = subprocess.run([sys.executable, script, kind, tmp_path], capture_output=True, text=True, check=False)
+    tests = Path(__file__).parents[2]
+    argv = [sys.executable, tests / "support" / "first_run.py", kind, tmp_path]
+    environ = {**os.environ, "PYTHONPATH": str(tests)}
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from access_house import access_for, made_key
-from fake_models import Reply
-from http_agents import ASKER, LOOP
-from http_house import House
-from mcp_stage import _own_cache, mcp_json, scripted  # noqa: F401 - a fixture
 from prometheus_client.parser import text_string_to_metric_families
-from stage import Stage
+from support.access_keys import access_for, made_key
+from support.agent_runs import Stage
+from support.fake_models import Reply
+from support.http_agents import ASKER, LOOP
+from support.http_server import House
+from support.mcp_entries import _own_cache, mcp_json, scripted  # noqa: F401 - a fixture
+from support.waiting import until
+from support.wall_clock import jump
 from trio_websocket import open_websocket_url
-from waiting import until
-from wall_clock import jump
 
 import callboard
 from callboard.actors.front.control.usage import usage_of

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from access_house import made_key
-from control_house import Client
-from fake_models import FakeModels
-from http_house import House, Serve, serve
+from support.access_keys import made_key
+from support.control_hub import Client
+from support.fake_models import FakeModels
+from support.http_server import House, Serve, serve
 from trio_websocket import open_websocket_url
 
 __all__ = ["serve"]

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planted import Planted
+from support.planted_secrets import Planted
 
 from callboard.actors.io import handed_out
 from callboard.actors.io.redact import Redactor

@@ -10,8 +10,8 @@ import trio
 import trio.testing
 import wsproto
 import wsproto.events as ws
-from control_house import TOKEN, Client, MadeRun, Served
-from waiting import until
+from support.control_hub import TOKEN, Client, MadeRun, Served
+from support.waiting import until
 
 import callboard
 from callboard.actors.front.control import websocket

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from access_house import made_key
 from hypothesis import given
 from hypothesis import strategies as st
+from support.access_keys import made_key
 
 from callboard.actors.io.redact import Redactor, secrets_of
 from callboard.protocol.settings import read_settings

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from access_house import made_key
+from support.access_keys import made_key
 
 from callboard.actors.io.server_log import about, install
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard import actors
 from callboard.actors.io import temporary

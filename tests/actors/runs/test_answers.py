@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stage import Stage
+from support.agent_runs import Stage
 
 from callboard.actors.runs.execution import Answers
 from callboard.protocol.kernel.questions import Answer, Question

@@ -22,10 +22,10 @@ from typing import Any
 import psutil
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from stage import at_work
+from support.agent_runs import at_work
+from support.fake_models import FakeModels, Reply
 from support.messages import says
-from waiting import PATIENCE, POLL
+from support.waiting import PATIENCE, POLL
 
 import callboard
 from callboard.protocol.agent import Agent

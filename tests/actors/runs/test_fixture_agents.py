@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_models import Reply, Request
-from mcp_stage import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a fixture
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
+from support.mcp_entries import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a fixture
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "agents"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from stage import Stage
+from support.agent_runs import Stage
 from support.messages import says
 
 import callboard

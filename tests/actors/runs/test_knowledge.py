@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels, Reply, Request
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message
 
 import callboard

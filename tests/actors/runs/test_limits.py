@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from fake_models import FakeModels, Reply, Request
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message
 
 import callboard

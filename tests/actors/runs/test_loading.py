@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from stage import Stage
+from support.agent_runs import Stage
 
 from callboard.actors.io import stamps
 from callboard.actors.runs import target as targets

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 import trio
-from stage import at_work
+from support.agent_runs import at_work
 
 import callboard
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply, Request
-from small_google import service_account, signed_in
+from support.fake_models import FakeModels, Reply, Request
+from support.google_services import service_account, signed_in
 from support.messages import has_message, says
 
 from callboard import Root

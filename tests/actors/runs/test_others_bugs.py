@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import Reply, Request
-from person import Person
-from repository import Repository
-from sandbox_world import BACKENDS, need
-from scripted_server import scripted_server
+from support.answering_person import Person
+from support.fake_models import Reply, Request
 from support.messages import has_message
+from support.repository import Repository
+from support.sandbox_surroundings import BACKENDS, need
+from support.scripted_server import scripted_server
 
 import callboard
 from callboard.protocol.kernel.questions import Question

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import Reply, Request
-from mcp_stage import _own_cache, mcp_json, scripted  # noqa: F401 - a fixture
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
+from support.mcp_entries import _own_cache, mcp_json, scripted  # noqa: F401 - a fixture
 from support.messages import has_message
 
 import callboard

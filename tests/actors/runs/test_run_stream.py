@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from stage import at_work
+from support.agent_runs import at_work
+from support.fake_models import FakeModels, Reply
 from support.messages import says
-from waiting import POLL, until
+from support.waiting import POLL, until
 
 import callboard
 from callboard.actors.runs import run_stream

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import FakeModels, Reply, Request
+from support.fake_models import FakeModels, Reply, Request
 
 import callboard
 from callboard.actors.work.models.gateway import Gateway

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stage import Stage
+from support.agent_runs import Stage
 from support.messages import says
 
 from callboard.protocol.chat import ImagePart

@@ -1,7 +1,7 @@
 """A secret of the vault reaches whom it is for, and stands in nothing that is written, sent, shown or kept.
 
 Agents run with one in a client's key, in a server's environment, in a tool's, and with a provider and a server that
-quote it in their errors. tests/secret_watch.py looks through what they have logged besides.
+quote it in their errors. tests/support/secret_watch.py looks through what they have logged besides.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from fake_models import FakeModels, Reply, Request
-from starter import CALLBOARD
+from support.fake_models import FakeModels, Reply, Request
+from support.starter import CALLBOARD
 
 import callboard
 from callboard.actors.front.control.opening import open_hub

@@ -12,8 +12,8 @@ import re
 from pathlib import Path
 
 import trio
-from fake_models import Reply, Request
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
 
 from callboard.protocol.events import Event, encode
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fake_models import FakeModels, Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message, says
 
 from callboard.actors.work.variables import missing_variables, named_file_of, overridden, resolve_variables, session_of

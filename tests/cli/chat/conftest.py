@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from window import Window
+from support.program_window import Window
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import trio
-from fake_models import FakeModels, Reply
-from serving_beside import begun
-from talking import environment_of
-from window import Window
-from wire import Wire
+from support.fake_models import FakeModels, Reply
+from support.program_window import Window
+from support.serving_beside import begun
+from support.talking import environment_of
+from support.wire import Wire
 
 
 async def test_the_rest_of_a_run_stands_above_what_was_asked_after_it(

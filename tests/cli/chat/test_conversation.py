@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from talking import allow_commands, environment_of, start
-from waiting import PATIENCE
-from window import Window
+from support.fake_models import FakeModels, Reply
+from support.program_window import Window
+from support.talking import allow_commands, environment_of, start
+from support.waiting import PATIENCE
 
 from ..conftest import Ended
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels, Reply
-from talking import environment_of
-from window import Window
+from support.fake_models import FakeModels, Reply
+from support.program_window import Window
+from support.talking import environment_of
 
 
 @pytest.mark.parametrize("line", [[], ["chat"]])

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import trio
-from control_house import Client
-from fake_models import FakeModels, Reply
-from serving_beside import begun, connected
-from waiting import PATIENCE
-from window import Window
+from support.control_hub import Client
+from support.fake_models import FakeModels, Reply
+from support.program_window import Window
+from support.serving_beside import begun, connected
+from support.waiting import PATIENCE
 
 
 @pytest.fixture

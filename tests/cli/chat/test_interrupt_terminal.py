@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 import trio
-from fake_models import FakeModels, Reply, Request
-from mcp_house import SERVERS
-from strict_wires import objections, prompt_of
-from tmux import Tmux
-from waiting import PATIENCE
+from support.fake_models import FakeModels, Reply, Request
+from support.mcp_processes import SERVERS
+from support.strict_wires import objections, prompt_of
+from support.tmux import Tmux
+from support.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is the terminal")
 

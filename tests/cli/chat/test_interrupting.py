@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fake_models import FakeModels, Reply
-from talking import start
-from window import Window
+from support.fake_models import FakeModels, Reply
+from support.program_window import Window
+from support.talking import start
 
 
 async def test_an_interrupt_keeps_what_was_said_and_a_second_ctrl_c_soon_after_leaves(

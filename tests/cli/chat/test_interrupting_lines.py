@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from chat_stage import ChatStage
+from support.chat_screen import ChatStage
 
 from callboard.cli.chat.client import ChatClient
 from callboard.cli.chat.conversation import Conversation

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from http_house import House, Serve, serve
-from talking import environment_of
-from window import Window
-from wire import Wire
+from support.fake_models import FakeModels, Reply
+from support.http_server import House, Serve, serve
+from support.program_window import Window
+from support.talking import environment_of
+from support.wire import Wire
 
 __all__ = ["serve"]
 CALL = ("execute_command", {"command": "echo $((40 + 2))"})

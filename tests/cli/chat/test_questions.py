@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import trio
-from fake_models import FakeModels, Reply
-from talking import allow_commands, start
-from waiting import PATIENCE, until
-from window import Window
+from support.fake_models import FakeModels, Reply
+from support.program_window import Window
+from support.talking import allow_commands, start
+from support.waiting import PATIENCE, until
 
 
 def asked_in(directory: Path) -> bool:

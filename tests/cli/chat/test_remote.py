@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from fake_models import FakeModels
-from waiting import PATIENCE
+from support.fake_models import FakeModels
+from support.waiting import PATIENCE
 
 import callboard
 from callboard.actors.front.server.serving import Served, ServeOptions, Server

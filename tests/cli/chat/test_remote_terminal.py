@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from talking import environment_of, without_agent
-from tmux import Tmux
-from waiting import PATIENCE
+from support.fake_models import FakeModels, Reply
+from support.talking import environment_of, without_agent
+from support.tmux import Tmux
+from support.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is the terminal")
 PROGRAM = [sys.executable, "-m", "callboard.cli"]

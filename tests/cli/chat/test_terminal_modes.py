@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from screen import Screen
-from starter import CALLBOARD
-from talking import allow_commands, environment_of
-from waiting import PATIENCE, READING
+from support.fake_models import FakeModels, Reply
+from support.screen import Screen
+from support.starter import CALLBOARD
+from support.talking import allow_commands, environment_of
+from support.waiting import PATIENCE, READING
 
 
 async def test_keys_pressed_before_the_prompt_stands_are_there_once_and_a_signal_gives_the_terminal_back(

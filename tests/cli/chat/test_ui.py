@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from serving_beside import begun, connected, is_over
-from talking import environment_of, start
-from window import Window
+from support.fake_models import FakeModels, Reply
+from support.program_window import Window
+from support.serving_beside import begun, connected, is_over
+from support.talking import environment_of, start
 
 
 async def test_it_is_seen_by_clients_of_its_server_and_by_another_terminal_and_ends_for_all(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trio
-from small_server import SmallServer
+from support.scripted_control_server import SmallServer
 
 from callboard.cli.control.client import Client, open_client
 

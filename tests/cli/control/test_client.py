@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import trio
-from small_server import Refuse, SmallServer
 from support.messages import says
+from support.scripted_control_server import Refuse, SmallServer
+from support.waiting import until
 from trio_websocket import WebSocketConnection
-from waiting import until
 
 from callboard.cli.control.client import PATIENCE, Client, open_client
 from callboard.protocol.control import own

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import trio
-from small_server import Refuse, SmallServer
-from waiting import PATIENCE
+from support.scripted_control_server import Refuse, SmallServer
+from support.waiting import PATIENCE
 
 from callboard.cli.control import connection as connection_module
 from callboard.cli.control.client import Client

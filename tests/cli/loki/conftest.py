@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from starter import CALLBOARD
+from support.starter import CALLBOARD
 
 from ..conftest import Ended
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fake_models import FakeModels
+from support.fake_models import FakeModels
 from support.messages import has_message
 
 from callboard.actors.io import updating

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
-from tmux import Tmux
-from waiting import PATIENCE, READING
+from support.tmux import Tmux
+from support.waiting import PATIENCE, READING
 
 from callboard.cli.loki.execute import command_of
 

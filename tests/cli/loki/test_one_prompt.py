@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import FakeModels, Reply
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 
 from callboard.cli.chat import program

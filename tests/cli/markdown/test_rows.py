@@ -8,10 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from breaking_terminal import BreakingTerminal, Wire
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tmux import Tmux
+from support.breaking_terminal import BreakingTerminal, Wire
+from support.tmux import Tmux
 
 from callboard.cli.render.markdown.rows import (
     bounded,

@@ -14,7 +14,7 @@ from types import FrameType
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_terminal import SmallTerminal
+from support.terminal_model import SmallTerminal
 
 from callboard.cli.render.markdown.rows import rows_of
 from callboard.cli.render.markdown.stream import MarkdownStream

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 import pytest
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard.cli.render.markdown.stream import MarkdownStream
 from callboard.cli.render.markdown.terminal import LiveText

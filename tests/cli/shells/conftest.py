@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from starter import STARTER
+from support.starter import STARTER
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from starter import CALLBOARD
+from support.starter import CALLBOARD
 
 from callboard.cli.shells.commands import _ENDINGS
 

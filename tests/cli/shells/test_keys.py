@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from starter import CALLBOARD
-from tmux import Tmux
-from waiting import PATIENCE, until
+from support.fake_models import FakeModels, Reply
+from support.starter import CALLBOARD
+from support.tmux import Tmux
+from support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.messages import has_message
-from workflow_files import GOOD, KNOWN
+from support.workflow_files import GOOD, KNOWN
 
 from callboard.protocol.workflow import DEVALL, STANDARD, Mode, Workflow, read_workflow
 from callboard.protocol.workflow.edges import (

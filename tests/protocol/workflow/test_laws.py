@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from workflow_files import GOOD, KNOWN, keys_of
+from support.workflow_files import GOOD, KNOWN, keys_of
 
 from callboard.protocol.workflow import Workflow, read_workflow
 from callboard.protocol.workflow.cycles import components, cycles_of, successors

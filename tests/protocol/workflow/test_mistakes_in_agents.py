@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from workflow_files import GOOD, KNOWN, Mistake, check
+from support.workflow_files import GOOD, KNOWN, Mistake, check
 
 from callboard.protocol.workflow import read_workflow
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from workflow_files import Mistake, check
+from support.workflow_files import Mistake, check
 
 MISTAKES = {
     # edges

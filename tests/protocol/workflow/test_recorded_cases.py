@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from workflow_files import FILES
+from support.workflow_files import FILES
 
 from callboard.protocol.problems import Problem
 from callboard.protocol.workflow import Known, Mode, Workflow, read_workflow

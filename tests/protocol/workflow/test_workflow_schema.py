@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
-from workflow_files import FILES, GOOD, keys_of
+from support.workflow_files import FILES, GOOD, keys_of
 
 import callboard
 from callboard.protocol.tree import plain

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from postgres_house import Postgres, running
+from support.postgres import Postgres, running
 
 from callboard.supervisors.cluster import tables
 

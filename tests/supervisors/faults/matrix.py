@@ -19,7 +19,7 @@ from pathlib import Path
 import trio
 from kinds import ROLES, SCRIPTS, STUBBORN
 from lifeline import Lifeline, heard
-from starter import forked
+from support.starter import forked
 
 HOST = str(Path(__file__).parent / "host.py")
 

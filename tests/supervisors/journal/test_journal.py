@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from journal_house import small_disk
+from support.journals import small_disk
 from support.messages import says
-from waiting import PATIENCE, until
+from support.waiting import PATIENCE, until
 
 from callboard.protocol.kernel.errors import JournalBroken, JournalPlace, RunClaimed, ShuttingDown, StillPlayed
 from callboard.supervisors.journal import journal as journals

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from journal_house import World
-from waiting import until
+from support.journals import World
+from support.waiting import until
 
 from callboard.supervisors.journal.reading import kept_runs, read_run
 from callboard.supervisors.journal.row import State

@@ -20,7 +20,7 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tapes import twins
+from support.second_decider import twins
 from trio.testing import MockClock
 
 import callboard

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from fake_models import Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply
 from support.messages import has_message, says
 
 import callboard

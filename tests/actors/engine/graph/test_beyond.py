@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fake_models import Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply
 from support.messages import has_message
 
 BAD = Reply(status=400, error="bad request")

@@ -6,8 +6,8 @@ The table is in docs/compatibility.md; the flags are `actors.graph.compat.Compat
 from __future__ import annotations
 
 import pytest
-from fake_models import Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply
 from support.messages import has_message
 
 BAD = Reply(status=400, error="bad request")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from graph_checks import check_text
+from support.graph_checks import check_text
 from support.messages import has_message
 
 from callboard.actors.engine.graph.compat import LOKI, STANDARD, Compat

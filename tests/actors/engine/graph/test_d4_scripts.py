@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from stage import Stage
+from support.agent_runs import Stage
 from support.messages import has_message
 
 import callboard

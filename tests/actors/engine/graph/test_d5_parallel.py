@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from fake_models import FakeModels, Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 
 import callboard

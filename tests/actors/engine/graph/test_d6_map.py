@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import trio
-from fake_models import Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply
 from support.messages import has_message
 
 MAP = """

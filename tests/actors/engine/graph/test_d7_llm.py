@@ -7,8 +7,8 @@ import json
 import pytest
 import trio
 import trio.testing
-from fake_models import Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply
 from support.messages import has_message
 
 from callboard.actors.engine.graph.nodes.llm import read_json

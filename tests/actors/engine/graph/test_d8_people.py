@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from person import Person
-from stage import Stage
+from support.agent_runs import Stage
+from support.answering_person import Person
 from support.messages import has_message
 
 from callboard.protocol.kernel.questions import Question

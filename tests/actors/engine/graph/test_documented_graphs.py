@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from graph_checks import check_text
+from support.graph_checks import check_text
 
 from callboard.actors.engine.graph.compat import LOKI, STANDARD, Compat
 from callboard.protocol.graph.model import NODE_TYPES, GraphFile, Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from fake_models import Reply, Request
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
 from support.messages import has_message
 
 import callboard

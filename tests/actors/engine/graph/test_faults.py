@@ -11,8 +11,8 @@ import psutil
 import pytest
 import trio
 import trio.testing
-from fake_models import Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply
 from support.messages import has_message
 
 import callboard

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graph_checks import check_text
+from support.graph_checks import check_text
 from support.messages import has_message
 
 from callboard.actors.engine.graph.findings import Surroundings

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from graph_checks import check_text
+from support.graph_checks import check_text
 
 from callboard.actors.engine.graph.findings import MOST_TOLD
 from callboard.protocol.problems import errors_in

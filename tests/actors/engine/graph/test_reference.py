@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graph_checks import check_text
+from support.graph_checks import check_text
 
 from callboard.actors.engine.graph.compat import LOKI, STANDARD, Compat
 from callboard.actors.engine.graph.findings import Surroundings, agents_in

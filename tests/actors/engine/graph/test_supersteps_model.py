@@ -15,7 +15,7 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tapes import twins
+from support.second_decider import twins
 
 from callboard.actors.engine.graph.compat import STANDARD
 from callboard.actors.engine.graph.decider import GraphResult

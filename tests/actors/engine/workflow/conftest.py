@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels
-from tiny_weights import WORDS, put_weights
-from workflow_agents import Agents
-from workflow_house import House, Naps, a_house
+from support.fake_models import FakeModels
+from support.tiny_weights import WORDS, put_weights
+from support.workflow_agents import Agents
+from support.workflow_run import House, Naps, a_house
 
 import callboard
 from callboard.actors.engine.workflow.nodes import custom

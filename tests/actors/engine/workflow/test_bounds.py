@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.messages import has_message, says
-from workflow_house import House, written
+from support.workflow_run import House, written
 
 from callboard.actors.engine.workflow.machine import perform
 from callboard.actors.engine.workflow.workspace import Workspace

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 import trio
-from below import living
-from fake_models import Reply, Request
-from mcp_house import SERVERS
-from waiting import until
-from workflow_agents import RETRIES, Agents
+from support.descendants import living
+from support.fake_models import Reply, Request
+from support.mcp_processes import SERVERS
+from support.waiting import until
+from support.workflow_agents import RETRIES, Agents
 
 UNITS = 3
 

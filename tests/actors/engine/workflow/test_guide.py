@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from fake_models import Reply
-from workflow_agents import Agents
-from workflow_guide import EXAMPLES, example
-from workflow_stage import Delivered, Notice, Stage, structure, workflow
+from support.fake_models import Reply
+from support.workflow_agents import Agents
+from support.workflow_driver import Delivered, Notice, Stage, structure, workflow
+from support.workflow_guide import EXAMPLES, example
 
 from callboard.protocol.workflow import read_workflow
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import Reply, Request
-from workflow_agents import Agents, said
+from support.fake_models import Reply, Request
+from support.workflow_agents import Agents, said
 
 from callboard.actors.engine.workflow.plan import WorkflowResult
 

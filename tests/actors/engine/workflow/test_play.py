@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 from support.messages import has_message
+from support.workflow_driver import KNOWN, Stage
+from support.workflow_run import House, Naps, chained, fanned_out, mapped, written
 from trio.testing import MockClock
-from workflow_house import House, Naps, chained, fanned_out, mapped, written
-from workflow_stage import KNOWN, Stage
 
 from callboard.actors.engine.workflow import decider, play
 from callboard.actors.engine.workflow.agents import resources

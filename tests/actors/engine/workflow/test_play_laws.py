@@ -13,8 +13,8 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.workflow_run import Naps, a_house, written
 from trio.testing import MockClock
-from workflow_house import Naps, a_house, written
 
 from callboard.actors.engine.workflow.nodes import custom
 from callboard.actors.engine.workflow.plan import WorkflowResult

@@ -13,10 +13,10 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tapes import twins
+from support.second_decider import twins
+from support.workflow_graphs import graphs
+from support.workflow_run import a_house
 from trio.testing import MockClock
-from workflow_graphs import graphs
-from workflow_house import a_house
 
 from callboard.actors.engine.workflow.edges.files import Named
 from callboard.actors.engine.workflow.machine import dynamic, perform

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels, Request
+from support.fake_models import FakeModels, Request
 
 import callboard
 from callboard.cli.flag_values import answers

@@ -1,7 +1,7 @@
-"""A server with callers for each test; see tests/access_town.py."""
+"""A server with callers for each test; see tests/support/access_server.py."""
 
 from __future__ import annotations
 
-from access_town import town
+from support.access_server import town
 
 __all__ = ["town"]

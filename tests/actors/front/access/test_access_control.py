@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from access_house import HOST, LOCAL_TOKEN, AuditFile, Signer, access_for, made_key, showing
+from support.access_keys import HOST, LOCAL_TOKEN, AuditFile, Signer, access_for, made_key, showing
 from support.messages import says
 
 from callboard.actors.front.access import access_control as access_module

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 import trio
-from access_town import FORBIDDEN, NOT_FOUND, Town, started
-from http_house import SOON, House
+from support.access_server import FORBIDDEN, NOT_FOUND, Town, started
+from support.http_server import SOON, House
 
 from callboard.actors.front.server import listener
 from callboard.actors.front.server.token_file import ServerFile, write_server

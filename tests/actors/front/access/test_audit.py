@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from access_house import AuditFile
+from support.access_keys import AuditFile
 
 from callboard.actors.front.access.audit import Audit
 from callboard.actors.io import lines as lines_module

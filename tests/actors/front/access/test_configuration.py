@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from access_house import AuditFile, access_for, made_key, showing
+from support.access_keys import AuditFile, access_for, made_key, showing
 
 from callboard.actors.front.access.configuration import reload
 from callboard.protocol.errors import Unauthorized

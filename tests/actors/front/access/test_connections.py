@@ -10,9 +10,10 @@ from typing import Any, Self
 import httpx
 import pytest
 import trio
-from access_house import AUDIENCE, HOST, ISSUER, LOCAL_TOKEN, Signer, access_for, made_key, showing
-from access_town import USER, Town, started, town_of
-from http_house import SOON, Serve
+from support.access_keys import AUDIENCE, HOST, ISSUER, LOCAL_TOKEN, Signer, access_for, made_key, showing
+from support.access_server import USER, Town, started, town_of
+from support.http_server import SOON, Serve
+from support.waiting import until
 from trio_websocket import (
     ConnectionClosed,
     ConnectionRejected,
@@ -20,7 +21,6 @@ from trio_websocket import (
     connect_websocket_url,
     open_websocket_url,
 )
-from waiting import until
 
 from callboard.actors.front.access import access_control as access_module
 from callboard.actors.front.access.access_control import AccessControl

@@ -10,12 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 import trio
-from access_house import made_key
-from access_town import FORBIDDEN, NOT_FOUND, Town, entries, started
-from http_house import SOON, House
 from prometheus_client.parser import text_string_to_metric_families
+from support.access_keys import made_key
+from support.access_server import FORBIDDEN, NOT_FOUND, Town, entries, started
+from support.http_server import SOON, House
+from support.waiting import until
 from trio_websocket import ConnectionRejected, open_websocket_url
-from waiting import until
 
 from callboard.actors.front.access.scopes import METHODS
 from callboard.actors.front.control.methods import METHODS as OWN

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 import trio
-from access_house import access_for, made_key, showing
+from support.access_keys import access_for, made_key, showing
 
 from callboard.actors.front.access import keys
 from callboard.actors.front.access.access_control import BAD_LOGINS

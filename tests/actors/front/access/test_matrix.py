@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from access_town import FORBIDDEN, NOT_FOUND, USER, Town, started, town_of
-from http_house import Serve
 from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.routing import Match
 from starlette.routing import Route as Path_
+from support.access_server import FORBIDDEN, NOT_FOUND, USER, Town, started, town_of
+from support.http_server import Serve
 
 from callboard.actors.front.access.scopes import METHODS
 from callboard.actors.front.control.methods import METHODS as OWN

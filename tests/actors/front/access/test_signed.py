@@ -13,7 +13,7 @@ from typing import Any
 import jwt
 import pytest
 import trio
-from access_house import AUDIENCE, ISSUER, Signer
+from support.access_keys import AUDIENCE, ISSUER, Signer
 from support.messages import has_message
 
 from callboard.actors.front.access import signed as jwks

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from editors import Editor, editor, editors
-from fake_models import FakeModels, Reply
-from mcp_stage import _own_cache, scripted
-from stage import Stage
+from support.agent_runs import Stage
+from support.editors import Editor, editor, editors
+from support.fake_models import FakeModels, Reply
+from support.mcp_entries import _own_cache, scripted
 from support.messages import has_message
 
 import callboard

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from editors import Editor, editor, editors
-from fake_models import FakeModels, Reply
-from waiting import until
+from support.editors import Editor, editor, editors
+from support.fake_models import FakeModels, Reply
+from support.waiting import until
 
 from callboard.actors.front.acp.prompting import ask
 from callboard.actors.front.control.hub import Hub

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import trio
-from editors import Editor, editor, editors
-from fake_models import FakeModels, Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.editors import Editor, editor, editors
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 
 from callboard.actors.front.control.hub import Hub

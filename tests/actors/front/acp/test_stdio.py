@@ -11,9 +11,9 @@ from typing import Any
 import psutil
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from stage import Stage
-from waiting import until
+from support.agent_runs import Stage
+from support.fake_models import FakeModels, Reply
+from support.waiting import until
 
 import callboard
 from callboard.actors.front.acp.agent import serve_acp

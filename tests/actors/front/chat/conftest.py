@@ -1,4 +1,4 @@
-"""A chat on a real hub, with a scripted person; see tests/chat_house.py."""
+"""A chat on a real hub, with a scripted person; see tests/support/chat_person.py."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from chat_house import Scripted
-from control_fixtures import root, stage
-from control_house import hub_of
+from support.chat_person import Scripted
+from support.control_fixtures import root, stage
+from support.control_hub import hub_of
 
 import callboard
 from callboard.actors.front.chat.chat import Chat

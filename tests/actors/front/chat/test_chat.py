@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from chat_house import Scripted
-from fake_models import FakeModels, Reply
+from support.chat_person import Scripted
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from chat_house import Scripted
-from fake_models import FakeModels, Reply
+from support.chat_person import Scripted
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message, says
 
 import callboard

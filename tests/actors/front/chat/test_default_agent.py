@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from chat_house import Scripted
-from control_house import hub_of
-from fake_models import FakeModels, Reply
+from support.chat_person import Scripted
+from support.control_hub import hub_of
+from support.fake_models import FakeModels, Reply
 
 import callboard
 from callboard.actors.front.chat.chat import Chat

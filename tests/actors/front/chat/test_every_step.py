@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import Reply
-from interrupt_house import VAIN, Moment, Scene, scene_of
+from support.fake_models import Reply
+from support.interrupted_chat import VAIN, Moment, Scene, scene_of
 
 from callboard.protocol.control.caller import LOCAL
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 import trio
-from chat_house import Scripted
-from fake_models import FakeModels, Reply
+from support.chat_person import Scripted
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 from trio.testing import wait_all_tasks_blocked
 

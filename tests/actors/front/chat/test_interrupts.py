@@ -10,10 +10,10 @@ import msgspec
 import psutil
 import pytest
 import trio
-from chat_house import Scripted
-from fake_models import FakeModels, Reply, Request
+from support.chat_person import Scripted
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message
-from waiting import until
+from support.waiting import until
 
 from callboard.actors.front.chat.chat import Chat
 

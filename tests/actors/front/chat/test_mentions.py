@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from chat_house import Scripted
+from support.chat_person import Scripted
 
 from callboard.actors.front.chat import mentions
 from callboard.actors.front.chat.chat import Chat

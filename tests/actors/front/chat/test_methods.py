@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import trio
-from control_fixtures import frames
-from control_house import Client
-from fake_models import FakeModels, Reply
+from support.control_fixtures import frames
+from support.control_hub import Client
+from support.fake_models import FakeModels, Reply
 from support.messages import says
 
 import callboard

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from interrupt_house import Moment, scene_of
-from interrupt_moments import KINDS, MOMENTS, SOME
+from support.interrupt_moments import KINDS, MOMENTS, SOME
+from support.interrupted_chat import Moment, scene_of
 
 STRICT = [pytest.param(*each, id=f"{each[0]}, {each[1]}") for each in SOME]
 REST = [pytest.param(*each, id=f"{each[0]}, {each[1]}", marks=pytest.mark.soak) for each in MOMENTS if each not in SOME]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chat_house import Scripted
+from support.chat_person import Scripted
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.protocol.errors import CallboardError, UsageError

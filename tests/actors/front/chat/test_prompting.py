@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import trio
-from chat_house import Scripted
-from fake_models import FakeModels, Reply
+from support.chat_person import Scripted
+from support.fake_models import FakeModels, Reply
 
 import callboard
 from callboard.actors.front.chat.chat import Chat

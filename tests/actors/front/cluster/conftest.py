@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_house import House, Standing
-from cutting_proxy import Link
-from postgres_house import Postgres, running
+from support.cluster import House, Standing
+from support.cutting_proxy import Link
+from support.postgres import Postgres, running
 
 
 @pytest.fixture(scope="session")

@@ -17,10 +17,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "runs" / "durable"))
 
-from cluster_house import SWEEPS, House, Process, info, until
-from fake_models import FakeModels
 from family import PERSONS
 from flow import ANSWERS
+from support.cluster import SWEEPS, House, Process, info, until
+from support.fake_models import FakeModels
 from whole import WholeHouse
 
 from callboard.protocol.journal import AnyRow, decode

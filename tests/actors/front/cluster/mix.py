@@ -1,6 +1,6 @@
 """Graphs, agents and workflows for one cluster, whose effects are lines `TAG EFFECT` of one file; and their model.
 
-steps, asks    graphs of scripts, lanes and people (`cluster_house`)
+steps, asks    graphs of scripts, lanes and people (`support.cluster`)
 clerk          an agent that runs two commands, and has a child (`mate`) run a third in between
 chain          a workflow: code that a model writes, a function that a model calls, and a person
 """
@@ -13,9 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "runs" / "durable"))
 
-from cluster_house import House
-from fake_models import Reply, Request
 from played_agents import Said
+from support.cluster import House
+from support.fake_models import Reply, Request
 
 EFFECTS = {
     "steps": ("one", "two", "left", "right", "last"),

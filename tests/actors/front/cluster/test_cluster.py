@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from cluster_house import House, Standing, all_over, answer_all, info, over, until
-from control_house import Client
-from fake_models import FakeModels, Reply
-from postgres_house import Postgres
+from support.cluster import House, Standing, all_over, answer_all, info, over, until
+from support.control_hub import Client
+from support.fake_models import FakeModels, Reply
+from support.postgres import Postgres
 from trio_websocket import open_websocket_url
 
 

@@ -17,14 +17,14 @@ import httpx
 import psutil
 import psycopg
 import pytest
-from below import HELPERS
+from support.descendants import HELPERS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "runs" / "durable"))
 
-from cluster_house import House, Process, all_over, answer_all, over, until
 from playing import fill
-from ports import reserved_port
-from postgres_house import Postgres, find_programs, running
+from support.cluster import House, Process, all_over, answer_all, over, until
+from support.ports import reserved_port
+from support.postgres import Postgres, find_programs, running
 
 SIZE = "150m"
 """Of the disk that gets full: an empty server has 40 MB, and the next segments of its log."""

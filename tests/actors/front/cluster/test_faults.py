@@ -8,9 +8,9 @@ import random
 import signal
 
 import pytest
-from cluster_house import SWEEPS, WAKES, House, Process, all_over, answer_all, info, over, through, until
-from cutting_proxy import Link
-from postgres_house import Postgres
+from support.cluster import SWEEPS, WAKES, House, Process, all_over, answer_all, info, over, through, until
+from support.cutting_proxy import Link
+from support.postgres import Postgres
 
 ROWS = 15
 """Rows of a run of `steps`, at least."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from cluster_house import SWEEPS, House, Standing, answer_all, info, over, until
-from control_house import Client
+from support.cluster import SWEEPS, House, Standing, answer_all, info, over, until
+from support.control_hub import Client
 from trio_websocket import open_websocket_url
 
 WRITER = """

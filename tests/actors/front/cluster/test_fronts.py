@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import trio
-from cluster_house import House, beside, over, until
-from control_house import Client
-from fake_models import FakeModels, Reply, Request
-from postgres_house import Postgres
-from starter import CALLBOARD
+from support.cluster import House, beside, over, until
+from support.control_hub import Client
+from support.fake_models import FakeModels, Reply, Request
+from support.postgres import Postgres
+from support.starter import CALLBOARD
 from trio_websocket import open_websocket_url
 
 from callboard.actors.io.handed_out import PUT

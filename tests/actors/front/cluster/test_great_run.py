@@ -16,8 +16,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from great import GreatHouse
-from models_beside import models_beside
-from postgres_house import Postgres
+from support.models_beside import models_beside
+from support.postgres import Postgres
 from test_kills import some
 from test_whole import check_effects, check_output, check_questions
 from whole import EFFECTS

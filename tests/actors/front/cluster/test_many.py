@@ -9,7 +9,7 @@ from collections import Counter
 
 import httpx
 import pytest
-from cluster_house import House, over, until
+from support.cluster import House, over, until
 
 
 def some(number: int) -> list[object]:

@@ -14,11 +14,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import cluster_history
 import mix
-from cluster_house import House, Process, all_over, answer_all, over
-from models_beside import models_beside
-from postgres_house import Postgres
+from support import cluster_history
+from support.cluster import House, Process, all_over, answer_all, over
+from support.models_beside import models_beside
+from support.postgres import Postgres
 from test_kills import some
 
 KILLS = 4

@@ -6,10 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cluster_house import SWEEPS, House, all_over, over, until
-from network import Ways, network
-from ports import reserved_port
-from postgres_house import running
+from support.cluster import SWEEPS, House, all_over, over, until
+from support.network_namespace import Ways, network
+from support.ports import reserved_port
+from support.postgres import running
 
 
 @pytest.mark.parametrize("ways", ["both", *(pytest.param(way, marks=pytest.mark.soak) for way in ("up", "down"))])

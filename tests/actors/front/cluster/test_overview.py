@@ -9,10 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cluster_house import SWEEPS, House, all_over, over, until
-from postgres_house import Postgres
-from starter import CALLBOARD
+from support.cluster import SWEEPS, House, all_over, over, until
 from support.messages import has_message
+from support.postgres import Postgres
+from support.starter import CALLBOARD
 
 import callboard
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from cluster_house import SWEEPS, House, Standing, all_over, answer_all, info, over, until
-from fake_models import FakeModels, Reply, Request
-from postgres_house import Postgres
+from support.cluster import SWEEPS, House, Standing, all_over, answer_all, info, over, until
+from support.fake_models import FakeModels, Reply, Request
+from support.postgres import Postgres
 
 FAN = """
 name: fan

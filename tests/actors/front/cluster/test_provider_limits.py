@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 import trio
-from cluster_house import SOON, House, all_over, until
-from fake_models import FakeModels, Reply, Request
-from postgres_house import Postgres
+from support.cluster import SOON, House, all_over, until
+from support.fake_models import FakeModels, Reply, Request
+from support.postgres import Postgres
 
 from callboard.actors.front.cluster.provider_limits import ProviderLimits
 from callboard.actors.front.cluster.seat import ClusterOptions, Seat

@@ -20,12 +20,12 @@ import httpx
 import msgspec
 import pytest
 import trio
-from access_house import made_key
-from cluster_house import LEASE, SOON, SWEEPS, House, all_over, beside, info, through, until
-from cutting_proxy import Link
-from day_house import ALICE, NOON, Clock, asked, limited, reading, spend
-from fake_models import FakeModels, Reply
-from postgres_house import Postgres
+from support.access_keys import made_key
+from support.cluster import LEASE, SOON, SWEEPS, House, all_over, beside, info, through, until
+from support.cutting_proxy import Link
+from support.daily_limits import ALICE, NOON, Clock, asked, limited, reading, spend
+from support.fake_models import FakeModels, Reply
+from support.postgres import Postgres
 
 from callboard.actors.front.cluster.seat import ClusterOptions, Seat
 from callboard.actors.front.cluster.spending import ClusterBook, ClusterLedger

@@ -15,10 +15,10 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from cluster_house import SWEEPS, WAKES, House, beside, info, over, until
-from fake_models import FakeModels, Reply, Request
-from postgres_house import Postgres
-from starter import CALLBOARD
+from support.cluster import SWEEPS, WAKES, House, beside, info, over, until
+from support.fake_models import FakeModels, Reply, Request
+from support.postgres import Postgres
+from support.starter import CALLBOARD
 
 from callboard.actors.runs.sessions.store import SessionStore
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster_house import SWEEPS, House, all_over, over, until
-from postgres_house import Postgres
+from support.cluster import SWEEPS, House, all_over, over, until
+from support.postgres import Postgres
 
 import callboard
 from callboard.supervisors.cluster import tables

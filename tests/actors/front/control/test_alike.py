@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import trio.testing
-from control_house import Client
-from fake_models import Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.control_hub import Client
+from support.fake_models import Reply
 
 GRAPH = """
 start: first

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from control_house import Client, hub_of
-from fake_models import FakeModels, Reply, Request
-from stage import Stage
+from support.agent_runs import Stage
+from support.control_hub import Client, hub_of
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import says
-from waiting import until
+from support.waiting import until
 
 import callboard
 from callboard.actors.front.control.calls import call_of, calls_of

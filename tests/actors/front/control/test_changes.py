@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from control_house import Client
-from fake_models import FakeModels, Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.control_hub import Client
+from support.fake_models import FakeModels, Reply
 from support.messages import says
 
 from callboard.actors.front.access.scopes import METHODS

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import trio
-from control_house import hub_of
-from fake_models import FakeModels, Reply, Request
-from waiting import until
+from support.control_hub import hub_of
+from support.fake_models import FakeModels, Reply, Request
+from support.waiting import until
 
 import callboard
 from callboard.actors.front.control.hub import Hub

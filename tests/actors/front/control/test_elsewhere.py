@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import trio
-from control_house import Client, hub_of
-from fake_models import FakeModels
-from stage import Stage
+from support.agent_runs import Stage
+from support.control_hub import Client, hub_of
+from support.fake_models import FakeModels
 from support.messages import says
-from waiting import until
+from support.waiting import until
 
 import callboard
 from callboard.actors.front.control.hub import Hub

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from control_fixtures import root, stage
-from control_house import Client, Served, hub_of
-from stage import Stage
+from support.agent_runs import Stage
+from support.control_fixtures import root, stage
+from support.control_hub import Client, Served, hub_of
 from support.messages import has_message
 
 import callboard

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from control_frames import Frames, held_against_the_schema
-from control_house import Client, MadeRun, Served, hub_of
-from fake_models import Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.control_frames import Frames, held_against_the_schema
+from support.control_hub import Client, MadeRun, Served, hub_of
+from support.fake_models import Reply
 from support.messages import has_message
-from waiting import until
+from support.waiting import until
 
 import callboard
 from callboard.actors.front.control.hub import Hub

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from control_house import Client, MadeRun, Served, hub_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.control_hub import Client, MadeRun, Served, hub_of
 
 import callboard
 from callboard.actors.front.control.hub import Hub

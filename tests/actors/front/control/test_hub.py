@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from control_house import MadeRun, hub_of
-from fake_models import Reply
-from stage import Stage
-from waiting import until
+from support.agent_runs import Stage
+from support.control_hub import MadeRun, hub_of
+from support.fake_models import Reply
+from support.waiting import until
 
 import callboard
 from callboard.actors.front.control.hub import Hub

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from control_house import MadeRun, hub_of
+from support.control_hub import MadeRun, hub_of
 from support.messages import has_message
-from waiting import until
+from support.waiting import until
 
 import callboard
 from callboard.actors.front.control.hub import Hub
@@ -83,7 +83,7 @@ KILLED = """
     from pathlib import Path
     sys.path.insert(0, {tests!r})
     import trio, callboard
-    from control_house import MadeRun, hub_of
+    from support.control_hub import MadeRun, hub_of
     async def main():
         async with callboard.Root(config_dir={config!r}, patient=True) as root:
             async with hub_of(root, Path({state!r})) as hub:

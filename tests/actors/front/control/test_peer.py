@@ -12,12 +12,12 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from control_house import MadeRun, hub_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stage import Stage
+from support.agent_runs import Stage
+from support.control_hub import MadeRun, hub_of
 from support.messages import has_message
-from waiting import until
+from support.waiting import until
 
 import callboard
 from callboard.actors.front.control.hub import Hub

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from control_house import MadeRun, hub_of
+from support.control_hub import MadeRun, hub_of
 from support.messages import says
 
 import callboard

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from control_house import Client, hub_of
-from fake_models import FakeModels, Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.control_hub import Client, hub_of
+from support.fake_models import FakeModels, Reply
 
 import callboard
 from callboard.actors.front.control.hub import Hub

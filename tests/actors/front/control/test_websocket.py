@@ -12,10 +12,10 @@ import trio
 import trio.testing
 import wsproto
 import wsproto.events as ws
-from control_house import SCHEMA, TOKEN, Client, MadeRun, Served
-from stage import Stage
+from support.agent_runs import Stage
+from support.control_hub import SCHEMA, TOKEN, Client, MadeRun, Served
+from support.waiting import until
 from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection, open_websocket_url
-from waiting import until
 
 import callboard
 from callboard.actors.front.control.hub import Hub

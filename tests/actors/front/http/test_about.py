@@ -7,8 +7,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from http_agents import HELLO, LOOP
-from http_house import House, Serve
+from support.http_agents import HELLO, LOOP
+from support.http_server import House, Serve
 
 from callboard.actors.work.spending.book import Book, BookFile
 from callboard.protocol.chat import TokenUsage

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import trio
-from fake_models import Reply
-from http_agents import ASKER, HELLO, LOOP
-from http_house import House, told
+from support.fake_models import Reply
+from support.http_agents import ASKER, HELLO, LOOP
+from support.http_server import House, told
 
 from callboard.actors.front.http.routes.agui import LOOK_EVERY
 

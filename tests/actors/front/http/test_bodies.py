@@ -6,8 +6,8 @@ import json
 
 import pytest
 import trio
-from http_agents import HELLO
-from http_house import House
+from support.http_agents import HELLO
+from support.http_server import House
 
 from callboard.actors.front.http import app
 from callboard.actors.front.http.errors import refusal
@@ -75,7 +75,7 @@ def test_who_may_try_again_is_told_when(error: Exception, status: int, after: st
 
 
 async def test_a_request_with_a_time_of_its_own_ends_in_it(house: House) -> None:
-    from fake_models import Reply
+    from support.fake_models import Reply
 
     house.stage.models.script(Reply(text="late", hold=trio.Event()))
     error = await house.post("/v1/completions", {"prompt": "x", "timeout": 0.2}, 504)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_models import Reply
-from http_agents import HELLO, LOOP
-from http_house import House
+from support.fake_models import Reply
+from support.http_agents import HELLO, LOOP
+from support.http_server import House
 
 
 def asks(model: str, *texts: str, **more: Any) -> dict[str, Any]:

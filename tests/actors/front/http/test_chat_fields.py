@@ -6,9 +6,9 @@ import base64
 from typing import Any
 
 import pytest
-from fake_models import Reply
-from http_agents import HELLO, LOOP
-from http_house import House
+from support.fake_models import Reply
+from support.http_agents import HELLO, LOOP
+from support.http_server import House
 
 PATH = "/v1/chat/completions"
 DOT = base64.b64encode(b"\x89PNG dot").decode()

@@ -7,10 +7,10 @@ from pathlib import Path
 import psutil
 import pytest
 import trio
-from fake_models import Reply
-from http_agents import HELLO, LOOP
-from http_house import House, Serve
-from waiting import until
+from support.fake_models import Reply
+from support.http_agents import HELLO, LOOP
+from support.http_server import House, Serve
+from support.waiting import until
 
 NAP = '# @cmd Sleeps.\nnap() { echo $$ > "$PIDS/nap"; sleep 60; }\n'
 ADD = '# @cmd Adds.\nadd() { printf 3 >> "$LLM_OUTPUT"; }\n'

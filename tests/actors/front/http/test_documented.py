@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from http_agents import ASKER, HELLO, LOOP
-from http_house import House
+from support.http_agents import ASKER, HELLO, LOOP
+from support.http_server import House
 
 from callboard.actors.front.http.errors import STATUS
 from callboard.actors.front.http.routes import routes

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fake_models import Reply
-from http_house import House
+from support.fake_models import Reply
+from support.http_server import House
 
 HAIKU = """
 start: write

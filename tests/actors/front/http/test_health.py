@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from http_agents import ASKER
-from http_house import House, Serve
-from stage import Stage
+from support.agent_runs import Stage
+from support.http_agents import ASKER
+from support.http_server import House, Serve
 from support.messages import has_message
 
 from callboard.actors.front.access.limits import ConcurrencyLimiter

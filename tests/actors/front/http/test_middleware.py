@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from access_house import LOCAL_TOKEN, AuditFile, access_for, client_of, made_key
 from prometheus_client.parser import text_string_to_metric_families
+from support.access_keys import LOCAL_TOKEN, AuditFile, access_for, client_of, made_key
 
 from callboard.actors.front.access.access_control import AccessControl
 from callboard.actors.front.access.scopes import METHODS

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from access_house import made_key
-from http_house import House, Serve
+from support.access_keys import made_key
+from support.http_server import House, Serve
 from support.messages import has_message
 
 from callboard.actors.front.control.opening import open_hub

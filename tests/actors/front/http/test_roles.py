@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from http_agents import LOOP
-from http_house import House
+from support.http_agents import LOOP
+from support.http_server import House
 from support.messages import has_message
-from waiting import until
+from support.waiting import until
 
 TEXT = "---\ntemperature: 0.25\ntop_k: 1\n---\nYou translate into __ARG1__.\n"
 

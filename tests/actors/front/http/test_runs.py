@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from fake_models import Reply
-from http_agents import ASKER, HELLO
-from http_house import House, told
-from waiting import until
+from support.fake_models import Reply
+from support.http_agents import ASKER, HELLO
+from support.http_server import House, told
+from support.waiting import until
 
 
 async def started(house: House, target: str, prompt: str = "") -> str:

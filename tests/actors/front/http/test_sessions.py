@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import Reply
-from http_agents import LOOP
-from http_house import House
-from tiny_weights import WORDS, put_weights
-from waiting import until
+from support.fake_models import Reply
+from support.http_agents import LOOP
+from support.http_server import House
+from support.tiny_weights import WORDS, put_weights
+from support.waiting import until
 
 from callboard.actors.runs.sessions.store import SessionStore
 

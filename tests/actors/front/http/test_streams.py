@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import trio
-from http_agents import ASKER, HELLO
-from http_house import House, Serve
+from support.http_agents import ASKER, HELLO
+from support.http_server import House, Serve
 from support.messages import has_message
 
 from callboard.protocol.events import Warned

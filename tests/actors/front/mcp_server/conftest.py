@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import trio
-from mcp_guest import SOON, Client, Serve
-from stage import Stage, at_work
+from support.agent_runs import Stage, at_work
+from support.mcp_guest import SOON, Client, Serve
 
 from callboard.actors.front.mcp_server.offers import read_agents
 from callboard.actors.front.mcp_server.service import Options

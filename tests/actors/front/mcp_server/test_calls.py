@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from fake_models import Reply
-from mcp_guest import HELLO, META, MODERN, SLOW, Serve, begin
-from stage import Stage, at_work
+from support.agent_runs import Stage, at_work
+from support.fake_models import Reply
+from support.mcp_guest import HELLO, META, MODERN, SLOW, Serve, begin
 from support.messages import has_message
-from waiting import until
+from support.waiting import until
 
 
 async def test_a_client_of_the_newer_era_discovers_what_is_spoken(stage: Stage, serve: Serve) -> None:

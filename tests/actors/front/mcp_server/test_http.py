@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from mcp_guest import ASKER, HELLO, LEGACY, META, MODERN, SLOW, SOON
-from stage import Stage, at_work
+from support.agent_runs import Stage, at_work
+from support.mcp_guest import ASKER, HELLO, LEGACY, META, MODERN, SLOW, SOON
 from support.messages import says
-from waiting import until
+from support.waiting import until
 
 import callboard.actors.front.mcp_server.asgi as asgi
 from callboard.actors.front.mcp_server.offers import read_agents

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mcp_guest import HELLO
-from stage import Stage
+from support.agent_runs import Stage
+from support.mcp_guest import HELLO
 from support.messages import has_message, says
 
 from callboard.actors.front.mcp_server.offers import read_agents

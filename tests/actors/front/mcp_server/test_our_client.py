@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import trio
-from mcp_guest import ASKER, HELLO, SLOW
-from stage import Stage
-from waiting import until
+from support.agent_runs import Stage
+from support.mcp_guest import ASKER, HELLO, SLOW
+from support.waiting import until
 
 import callboard
 from callboard.actors.front.mcp_server.offers import read_agents

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import Reply
-from mcp_guest import ASKER, META, SOON, Client, Serve, begin
-from stage import Stage, at_work
+from support.agent_runs import Stage, at_work
+from support.fake_models import Reply
+from support.mcp_guest import ASKER, META, SOON, Client, Serve, begin
 from support.messages import has_message
-from waiting import until
+from support.waiting import until
 
 IMPATIENT = """
 start: ask

@@ -17,10 +17,10 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp_guest import ASKER, HELLO, META, SLOW, SOON, Serve
-from stage import Stage
+from support.agent_runs import Stage
+from support.mcp_guest import ASKER, HELLO, META, SLOW, SOON, Serve
 from support.messages import has_message
-from waiting import until
+from support.waiting import until
 
 import callboard.actors.io.stdio as stdio
 from callboard.actors.front.mcp_server.call import Call

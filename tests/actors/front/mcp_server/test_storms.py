@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from mcp_guest import ASKER, META
-from stage import Stage, at_work
-from waiting import until
+from support.agent_runs import Stage, at_work
+from support.mcp_guest import ASKER, META
+from support.waiting import until
 
 from callboard.actors.front.mcp_server.offers import read_agents
 from callboard.actors.front.mcp_server.service import Options, Service

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from browser import Browser, launched, program
-from fake_models import FakeModels
-from page_house import House
+from support.browser import Browser, launched, program
+from support.fake_models import FakeModels
+from support.page_server import House
 
 import callboard
 from callboard.actors.front.server.serving import Served, ServeOptions, Server

@@ -9,14 +9,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import browser
 import psutil
 import pytest
+from support import browser
 
 HOLDS = """
 import signal, sys
 sys.path.insert(0, sys.argv[1])
-from browser import launched
+from support.browser import launched
 with launched() as found:
     print(found.url, flush=True)
     signal.pause()
@@ -37,7 +37,7 @@ def test_the_browser_and_its_profile_are_gone_when_the_test_program_is_killed(
     if browser.program() is None:
         pytest.skip("no Chromium on this machine: install chromium-headless-shell to see its end tested")
     monkeypatch.setenv("TMPDIR", str(place))
-    argv = [sys.executable, "-c", HOLDS, str(Path(browser.__file__).parent)]
+    argv = [sys.executable, "-c", HOLDS, str(Path(browser.__file__).parents[1])]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as tests:
         assert tests.stdout is not None
         address = tests.stdout.readline()

@@ -11,11 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 import trio
-from access_house import made_key
-from browser import Browser, Page
-from fake_models import FakeModels, Reply, Request
-from page_house import House
-from page_scripted import Scripted
+from support.access_keys import made_key
+from support.browser import Browser, Page
+from support.fake_models import FakeModels, Reply, Request
+from support.page_scripted import Scripted
+from support.page_server import House
 from trio_websocket import open_websocket_url
 
 Json = Any

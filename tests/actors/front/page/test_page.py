@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 import trio
-from browser import Browser, Page
-from fake_models import Reply, Request
-from page_house import House
+from support.browser import Browser, Page
+from support.fake_models import Reply, Request
+from support.page_server import House
 
 import callboard
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import trio
 import trio_websocket
-from browser import Browser
-from serve_process import CALLBOARD
+from support.browser import Browser
+from support.serve_process import CALLBOARD
 
 SLOW = """
 name: slow

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import page_frames as frames
 import pytest
 import trio
-from browser import Browser, Page
-from page_scripted import Scripted
-from waiting import until
+from support import page_frames as frames
+from support.browser import Browser, Page
+from support.page_scripted import Scripted
+from support.waiting import until
 
 SAID = "document.querySelector('.said')?.textContent"
 

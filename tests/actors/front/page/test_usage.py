@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from browser import Browser, Page
-from page_house import House
+from support.browser import Browser, Page
+from support.page_server import House
 
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.book import Book, BookFile

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from access_house import AUDIENCE, ISSUER, Signer
-from http_agents import ASKER
-from http_house import House, Serve
-from waiting import until
-from wall_clock import jump
+from support.access_keys import AUDIENCE, ISSUER, Signer
+from support.http_agents import ASKER
+from support.http_server import House, Serve
+from support.waiting import until
+from support.wall_clock import jump
 
 from callboard.actors.front.access.limits import RateLimiter
 from callboard.actors.front.access.signed import KeySet, SignedTokens

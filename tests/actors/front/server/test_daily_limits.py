@@ -12,9 +12,9 @@ import httpx
 import msgspec
 import pytest
 import trio
-from access_house import made_key
-from fake_models import FakeModels, Reply, Request
-from http_house import House, Serve
+from support.access_keys import made_key
+from support.fake_models import FakeModels, Reply, Request
+from support.http_server import House, Serve
 from support.messages import has_message
 from trio_websocket import open_websocket_url
 

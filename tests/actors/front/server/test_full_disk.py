@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serve_process import SOON, Serving
+from support.serve_process import SOON, Serving
 
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.days import Days

@@ -17,10 +17,10 @@ import httpx
 import msgspec
 import pytest
 import trio
-from access_house import made_key
-from fake_models import FakeModels, Reply, Request
-from starter import CALLBOARD
-from waiting import until
+from support.access_keys import made_key
+from support.fake_models import FakeModels, Reply, Request
+from support.starter import CALLBOARD
+from support.waiting import until
 
 from callboard.actors.work.spending.book import read
 

@@ -16,7 +16,7 @@ from functools import partial
 import pytest
 import trio
 import trio.testing
-from http_house import House
+from support.http_server import House
 
 from callboard.actors.front.access.limits import ConnectionLimiter
 from callboard.actors.front.server import listener

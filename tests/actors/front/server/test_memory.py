@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
-from access_house import made_key
-from serve_process import CALLBOARD, SOON, Serving
+from support.access_keys import made_key
+from support.serve_process import CALLBOARD, SOON, Serving
 
 MOST_GROWTH = 50 * 1024 * 1024
 GRAPH = """

@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from http_agents import ASKER, HELLO
-from http_house import House, Serve, told
-from starter import CALLBOARD
+from support.http_agents import ASKER, HELLO
+from support.http_server import House, Serve, told
 from support.messages import has_message, says
+from support.starter import CALLBOARD
+from support.waiting import until
 from trio_websocket import HandshakeError, open_websocket_url
-from waiting import until
 
 import callboard
 from callboard.actors.front.control import hub

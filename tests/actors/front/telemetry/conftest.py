@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from traced import Traced
+from support.traced import Traced
 
 
 @pytest.fixture

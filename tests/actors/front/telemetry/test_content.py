@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from fake_models import Reply
-from stage import Stage
-from traced import Traced
+from support.agent_runs import Stage
+from support.fake_models import Reply
+from support.traced import Traced
 
 import callboard
 from callboard.actors.front.telemetry.attach import VARIABLE, wants_content

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply, listening
-from stage import Stage
-from starter import CALLBOARD
+from support.agent_runs import Stage
+from support.fake_models import FakeModels, Reply, listening
 from support.messages import has_message
-from traced import Collector
+from support.starter import CALLBOARD
+from support.traced import Collector
 
 import callboard
 from callboard.actors.front.telemetry import export

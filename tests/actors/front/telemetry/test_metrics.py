@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fake_models import Reply
-from stage import Stage
-from traced import Traced
+from support.agent_runs import Stage
+from support.fake_models import Reply
+from support.traced import Traced
 
 from callboard.actors.front.telemetry.conventions import (
     MOST_NAMES,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from http_agents import HELLO
-from http_house import SOON, Serve
-from http_house import serve as serve  # a fixture
-from traced import Traced
-from waiting import until
+from support.http_agents import HELLO
+from support.http_server import SOON, Serve
+from support.http_server import serve as serve  # a fixture
+from support.traced import Traced
+from support.waiting import until
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import Reply, Request
 from opentelemetry.trace import SpanKind
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
 from support.messages import says
-from traced import Traced
+from support.traced import Traced
 
 import callboard
 from callboard.actors.front.telemetry.spans import Listener

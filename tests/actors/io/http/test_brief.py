@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fake_models import FakeModels, Reply
+from support.fake_models import FakeModels, Reply
 from support.messages import says
 
 from callboard.actors.io.http.brief import MOST, brief

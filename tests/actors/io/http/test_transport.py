@@ -10,9 +10,9 @@ import httpx
 import pytest
 import trio
 import trio.testing
-from fake_models import FakeModels, Reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.fake_models import FakeModels, Reply
 from support.messages import says
 
 from callboard.actors.io.http.http1 import ResponseReader

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from auth_server import LocalAuthServer, auth_server
+from support.auth_server import LocalAuthServer, auth_server
 
 from callboard.actors.io.oauth.authorization import authorization
 from callboard.actors.io.oauth.endpoint import TokenEndpoint

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from auth_server import SECRET, LocalAuthServer
+from support.auth_server import SECRET, LocalAuthServer
 from support.messages import says
 
 from callboard.actors.io.oauth.authorization import authorization

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from auth_server import LocalAuthServer
-from starter import forked
+from support.auth_server import LocalAuthServer
 from support.messages import says
+from support.starter import forked
 
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
 from callboard.actors.io.oauth.http import AuthHttp

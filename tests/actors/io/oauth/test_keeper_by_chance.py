@@ -7,7 +7,7 @@ import random
 import pytest
 import trio
 import trio.testing
-from auth_server import LocalAuthServer
+from support.auth_server import LocalAuthServer
 
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
 from callboard.actors.io.oauth.keeper import Keeper, Keepers

@@ -10,7 +10,7 @@ import outcome
 import pytest
 import trio
 import trio.testing
-from auth_server import LocalAuthServer, visit
+from support.auth_server import LocalAuthServer, visit
 from support.messages import says
 
 from callboard.actors.io.oauth.authorization import Authorization, authorization

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import trio
-from auth_server import LocalAuthServer
+from support.auth_server import LocalAuthServer
 
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
 from callboard.actors.io.oauth.keeper import Keepers

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 import pytest
-import small_age
-from starter import forked_code
+from support import fast_age as small_age
 from support.messages import says
+from support.starter import forked_code
 
 from callboard.actors.io.vault import age
 from callboard.actors.io.vault.file import VaultFile

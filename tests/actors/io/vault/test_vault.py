@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import small_age
 import trio
+from support import fast_age as small_age
 from support.messages import has_message, says
 
 from callboard.actors.io import handed_out

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from fake_models import FakeModels, Reply, Request
 from forking import FORKS
+from support.fake_models import FakeModels, Reply, Request
 
 from callboard.actors.work.journal.of_run import REPLY
 from callboard.protocol.journal import AnyRow, Noted, Told, decode

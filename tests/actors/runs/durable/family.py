@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from everything import DO
-from fake_models import FakeModels
 from played_agents import HANGS, AgentsHouse, Call, Played, Said, plain
+from support.fake_models import FakeModels
 
 from callboard.protocol.journal import Intends, Told
 

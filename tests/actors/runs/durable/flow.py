@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from everything import House
-from fake_models import FakeModels, Reply, Request
+from support.fake_models import FakeModels, Reply, Request
 
 FLOW = """
 graph:

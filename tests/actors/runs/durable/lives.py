@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import FakeModels
+from support.fake_models import FakeModels
 
 import callboard
 from callboard.actors.runs.durable import interrupted, resume

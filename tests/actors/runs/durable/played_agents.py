@@ -21,7 +21,7 @@ from typing import Any
 
 import trio
 from everything import DO, House
-from fake_models import FakeModels, Reply, Request
+from support.fake_models import FakeModels, Reply, Request
 
 from callboard.protocol.journal import Told
 from callboard.protocol.messages import Replied

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from starter import forked
-from waiting import until
+from support.fake_models import FakeModels, Reply
+from support.starter import forked
+from support.waiting import until
 
 from callboard.actors.runs.interrupted import interrupted
 from callboard.protocol.journal import Began, Intends, Told, decode

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import FakeModels
+from support.fake_models import FakeModels
 from support.messages import has_message
 
 sys.path.insert(0, str(Path(__file__).parent))

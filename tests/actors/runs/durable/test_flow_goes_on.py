@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
 from lives import Lives, entered, exited
+from support.fake_models import FakeModels, Reply
 
 from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import FakeModels
 from flow import CALLS, EFFECTS, FlowHouse
+from support.fake_models import FakeModels
 from test_kills import open_questions, some
 
 from callboard.protocol.journal import Answered, Asked, Intends

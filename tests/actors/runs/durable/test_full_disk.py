@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels
+from support.fake_models import FakeModels
 
 sys.path.insert(0, str(Path(__file__).parent))
 

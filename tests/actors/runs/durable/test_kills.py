@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import FakeModels
+from support.fake_models import FakeModels
 
 from callboard.protocol.journal import Answered, Asked, Intends
 

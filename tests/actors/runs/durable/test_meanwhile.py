@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels
 from lives import Lives, entered
+from support.fake_models import FakeModels
 from support.messages import says
 
 from callboard.actors.runs.rerun.fork import fork

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import FakeModels, Reply, Request
-from http_house import Serve, serve
-from waiting import until
+from support.fake_models import FakeModels, Reply, Request
+from support.http_server import Serve, serve
+from support.waiting import until
 
 sys.path.insert(0, str(Path(__file__).parent))
 

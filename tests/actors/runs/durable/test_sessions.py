@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply, Request
-from starter import forked
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message
+from support.starter import forked
 
 from callboard.actors.runs.sessions.store import SessionStore
 from callboard.protocol.session import Session

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply, Request
 from lives import Lives
-from starter import CALLBOARD, forked
+from support.fake_models import FakeModels, Reply, Request
+from support.starter import CALLBOARD, forked
 
 import callboard
 from callboard.actors.runs.durable import interrupted

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import FakeModels
+from support.fake_models import FakeModels
 
 from callboard.protocol.journal import Answered, Asked, Intends
 

@@ -15,8 +15,8 @@ import everything
 import family
 import flow
 from everything import House
-from fake_models import FakeModels, Reply, Request
 from family import FamilyHouse
+from support.fake_models import FakeModels, Reply, Request
 
 from callboard.actors.runs.sessions.store import SessionStore
 

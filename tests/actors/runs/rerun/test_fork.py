@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from fake_models import FakeModels, Reply, Request
+from support.fake_models import FakeModels, Reply, Request
 
 import callboard
 from callboard.actors.engine.past import fold
@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
 from everything import EFFECTS
 from in_process import Person, Town, state_of, tapes
 from support.messages import has_message, says
-from tapes import _Rows
+from support.second_decider import _Rows
 from test_kills import REQUESTS, ROWS
 
 

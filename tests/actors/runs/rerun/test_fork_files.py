@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels
+from support.fake_models import FakeModels
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply, Request
-from mcp_stage import mcp_json, scripted, starts
+from support.fake_models import FakeModels, Reply, Request
+from support.mcp_entries import mcp_json, scripted, starts
 
 import callboard
 from callboard.actors.runs.rerun.replay import replay

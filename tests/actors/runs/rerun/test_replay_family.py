@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels
+from support.fake_models import FakeModels
 
 import callboard
 from callboard.protocol.events import Event

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import FakeModels, Reply
+from support.fake_models import FakeModels, Reply
 
 import callboard
 from callboard.actors.engine.workflow.machine.perform import Said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from session_shelf import Shelf
+from support.session_store import Shelf
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
-from stage import Stage
+from support.agent_runs import Stage
 from support.messages import says
 
 from callboard.actors.runs.in_session import say

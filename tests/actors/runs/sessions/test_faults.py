@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from session_shelf import Shelf
-from starter import forked_code
 from support.messages import has_message, says
+from support.session_store import Shelf
+from support.starter import forked_code
 
 from callboard.actors.runs.sessions.store import SessionStore
 from callboard.protocol.errors import Conflict, InvalidFile, NotFound, NotKept, UsageError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fake_models import Reply, Request
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
 from support.messages import has_message
 
 from callboard.actors.runs.begin import perform

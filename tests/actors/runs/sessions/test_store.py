@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from session_shelf import Shelf
-from starter import forked_code
 from support.messages import has_message, says
+from support.session_store import Shelf
+from support.starter import forked_code
 
 from callboard.actors.io.handed_out import handed_out
 from callboard.actors.runs.sessions.disk import files

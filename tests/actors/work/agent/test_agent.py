@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply
 from support.messages import has_message, says
 
 import callboard

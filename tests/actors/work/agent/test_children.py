@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from fake_models import FakeModels, Reply
-from family_stage import Parent, context_of, fails, nested, parent, says, works_for_ever
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
+from support.tool_families import Parent, context_of, fails, nested, parent, says, works_for_ever
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.work.agent.reports import is_long

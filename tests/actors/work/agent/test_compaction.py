@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import Reply, Request
 from hypothesis import given
 from hypothesis import strategies as st
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
 from support.messages import has_message
 
 import callboard

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from fake_models import Reply, Request
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
 from support.messages import has_message
 
 BOSS = "can_spawn_agents: true\nmax_concurrent_agents: {most}\ncan_ask_user: false\nauto_continue: false"

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from fake_models import Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply
 from support.messages import has_message
 
 

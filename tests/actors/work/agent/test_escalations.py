@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from family_stage import Parent, Person, nested, parent, says
 from support.messages import has_message
+from support.tool_families import Parent, Person, nested, parent, says
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.work.agent.user import user_tools

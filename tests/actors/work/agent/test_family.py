@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fake_models import Reply
-from person import Person
-from stage import Stage
+from support.agent_runs import Stage
+from support.answering_person import Person
+from support.fake_models import Reply
 
 
 async def told(stage: Stage, name: str, arguments: dict[str, Any], target: str = "boss") -> Any:

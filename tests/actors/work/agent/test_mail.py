@@ -7,10 +7,10 @@ from typing import Any
 
 import trio
 import trio.testing
-from family_stage import nested, parent
 from hypothesis import given
 from hypothesis import strategies as st
 from support.messages import has_message
+from support.tool_families import nested, parent
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.work.agent.mail import mail_tools, send

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from fake_models import Reply, Request
-from family_stage import Person
-from mcp_stage import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a fixture
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
+from support.mcp_entries import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a fixture
 from support.messages import has_message, says
+from support.tool_families import Person
 
 import callboard
 from callboard.protocol.agent import Agent
@@ -508,6 +508,6 @@ async def test_a_run_that_is_cancelled_in_a_call_gives_everything_back(stage: St
 
 
 def test_the_suite_has_its_server() -> None:
-    from mcp_stage import SCRIPTED
+    from support.mcp_entries import SCRIPTED
 
     assert Path(SCRIPTED).is_file()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import trio
-from fake_models import Reply
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply
 
 
 async def test_a_plain_agent_answers_the_prompt_under_its_instructions(stage: Stage) -> None:

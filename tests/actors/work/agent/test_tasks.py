@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from family_stage import fails, parent, says, works_for_ever
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import messages
 from support.messages import has_message
+from support.tool_families import fails, parent, says, works_for_ever
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.work.agent.tasks import MOST, TaskQueue, id_of

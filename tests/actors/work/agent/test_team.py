@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import trio
-from below import living
-from fake_models import Reply, Request
-from stage import Stage
+from support.agent_runs import Stage
+from support.descendants import living
+from support.fake_models import Reply, Request
 from support.messages import has_message
-from tapes import twins
-from waiting import until
+from support.second_decider import twins
+from support.waiting import until
 
 from callboard.actors.engine.conversation.decider import ConversationDecider
 from callboard.protocol.events import Event

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.conversation import Talked
 from support.messages import has_message
-from talk_stage import Talked
 
 from callboard.actors.work.agent.todo import MOST, TodoList, refusing_todo_tools, todo_tools
 from callboard.supervisors import Actor, Root

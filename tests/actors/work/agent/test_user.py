@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import trio.testing
-from family_stage import Parent, Person, parent
 from support.messages import has_message
+from support.tool_families import Parent, Person, parent
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.work.agent.user import user_tools

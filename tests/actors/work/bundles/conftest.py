@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from bundle_house import BUNDLE, House, Repository
+from support.bundles import BUNDLE, House, Repository
 
 from callboard.supervisors import Root
 

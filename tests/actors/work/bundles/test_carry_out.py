@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from bundle_house import BUNDLE, TAKEN, House, files_below, put
-from starter import forked_code
+from support.bundles import BUNDLE, TAKEN, House, files_below, put
 from support.messages import says
+from support.starter import forked_code
 
 from callboard.actors.work.bundles import carry_out as module
 from callboard.actors.work.bundles.carry_out import JOURNAL, STAGE, NewFile, carry_out, finish

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from bundle_house import AGENT, BUNDLE, TAKEN, TOOL, House, Repository, files_below, put
+from support.bundles import AGENT, BUNDLE, TAKEN, TOOL, House, Repository, files_below, put
 from support.messages import has_message, says
 
 from callboard.actors.engine.graph.findings import agents_in

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import Reply
-from repository import Repository
+from support.fake_models import Reply
+from support.repository import Repository
 
 import callboard
 from callboard.actors.runs.rerun.replay import replay

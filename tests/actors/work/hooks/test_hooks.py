@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import Reply
-from person import Person
-from repository import Repository
+from support.answering_person import Person
+from support.fake_models import Reply
 from support.messages import has_message
+from support.repository import Repository
 
 import callboard
 from callboard.actors.work.hooks.answers import of_command, of_json, together
@@ -313,7 +313,7 @@ async def test_hooks_of_a_workspace_are_run_after_trust_and_as_they_were(house: 
 
 
 async def test_a_hook_is_in_the_sandbox_of_the_run(house: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sandbox_world import need
+    from support.sandbox_surroundings import need
 
     need("landlock", monkeypatch)
     house.settings(hooks=hooks("PreToolUse", f"touch {house.home}/made; touch inside"))

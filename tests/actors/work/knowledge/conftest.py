@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ears import Ears
+from support.model_events import Ears
 
 
 @pytest.fixture

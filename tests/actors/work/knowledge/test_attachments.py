@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from small_library import Hashing
+from support.knowledge_library import Hashing
 from support.messages import has_message, says
 
 from callboard.actors.io.last_reply import keep_reply

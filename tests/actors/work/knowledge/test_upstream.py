@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from small_library import hashed
+from support.fake_models import FakeModels, Reply
+from support.knowledge_library import hashed
 from support.messages import has_message, says
 
 from callboard.actors.work.knowledge import loki_file

@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from fake_models import Reply
-from repository import Repository
-from scripted_server import scripted_server
+from support.fake_models import Reply
 from support.messages import has_message
+from support.repository import Repository
+from support.scripted_server import scripted_server
 
 import callboard
 from callboard.actors.work.trust import record
@@ -248,7 +248,7 @@ async def test_of_200_tasks_that_steal_nothing_hardly_any_is_asked_about(town: T
 
 
 async def test_a_person_is_told_the_way_and_decides(repository: Repository, town: Town) -> None:
-    from person import Person
+    from support.answering_person import Person
 
     calls = [("fs_cat", {"path": "ISSUE.md"}), ("fs_cat", {"path": ".env"}), town.out()["mail"]]
     repository.agent("global_tools: [fs_cat]\nmcp_servers: [mail]")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from fake_models import FakeModels, Incoming, listening
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import FakeModels, Incoming, listening
 
 import callboard
 

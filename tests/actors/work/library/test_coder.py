@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from fake_models import Reply, Request
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
 from support.messages import has_message
 
 from callboard.actors.work.library import AGENTS

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from graph_scripts import Json, played, printed
+from support.graph_scripts import Json, played, printed
 
 from callboard.actors.work.library import AGENTS
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
-from fake_models import FakeModels, Reply, Request
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import FakeModels, Reply, Request
 
 import callboard
 from callboard.actors.work.library import AGENTS

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from fake_models import listening
-from graph_scripts import Json, played, printed
+from support.fake_models import listening
+from support.graph_scripts import Json, played, printed
 
 from callboard.actors.work.library import AGENTS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from stage import Stage
+from support.agent_runs import Stage
 
 REPOSITORY = Path(__file__).parents[4]
 

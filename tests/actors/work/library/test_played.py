@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import Reply, Request
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
 
 from callboard.actors.work.library import AGENTS
 

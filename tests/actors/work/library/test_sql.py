@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any, Self
 
 import pytest
-from fake_models import Reply
-from postgres_house import Postgres, running
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply
+from support.postgres import Postgres, running
 
 from callboard.actors.work.library import AGENTS
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_models import Reply, Request
-from seeded_repos import REPOS, Repo
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
+from support.seeded_repos import REPOS, Repo
 
 import callboard
 from callboard.actors.work.library import AGENTS

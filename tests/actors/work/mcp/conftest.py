@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import trio
-from waiting import until
+from support.waiting import until
 
 from callboard.actors.work.mcp.client.client import McpClient
 from callboard.actors.work.mcp.client.connect import Abilities, connect

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from fake_models import FakeModels, Reply
-from gateways import Silent, reaching
+from support.fake_models import FakeModels, Reply
+from support.gateways import Silent, reaching
 from support.messages import says
 
 from callboard.actors.work.models.azure import AzureCodec, azure

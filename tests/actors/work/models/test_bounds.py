@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from fake_models import FakeModels, Reply
-from gateways import Silent, reaching
+from support.fake_models import FakeModels, Reply
+from support.gateways import Silent, reaching
 
 from callboard.actors.work.models.bounds import ASSUMED, bound, most_input
 from callboard.actors.work.models.catalog import Catalog

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import FakeModels, Reply, Request
-from prompt_caches import AnthropicCache, OpenAiCache
+from support.fake_models import FakeModels, Reply, Request
+from support.prompt_caches import AnthropicCache, OpenAiCache
 
 import callboard
 from callboard.actors.work.models.anthropic import AnthropicCodec

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from codec_bench import ADD, HELLO, NOW, CodecBench
-from fake_models import FakeModels, Reply
-from gateways import Silent, reaching
+from support.codec_bench import ADD, HELLO, NOW, CodecBench
+from support.fake_models import FakeModels, Reply
+from support.gateways import Silent, reaching
 from support.messages import says
 
 from callboard.actors.work.models.cohere import CohereCodec

@@ -6,8 +6,8 @@ import json
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from gateways import Silent, reaching
+from support.fake_models import FakeModels, Reply
+from support.gateways import Silent, reaching
 from support.messages import says
 
 from callboard.actors.work.models.anthropic import AnthropicCodec

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import trio
 import trio.testing
-from fake_models import FakeModels
-from gateways import Silent, reaching
+from support.fake_models import FakeModels
+from support.gateways import Silent, reaching
 
 from callboard.actors.work.models import endpoints
 from callboard.actors.work.models.endpoints import Endpoints

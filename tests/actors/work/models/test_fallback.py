@@ -7,13 +7,13 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
-import gateways
 import msgspec
 import pytest
 import trio
 import trio.testing
-from fake_models import FakeModels, Reply, Request
-from gateways import reaching
+from support import gateways
+from support.fake_models import FakeModels, Reply, Request
+from support.gateways import reaching
 from support.messages import says
 
 import callboard

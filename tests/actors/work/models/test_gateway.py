@@ -11,8 +11,8 @@ import httpx
 import pytest
 import trio
 import trio.testing
-from fake_models import FakeModels, Reply
-from gateways import Recorder, reaching
+from support.fake_models import FakeModels, Reply
+from support.gateways import Recorder, reaching
 from support.messages import says
 
 from callboard.actors.io.http.refusal import retry_after

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from codec_bench import ADD, HELLO, NOW, CodecBench
-from fake_models import FakeModels, Reply
-from gateways import Silent, reaching
+from support.codec_bench import ADD, HELLO, NOW, CodecBench
+from support.fake_models import FakeModels, Reply
+from support.gateways import Silent, reaching
 from support.messages import says
 
 from callboard.actors.work.models.gemini import GeminiCodec

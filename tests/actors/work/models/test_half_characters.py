@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from fake_models import Reply, Request, body_of
+from support.fake_models import Reply, Request, body_of
 
 from callboard.actors.engine.graph.nodes.llm import read_json
 from callboard.actors.work.models.anthropic import AnthropicCodec

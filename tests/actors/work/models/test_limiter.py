@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from fake_models import FakeModels, Reply, Request
-from gateways import Silent, reaching
+from support.fake_models import FakeModels, Reply, Request
+from support.gateways import Silent, reaching
 
 import callboard
 from callboard.actors.work.models.allowance import Level, Remaining, Rules

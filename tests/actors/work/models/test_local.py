@@ -15,7 +15,7 @@ import jsonschema
 import msgspec
 import pytest
 import trio
-from gateways import Silent
+from support.gateways import Silent
 from support.messages import says
 
 from callboard.actors.work.models import engines, weights

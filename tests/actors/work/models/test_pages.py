@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fake_models import FakeModels, Reply
-from gateways import Silent, reaching
+from support.fake_models import FakeModels, Reply
+from support.gateways import Silent, reaching
 from support.messages import has_message, says
 
 from callboard.actors.work.models.pages import LOOKED_AT, NoPage

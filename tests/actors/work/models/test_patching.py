@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_models import FakeModels
-from gateways import Silent, reaching
+from support.fake_models import FakeModels
+from support.gateways import Silent, reaching
 from support.messages import has_message, says
 
 from callboard.actors.work.models.catalog import Catalog

@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from fake_models import FakeModels, Reply, Request, body_of
-from gateways import Silent, reaching
 from hypothesis import given
 from hypothesis import strategies as st
+from support.fake_models import FakeModels, Reply, Request, body_of
+from support.gateways import Silent, reaching
 from support.messages import says
 
 from callboard.actors.work.models.anthropic import AnthropicCodec

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_models import FakeModels, Reply
-from gateways import Silent, reaching
+from support.fake_models import FakeModels, Reply
+from support.gateways import Silent, reaching
 from support.messages import says
 
 import callboard

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from auth_server import CLIENT, LocalAuthServer, auth_server
-from fake_models import FakeModels, Reply, Request
-from gateways import Recorder, reaching
+from support.auth_server import CLIENT, LocalAuthServer, auth_server
+from support.fake_models import FakeModels, Reply, Request
+from support.gateways import Recorder, reaching
 from support.messages import says
 
 import callboard

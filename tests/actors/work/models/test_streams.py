@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from gateways import Silent, reaching
-from raw_servers import Serve, request_of
+from support.gateways import Silent, reaching
 from support.messages import says
-from waiting import until
+from support.raw_servers import Serve, request_of
+from support.waiting import until
 
 from callboard.protocol.chat import ChatRequest, Delta, TextDelta, UserTurn
 from callboard.protocol.errors import CallboardError, ModelError, Stalled, UpstreamError

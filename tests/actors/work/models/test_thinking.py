@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_models import FakeModels, Reply
+from support.fake_models import FakeModels, Reply
 from support.messages import says
 
 import callboard

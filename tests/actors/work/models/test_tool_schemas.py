@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from provider_wires import WIRES, Wire
+from support.provider_wires import WIRES, Wire
 
 from callboard.actors.work.models.tool_schemas import declared
 from callboard.protocol.chat import ChatRequest, Tool, UserTurn

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from codec_bench import ADD
-from provider_wires import WIRES, Fragment, Wire
+from support.codec_bench import ADD
+from support.provider_wires import WIRES, Fragment, Wire
 
 from callboard.actors.work.models.codec import check_reply
 from callboard.protocol.chat import (

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_models import Reply
-from repository import Repository
-from sandbox_asked import told
-from sandbox_world import BACKENDS, need
-from scripted_server import scripted_server
+from support.fake_models import Reply
 from support.messages import has_message, says
+from support.repository import Repository
+from support.sandbox_asked import told
+from support.sandbox_surroundings import BACKENDS, need
+from support.scripted_server import scripted_server
 
 import callboard
 from callboard.actors.work.sandbox.refused import missed_network, refused_paths

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from sandbox_world import BACKENDS, need, world
+from support.sandbox_surroundings import BACKENDS, need, world
 
 SERVER = """
 import asyncio

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from sandbox_world import BACKENDS, PYTHON_ALONE, SECRET, need, world
+from support.sandbox_surroundings import BACKENDS, PYTHON_ALONE, SECRET, need, world
 
 SYSCALL = "import ctypes, os; call = ctypes.CDLL(None, use_errno=True).syscall\n"
 

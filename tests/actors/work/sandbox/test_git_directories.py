@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from sandbox_world import World, need, world
+from support.sandbox_surroundings import World, need, world
 
 ENV = {
     **os.environ,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sandbox_world import BACKENDS, PYTHON_ALONE, need, world
+from support.sandbox_surroundings import BACKENDS, PYTHON_ALONE, need, world
 
 OPEN_ALL = """
 import errno, os, sys

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from sandbox_world import PYTHON_ALONE, need, world
+from support.sandbox_surroundings import PYTHON_ALONE, need, world
 
 # Calls of libc that change `path`, or `fd`, which is open for reading. Each returns 0 where it is let through.
 CALLS = {

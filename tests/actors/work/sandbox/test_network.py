@@ -8,11 +8,11 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from fake_models import Reply
-from repository import Repository
-from sandbox_asked import told
-from sandbox_world import need
+from support.fake_models import Reply
 from support.messages import has_message
+from support.repository import Repository
+from support.sandbox_asked import told
+from support.sandbox_surroundings import need
 
 from callboard.actors.work.sandbox.hosts import means, meant, named
 from callboard.actors.work.tools.kept_answers import KeptAnswers

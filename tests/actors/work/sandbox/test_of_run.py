@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from fake_models import FakeModels, Reply
-from sandbox_world import BACKENDS, need
-from scripted_server import scripted_server
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
+from support.sandbox_surroundings import BACKENDS, need
+from support.scripted_server import scripted_server
 
 import callboard
 from callboard.actors.work.sandbox.of_run import is_off, rules_of

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from sandbox_world import BACKENDS, SECRET, need, world
+from support.sandbox_surroundings import BACKENDS, SECRET, need, world
 
 from callboard.actors.work.sandbox.secret_files import env_files
 

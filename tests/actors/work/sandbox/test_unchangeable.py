@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from fake_models import FakeModels, Reply
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 
 import callboard

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sandbox_world import BACKENDS, PYTHON_ALONE, World, need, world
+from support.sandbox_surroundings import BACKENDS, PYTHON_ALONE, World, need, world
 
 TYPES = {"stream": socket.SOCK_STREAM, "datagram": socket.SOCK_DGRAM, "seqpacket": socket.SOCK_SEQPACKET}
 

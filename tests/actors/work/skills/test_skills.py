@@ -7,9 +7,9 @@ import stat
 from pathlib import Path
 
 import pytest
-from fake_models import Reply
-from repository import Repository
+from support.fake_models import Reply
 from support.messages import has_message
+from support.repository import Repository
 
 from callboard.actors.work.skills.found import Skills
 from callboard.actors.work.skills.narrowing import narrowed, rules

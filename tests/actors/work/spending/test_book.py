@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from starter import forked_code
+from support.starter import forked_code
 
 from callboard.actors.work.spending import book
 from callboard.actors.work.spending.book import Book, BookFile, Spent, read

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from day_house import ALICE, MOST, NOON, Clock, asked, kept, limited, reading, rows, spend
+from support.daily_limits import ALICE, MOST, NOON, Clock, asked, kept, limited, reading, rows, spend
 from support.messages import has_message, says
 
 from callboard.actors.work.spending import days as module

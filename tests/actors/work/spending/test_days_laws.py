@@ -23,7 +23,7 @@ import hypothesis.strategies as st
 import pytest
 import trio
 from hypothesis import HealthCheck, given, settings
-from postgres_house import Postgres, running
+from support.postgres import Postgres, running
 
 from callboard.actors.front.cluster.seat import ClusterOptions, Seat
 from callboard.actors.front.cluster.spending import ClusterLedger

@@ -13,9 +13,9 @@ from typing import NoReturn
 
 import pytest
 import trio
-from day_house import ALICE, NOON, Clock, asked, kept, limited, reading, rows, spend
-from starter import forked_code
+from support.daily_limits import ALICE, NOON, Clock, asked, kept, limited, reading, rows, spend
 from support.messages import says
+from support.starter import forked_code
 
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.days import Days

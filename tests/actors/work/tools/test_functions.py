@@ -10,8 +10,8 @@ from typing import Annotated, Literal, TypedDict
 import msgspec
 import pytest
 import trio
-from fake_models import Reply, Request
-from stage import Stage
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
 from support.messages import says
 
 import callboard

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fake_models import Reply
-from repository import Repository
-from scripted_server import scripted_server
+from support.fake_models import Reply
 from support.messages import has_message
+from support.repository import Repository
+from support.scripted_server import scripted_server
 
 import callboard
 from callboard.actors.work.tools.kept_answers import KeptAnswers

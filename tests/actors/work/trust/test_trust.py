@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_models import Reply
-from repository import Repository
-from scripted_server import scripted_server
+from support.fake_models import Reply
+from support.repository import Repository
+from support.scripted_server import scripted_server
 
 from callboard.actors.work.trust import record
 from callboard.actors.work.trust.offered import imported_in, read_inside

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chat_stage import ChatStage
+from support.chat_screen import ChatStage
 
 from callboard.cli.chat.screen.threaded import Waiting
 from callboard.protocol.control import chat

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import pytest
 from prompt_toolkit.input.vt100 import Vt100Input
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from callboard.cli.chat.screen.lines import LineScreen
 from callboard.cli.chat.screen.output import TerminalOutput

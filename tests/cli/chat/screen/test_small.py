@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chat_stage import ChatStage
+from support.chat_screen import ChatStage
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(20, 6), (12, 3)])

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 
 import pytest
-from breaking_terminal import Wire
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prompt_toolkit.application import Application
@@ -16,6 +15,7 @@ from prompt_toolkit.data_structures import Point
 from prompt_toolkit.input import DummyInput
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 from prompt_toolkit.styles import Style
+from support.breaking_terminal import Wire
 
 from callboard.cli.chat.screen.output import TerminalOutput
 from callboard.cli.chat.screen.surface import Surface, reflows

@@ -7,10 +7,10 @@ import textwrap
 
 import pytest
 import trio
-from fake_models import Reply, Request
+from support.fake_models import Reply, Request
 from support.messages import has_message
-from waiting import until
-from workflow_agents import RETRIES, Agents, said
+from support.waiting import until
+from support.workflow_agents import RETRIES, Agents, said
 
 from callboard.protocol.events import LlmFallback
 

@@ -1,6 +1,7 @@
 """The recorded runs of DevAll's own engine that have agents, with our agents and a model behind a socket.
 
-The recordings were made with two providers that exist nowhere else (see `workflow_stage`); here a server plays them.
+The recordings were made with two providers that exist nowhere else (see `support.workflow_driver`); here a server has
+their part.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
-from fake_models import Reply, Request
-from workflow_agents import Agents, said
+from support.fake_models import Reply, Request
+from support.workflow_agents import Agents, said
 
 RECORDED = Path(__file__).parents[4] / "fixtures" / "workflows" / "devall.json"
 CASES: dict[str, dict[str, Any]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_models import Reply
+from support.fake_models import Reply
 from support.messages import has_message
-from workflow_agents import Agents
+from support.workflow_agents import Agents
 
 ONE = """
 graph:

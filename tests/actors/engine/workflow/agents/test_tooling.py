@@ -9,12 +9,12 @@ from typing import Any
 import psutil
 import pytest
 import trio
-from fake_mcp_http import INITIALIZED, SESSION, Legacy, Talk, fake_mcp
-from fake_mcp_http import result as result_of
-from fake_models import Reply, Request
-from mcp_house import SERVERS
+from support.fake_mcp_http import INITIALIZED, SESSION, Legacy, Talk, fake_mcp
+from support.fake_mcp_http import result as result_of
+from support.fake_models import Reply, Request
+from support.mcp_processes import SERVERS
 from support.messages import has_message
-from workflow_agents import Agents, said
+from support.workflow_agents import Agents, said
 
 from callboard.actors.work.tools.permissions import Permissions
 

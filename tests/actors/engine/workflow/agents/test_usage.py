@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from fake_models import Reply, Request
-from workflow_agents import Agents
+from support.fake_models import Reply, Request
+from support.workflow_agents import Agents
 
 from callboard.protocol.errors import BudgetReached, TurnsReached
 from callboard.protocol.requests import Limits

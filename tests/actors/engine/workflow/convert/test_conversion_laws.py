@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import trio
 import yaml
-from fake_models import FakeModels, Request, listening
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from workflow_stage import Stage, read, structure, task
+from support.fake_models import FakeModels, Request, listening
+from support.workflow_driver import Stage, read, structure, task
 
 import callboard
 from callboard.actors.engine.workflow.convert.convert import convert

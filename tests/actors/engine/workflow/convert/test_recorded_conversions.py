@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from fake_models import FakeModels, Request
+from support.fake_models import FakeModels, Request
 
 import callboard
 from callboard.actors.engine.workflow.convert.convert import convert

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.messages import has_message
-from workflow_stage import Notice, Stage, structure, workflow
+from support.workflow_driver import Notice, Stage, structure, workflow
 
 from callboard.actors.engine.workflow.edges.conditions import Functions, predicate_of
 from callboard.actors.engine.workflow.machine.result import Warned

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.messages import has_message, says
-from workflow_house import House, written
+from support.workflow_run import House, written
 
 from callboard.actors.engine.workflow.edges import files
 from callboard.actors.engine.workflow.edges.files import functions_in

@@ -9,7 +9,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from support.messages import has_message, says
-from workflow_house import House, written
+from support.workflow_run import House, written
 
 from callboard.actors.engine.workflow.edges import matching
 from callboard.actors.engine.workflow.edges.conditions import Functions, predicate_of

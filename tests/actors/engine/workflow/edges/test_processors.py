@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from workflow_stage import Stage, now, structure, workflow
+from support.workflow_driver import Stage, now, structure, workflow
 
 from callboard.actors.engine.workflow.edges.conditions import Functions
 from callboard.actors.engine.workflow.edges.processors import process_of

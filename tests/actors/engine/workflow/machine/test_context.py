@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from workflow_stage import Stage, structure, workflow
+from support.workflow_driver import Stage, structure, workflow
 
 from callboard.actors.engine.workflow.edges.conditions import Functions
 from callboard.actors.engine.workflow.machine.result import Result

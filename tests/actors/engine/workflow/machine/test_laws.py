@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from workflow_graphs import IDS, graphs
-from workflow_stage import Delivered, Dropped, Notice, Stage, first, last, shuffled, task
+from support.workflow_driver import Delivered, Dropped, Notice, Stage, first, last, shuffled, task
+from support.workflow_graphs import IDS, graphs
 
 from callboard.actors.engine.workflow.machine.machine import StateMachine
 from callboard.actors.engine.workflow.machine.perform import over

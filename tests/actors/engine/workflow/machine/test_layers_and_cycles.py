@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from support.messages import has_message
-from workflow_stage import Delivered, Dropped, Notice, Stage, shuffled, structure, task, workflow
+from support.workflow_driver import Delivered, Dropped, Notice, Stage, shuffled, structure, task, workflow
 
 from callboard.actors.engine.workflow.machine.machine import StateMachine
 from callboard.actors.engine.workflow.machine.perform import Firing, performed

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from workflow_stage import Seen, Stage, read, structure
+from support.workflow_driver import Seen, Stage, read, structure
 
 from callboard.actors.engine.workflow.machine.result import Result
 from callboard.actors.engine.workflow.messages import Message

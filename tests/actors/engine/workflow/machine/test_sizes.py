@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from workflow_stage import Stage
+from support.workflow_driver import Stage
 
 from callboard.actors.engine.workflow.machine.result import Result
 from callboard.actors.engine.workflow.machine.structure import Structure

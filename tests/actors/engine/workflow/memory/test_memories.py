@@ -8,9 +8,9 @@ import sys
 from typing import Any
 
 import pytest
-from fake_models import Reply, Request
+from support.fake_models import Reply, Request
 from support.messages import has_message
-from workflow_agents import Agents, said
+from support.workflow_agents import Agents, said
 
 BOARD = """
 graph:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from starter import forked_code
 from support.messages import says
-from waiting import until
+from support.starter import forked_code
+from support.waiting import until
 
 from callboard.actors.engine.workflow.memory.notebook import Note, Notebook
 from callboard.protocol.errors import ConfigError

@@ -9,10 +9,10 @@ from typing import Any
 import psutil
 import pytest
 import trio
-from below import HELPERS
+from support.descendants import HELPERS
 from support.messages import has_message
-from waiting import until
-from workflow_house import House, written
+from support.waiting import until
+from support.workflow_run import House, written
 
 from callboard.actors.engine.workflow.nodes import python
 from callboard.actors.engine.workflow.nodes.python import code_in, files_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chat_house import Scripted
+from support.chat_person import Scripted
 from support.messages import says
 
 from callboard.actors.front.chat.chat import Chat

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from chat_house import Scripted
-from fake_models import FakeModels
+from support.chat_person import Scripted
+from support.fake_models import FakeModels
 from support.messages import says
 
 from callboard.actors.front.chat.chat import Chat

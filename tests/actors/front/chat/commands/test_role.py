@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from chat_house import Scripted
-from fake_models import FakeModels
+from support.chat_person import Scripted
+from support.fake_models import FakeModels
 from support.messages import has_message
 
 import callboard

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from chat_house import Scripted
-from fake_models import FakeModels
+from support.chat_person import Scripted
+from support.fake_models import FakeModels
 from support.messages import has_message
 
 from callboard.actors.front.chat.chat import Chat

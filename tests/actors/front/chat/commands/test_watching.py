@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from chat_house import Scripted
-from fake_models import FakeModels
+from support.chat_person import Scripted
+from support.fake_models import FakeModels
 from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat

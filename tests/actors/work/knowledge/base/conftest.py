@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from small_library import Library
+from support.knowledge_library import Library
 
 from callboard.supervisors import Root
 

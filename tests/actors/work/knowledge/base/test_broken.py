@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import trio
-from small_library import Hashing, Library
+from support.knowledge_library import Hashing, Library
 from support.messages import says
 
 from callboard.actors.work.knowledge.base.base import Base
@@ -244,7 +244,7 @@ async def test_a_full_disk_is_told_and_the_build_goes_on_when_there_is_room(
 
 async def test_a_file_beyond_the_limit_of_the_process_is_a_full_disk(library: Library) -> None:
     script = (
-        "import resource, signal, sys, trio, small_library as s; from pathlib import Path;"
+        "import resource, signal, sys, trio, support.knowledge_library as s; from pathlib import Path;"
         " from callboard.supervisors import Root; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "async def main():\n"
         "    async with Root() as root:\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import trio
-from small_library import Hashing, Library, Listing, Text, Unknowable, by_paragraph, each_of
+from support.knowledge_library import Hashing, Library, Listing, Text, Unknowable, by_paragraph, each_of
 
 from callboard.actors.work.knowledge.base.base import Base, Changes, changes
 from callboard.actors.work.knowledge.base.build import drop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from small_library import Library, hashed
+from support.knowledge_library import Library, hashed
 
 from callboard.actors.work.knowledge.base.base import Base
 from callboard.actors.work.knowledge.base.model import Settings

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import small_library
 import trio
-from small_library import SMALL, Library
+from support import knowledge_library as small_library
+from support.knowledge_library import SMALL, Library
 
 from callboard.actors.work.knowledge.base.base import Base
 

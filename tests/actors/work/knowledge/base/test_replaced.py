@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from small_library import Hashing, Library
+from support.knowledge_library import Hashing, Library
 from support.messages import says
 
 from callboard.actors.work.knowledge.base.base import Base

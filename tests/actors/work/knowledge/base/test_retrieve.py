@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import trio
 import trio.testing
-from small_library import Library, hashed
+from support.knowledge_library import Library, hashed
 from support.messages import says
 
 from callboard.actors.work.knowledge.base.base import Base

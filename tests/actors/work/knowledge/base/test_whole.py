@@ -6,7 +6,7 @@ from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 
-from small_library import Hashing, Library, hashed
+from support.knowledge_library import Hashing, Library, hashed
 
 from callboard.actors.work.knowledge.base.base import Base
 from callboard.actors.work.knowledge.base.build import build

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from ears import Impatient
-from fake_models import FakeModels, Reply, Request
+from support.fake_models import FakeModels, Reply, Request
+from support.model_events import Impatient
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.knowledge.embed.model_client import OnUsage

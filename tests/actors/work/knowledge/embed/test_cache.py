@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_models import FakeModels, Reply, Request
-from starter import forked_code
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message
+from support.starter import forked_code
 
 from callboard.actors.work.knowledge.embed import cache as cache_module
 from callboard.actors.work.knowledge.embed.cache import (

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import trio
-from ears import Ears
-from fake_models import FakeModels, Reply, Request
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import says
-from waiting import until
+from support.model_events import Ears
+from support.waiting import until
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.models.limiter import Gates

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ears import Impatient
-from fake_models import FakeModels, Reply, Request
-from small_google import Google, answer, service_account
+from support.fake_models import FakeModels, Reply, Request
+from support.google_services import Google, answer, service_account
 from support.messages import says
+from support.model_events import Impatient
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.protocol.chat import TokenUsage

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from ears import Ears, Impatient
-from fake_models import FakeModels, Reply, Request
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import says
+from support.model_events import Ears, Impatient
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.knowledge.embed.model_client import WITHIN, ModelClient, Post

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import trio
 import trio.testing
-from fake_models import FakeModels, Reply, Request
 from hypothesis import given
 from hypothesis import strategies as st
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message, says
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import trio
-from ears import Impatient
-from fake_models import FakeModels, Reply, Request
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import says
+from support.model_events import Impatient
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.knowledge.embed.remote import CHARACTERS

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import trio
-from auth_server import CLIENT, LocalAuthServer, auth_server
-from fake_models import FakeModels, Reply, Request
+from support.auth_server import CLIENT, LocalAuthServer, auth_server
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import says
 
 from callboard.actors.io.oauth.authorization import authorization

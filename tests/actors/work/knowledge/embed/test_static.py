@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 from support.messages import says
-from tiny_weights import put_weights
+from support.tiny_weights import put_weights
 
 from callboard.actors.work.knowledge.embed import local
 from callboard.actors.work.knowledge.embed.embedders import Embedders

@@ -7,7 +7,7 @@ from typing import get_args
 
 import msgspec
 import pytest
-from stage import Stage
+from support.agent_runs import Stage
 from support.messages import has_message, says
 
 from callboard.actors.work.knowledge.base.layout import Layout

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from ears import Ears
-from person import Person
-from stage import Stage
+from support.agent_runs import Stage
+from support.answering_person import Person
 from support.messages import has_message
+from support.model_events import Ears
 
 import callboard
 from callboard.actors.work.knowledge import of_run

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import trio
 import trio.testing
-from fake_models import Reply, Request
-from stage import Stage
-from tiny_weights import WORDS
+from support.agent_runs import Stage
+from support.fake_models import Reply, Request
+from support.tiny_weights import WORDS
 
 import callboard
 from callboard.actors.work.knowledge.base.base import Changes

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 import trio
-from fake_models import Incoming
+from support.fake_models import Incoming
 
 from callboard.actors.work.knowledge.sources.found import Found, SourceSettings
 from callboard.actors.work.knowledge.sources.gather import gather

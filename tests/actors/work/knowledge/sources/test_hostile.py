@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from small_library import Hashing, hashed
+from support.knowledge_library import Hashing, hashed
 from support.messages import has_message
 
 from callboard.actors.io.http import guarded

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import trio
-from fake_mcp_http import Stream, Talk, fake_mcp
-from fake_models import Request
-from mcp_house import House
-from mcp_protected import Town, protected_town
+from support.fake_mcp_http import Stream, Talk, fake_mcp
+from support.fake_models import Request
+from support.mcp_processes import House
+from support.mcp_protected import Town, protected_town
 from support.messages import says
 
 from callboard.actors.work.mcp.auth.access import TRIES

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from fake_mcp_http import Talk, fake_mcp
-from fake_models import Request
-from mcp_protected import OAUTH, RESOURCE, Town, protected_town
+from support.fake_mcp_http import Talk, fake_mcp
+from support.fake_models import Request
+from support.mcp_protected import OAUTH, RESOURCE, Town, protected_town
 from support.messages import says
 
 from callboard.actors.io.oauth.http import Answer

@@ -10,13 +10,13 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import trio
-from auth_server import CLIENT, SECRET
-from fake_mcp_http import Talk
-from fake_models import Request
-from mcp_protected import OAUTH, RESOURCE, Town, protected_town
-from ports import reserved_port
+from support.auth_server import CLIENT, SECRET
+from support.fake_mcp_http import Talk
+from support.fake_models import Request
+from support.mcp_protected import OAUTH, RESOURCE, Town, protected_town
 from support.messages import says
-from waiting import PATIENCE
+from support.ports import reserved_port
+from support.waiting import PATIENCE
 
 from callboard.actors.work.mcp.auth.sign_in import probe, sign_in, sign_out
 from callboard.protocol.errors import ConfigError, McpLost, NobodyToAsk, OAuthRefused, UsageError

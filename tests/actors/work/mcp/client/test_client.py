@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 from support.messages import says
-from waiting import until
+from support.waiting import until
 
 from callboard.actors.work.mcp.client import client as client_module
 from callboard.actors.work.mcp.client.connect import Abilities

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import trio
 from support.messages import says
-from waiting import PATIENCE, until
+from support.waiting import PATIENCE, until
 
 from callboard.actors.work.mcp.links import stdio
 from callboard.actors.work.mcp.links.link import Caller

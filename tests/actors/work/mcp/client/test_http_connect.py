@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import trio
-from fake_mcp_http import Legacy, Stream, Talk, closed_port, failure, fake_mcp, result, said
-from fake_models import Request as Sent
-from mcp_links import on_stage
+from support.fake_mcp_http import Legacy, Stream, Talk, closed_port, failure, fake_mcp, result, said
+from support.fake_models import Request as Sent
+from support.mcp_links import on_stage
 
 from callboard.actors.work.mcp.client.connect import Abilities, connect
 from callboard.protocol.errors import ActorFailed, McpError

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import Reply
-from person import Person
-from repository import Repository
-from waiting import until
+from support.answering_person import Person
+from support.fake_models import Reply
+from support.repository import Repository
+from support.waiting import until
 
 import callboard
 from callboard.protocol.events import ToolProgress

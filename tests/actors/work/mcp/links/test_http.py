@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from fake_mcp_http import SESSION, Answer, Legacy, Talk, failure, fake_mcp, result, said
-from fake_models import Request as Sent
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp_links import Heard, asks, linked, shake_hands, value
+from support.fake_mcp_http import SESSION, Answer, Legacy, Talk, failure, fake_mcp, result, said
+from support.fake_models import Request as Sent
+from support.mcp_links import Heard, asks, linked, shake_hands, value
 from support.messages import has_message, says
 
 from callboard.actors.work.mcp.links import http

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from fake_mcp_http import FakeMcp, Stream, Talk, closed_port, fake_mcp, said
-from fake_models import Request as Sent
-from mcp_links import Heard, asks, on_stage, shake_hands, value
+from support.fake_mcp_http import FakeMcp, Stream, Talk, closed_port, fake_mcp, said
+from support.fake_models import Request as Sent
+from support.mcp_links import Heard, asks, on_stage, shake_hands, value
 from support.messages import has_message, says
 
 from callboard.actors.work.mcp.links.sse import open_sse

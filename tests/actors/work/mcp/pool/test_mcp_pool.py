@@ -16,12 +16,12 @@ from typing import Any
 import psutil
 import pytest
 import trio
-from fake_mcp_http import Legacy, Talk, fake_mcp, result
-from fake_models import Request
-from mcp_house import House, runs, scripted, tiny
+from support.fake_mcp_http import Legacy, Talk, fake_mcp, result
+from support.fake_models import Request
+from support.mcp_processes import House, runs, scripted, tiny
 from support.messages import has_message, says
+from support.waiting import until
 from trio.testing import MockClock, wait_all_tasks_blocked
-from waiting import until
 
 from callboard.actors.work.mcp.links.link import Caller
 from callboard.actors.work.mcp.pool.scope import Scope

@@ -12,9 +12,9 @@ import msgspec
 import psutil
 import pytest
 import trio
-from mcp_house import House, runs, scripted, tiny
+from support.mcp_processes import House, runs, scripted, tiny
 from support.messages import says
-from waiting import until
+from support.waiting import until
 
 from callboard.actors.work.mcp.links.link import Caller
 from callboard.protocol.errors import ConfigError, UsageError

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from mcp_house import House, runs, scripted, tiny
+from support.mcp_processes import House, runs, scripted, tiny
 from support.messages import has_message, says
-from waiting import until
+from support.waiting import until
 
 from callboard.actors.io.directories import socket_dir
 from callboard.actors.io.temporary import sweep
@@ -256,7 +256,7 @@ PROGRAM = """
 import sys, trio
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from mcp_house import House, scripted, tiny
+from support.mcp_processes import House, scripted, tiny
 from callboard.supervisors import Root
 
 async def main():

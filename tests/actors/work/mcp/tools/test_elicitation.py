@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from family_stage import Person
 from hypothesis import given
 from hypothesis import strategies as st
 from support.messages import has_message
+from support.tool_families import Person
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.work.mcp.tools.elicitation import DECLINE, LEAVE_OUT, TRIES, ask

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from family_stage import context_of
 from support.messages import says
+from support.tool_families import context_of
 
 from callboard.actors.work.context import RunContext
 from callboard.actors.work.mcp.tools.sampling import sample

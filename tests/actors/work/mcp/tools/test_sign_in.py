@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import trio
-from auth_server import visit
-from family_stage import Person, context_of
-from mcp_house import House
-from mcp_protected import Town, protected_town
+from support.auth_server import visit
+from support.mcp_processes import House
+from support.mcp_protected import Town, protected_town
 from support.messages import has_message, says
+from support.tool_families import Person, context_of
 
 from callboard.actors.work.mcp.auth.sign_in import sign_in
 from callboard.actors.work.mcp.tools.view import Talk, View

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import trio
-from fake_mcp_http import INITIALIZED, Legacy, Talk, fake_mcp, result
-from fake_models import Request
-from family_stage import context_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp_house import House, tiny
+from support.fake_mcp_http import INITIALIZED, Legacy, Talk, fake_mcp, result
+from support.fake_models import Request
+from support.mcp_processes import House, tiny
 from support.messages import says
+from support.tool_families import context_of
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.io.json_schema import quick, schema_errors

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import trio
-from family_stage import context_of
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp_house import House, scripted
+from support.mcp_processes import House, scripted
 from support.messages import has_message, says
+from support.tool_families import context_of
 
 from callboard.actors.engine.conversation.calls import Calls
 from callboard.actors.work.mcp.links.link import Caller

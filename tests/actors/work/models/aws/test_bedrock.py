@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from codec_bench import HELLO, CodecBench
-from fake_models import FakeModels, Reply
-from gateways import Silent, reaching
-from small_amazon import event, exception, message
+from support.aws_messages import event, exception, message
+from support.codec_bench import HELLO, CodecBench
+from support.fake_models import FakeModels, Reply
+from support.gateways import Silent, reaching
 from support.messages import says
 
 from callboard.actors.work.models.aws.bedrock import BedrockCodec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_amazon import message
+from support.aws_messages import message
 from support.messages import says
 
 from callboard.actors.work.models.aws.event_stream import EventStreamParser, Message

@@ -11,8 +11,8 @@ from urllib.parse import parse_qs
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply, Request
-from gateways import Silent, reaching
+from support.fake_models import FakeModels, Reply, Request
+from support.gateways import Silent, reaching
 from support.messages import says
 
 from callboard.actors.work.models.aws.profiles import ProfileRole

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply, Request
+from support.fake_models import FakeModels, Reply, Request
 from support.messages import says
 
 from callboard.actors.work.models.aws.profiles import ProfileRole

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from fake_models import FakeModels, Reply
+from support.fake_models import FakeModels, Reply
 from support.messages import says
 
 from callboard.actors.work.models.aws.roles import EARLY

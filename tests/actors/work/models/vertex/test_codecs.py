@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import FakeModels, Reply, Request
-from gateways import Silent, reaching
-from small_google import Google, answer, events, gemini, service_account
+from support.fake_models import FakeModels, Reply, Request
+from support.gateways import Silent, reaching
+from support.google_services import Google, answer, events, gemini, service_account
 from support.messages import has_message, says
 
 from callboard.actors.work.models.catalog import Catalog

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from fake_models import FakeModels, Reply
-from small_google import (
+from support.fake_models import FakeModels, Reply
+from support.google_services import (
     EMAIL,
     Google,
     answer,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import trio
-from fake_models import Incoming
+from support.fake_models import Incoming
 
 from callboard.actors.work.tools.builtin.table import builtin_tools
 from callboard.protocol.errors import ActorFailed

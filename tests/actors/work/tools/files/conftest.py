@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tool_bench import Bench
+from support.tool_bench import Bench
 
 from callboard.supervisors import Root
 

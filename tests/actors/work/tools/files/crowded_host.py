@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from tool_bench import Bench
+from support.tool_bench import Bench
 
 from callboard.protocol.errors import ToolFailed
 from callboard.protocol.events import Event, Warned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.messages import has_message, says
-from tool_bench import Bench, flag, option, positional
+from support.tool_bench import Bench, flag, option, positional
 
 from callboard.actors.work.tools.declare.declaration import EnvVar
 from callboard.protocol.errors import ToolFailed

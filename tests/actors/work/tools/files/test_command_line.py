@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tool_bench import Bench, flag, option, positional
+from support.tool_bench import Bench, flag, option, positional
 
 from callboard.actors.work.tools.declare.declaration import Argument
 from callboard.actors.work.tools.files.call_file import to_arguments

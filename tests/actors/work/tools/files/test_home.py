@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tool_bench import Bench
+from support.tool_bench import Bench
 
 from callboard.actors.io.directories import root_dir
 from callboard.actors.io.env_file import load_env_file

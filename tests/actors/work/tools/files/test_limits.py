@@ -10,8 +10,8 @@ import subprocess
 import pytest
 import trio
 from support.messages import says
-from tool_bench import Bench
-from waiting import open_descriptors
+from support.tool_bench import Bench
+from support.waiting import open_descriptors
 
 from callboard.actors.work.tools.files.call import file_tool
 from callboard.actors.work.tools.files.limits import MIB, Limits, impose

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.messages import has_message
-from tool_bench import Bench
+from support.tool_bench import Bench
 
 from callboard.actors.work.tools.files.environment import PROMPT_UTILS
 from callboard.protocol.errors import ToolFailed

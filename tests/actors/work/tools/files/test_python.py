@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.messages import has_message, says
-from tool_bench import Bench
+from support.tool_bench import Bench
 
 from callboard.protocol.errors import ToolFailed
 

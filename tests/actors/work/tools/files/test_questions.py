@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 from support.messages import has_message, says
-from tool_bench import Bench, option
+from support.tool_bench import Bench, option
 
 from callboard.actors.work.call_clock import Clock
 from callboard.actors.work.tools.files.questions import AskSocket

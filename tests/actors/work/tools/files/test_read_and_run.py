@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tool_bench import Bench, needs_typescript
+from support.tool_bench import Bench, needs_typescript
 
 from callboard.actors.work.tools.declare.read import read_tools
 from callboard.protocol.errors import ToolFailed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from support.messages import says
-from tool_bench import Bench
-from waiting import open_descriptors
+from support.tool_bench import Bench
+from support.waiting import open_descriptors
 
 from callboard.actors.work.tools.files.call import instructions
 from callboard.actors.work.tools.files.limits import Limits

@@ -11,7 +11,7 @@ import msgspec
 import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tool_bench import Bench, flag, needs_typescript, option, positional
+from support.tool_bench import Bench, flag, needs_typescript, option, positional
 
 from callboard.supervisors import Root
 

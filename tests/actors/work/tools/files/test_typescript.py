@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from support.messages import says
-from tool_bench import Bench, needs_typescript
+from support.tool_bench import Bench, needs_typescript
 
 from callboard.actors.work.tools.files.interpreters import command
 from callboard.protocol.errors import ToolFailed

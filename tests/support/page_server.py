@@ -1,0 +1,11 @@
+"""A server of the page with agents behind it: what a browser is sent to."""
+
+from __future__ import annotations
+
+from support.agent_runs import Stage
+
+
+class House(Stage):
+    """`page`: the address that `callboard serve` prints."""
+
+    page: str
