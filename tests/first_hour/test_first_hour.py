@@ -42,9 +42,12 @@ REQUIRED = os.environ.get("CALLBOARD_INTEROP") == "required"
 SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
+pytestmark = pytest.mark.one_worker  # else the others wait for the lock
+
+
 @pytest.fixture(autouse=True)
 def _ports_are_free() -> Iterator[None]:
-    # Without the lock, a page in one worker would find the port of a page in another one taken, and be skipped.
+    # Without the lock, a page would find the port of a page in another run of the tests taken, and be skipped.
     with Path(tempfile.gettempdir(), f"callboard-tests-ports-{os.getuid()}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _skip_if_taken()

@@ -108,6 +108,18 @@ def test_x_stops_after_the_first_failure(suite: Suite) -> None:
     assert "4000 passed" not in output
 
 
+def test_tests_that_would_wait_for_each_other_are_executed_by_one_worker(suite: Suite) -> None:
+    text = "import os, pytest\npytestmark = pytest.mark.one_worker\n"
+    test = "def test_{0}():\n    with open('pids', 'a') as file: file.write(f'{{os.getpid()}}\\n')\n"
+    cache = suite.directory / ".pytest_cache/v/callboard"
+    cache.mkdir(parents=True)
+    (cache / "durations").write_text(json.dumps({f"test_a.py::test_{n}": 100 for n in range(20)}))
+    code, _ = suite.run("--workers", "3", a=text + "".join(test.format(n) for n in range(20)), b="def test_b(): pass")
+    assert code == 0
+    pids = (suite.directory / "pids").read_text().split()
+    assert (len(pids), len(set(pids))) == (20, 1)
+
+
 def test_what_a_budget_leaves_out_is_printed(suite: Suite) -> None:
     slow = "".join(f"def test_{n}(): pass\n" for n in range(5))
     code, output = suite.run("--workers", "1", "--budget", "0.000001", a=slow, b=slow)

@@ -12,6 +12,14 @@ HELPERS = ("guardian", "reaper")
 """Names of the processes that start and end all others."""
 
 
+def name_of(process: psutil.Process) -> str:
+    """Return the name of a process; "" if it is a zombie or has ended as we looked."""
+    try:
+        return "" if process.status() == psutil.STATUS_ZOMBIE else str(process.name())
+    except psutil.Error:
+        return ""
+
+
 def living(root: Root) -> set[psutil.Process]:
     """Our children and theirs that live, but for the guardian of `root` and its reapers; zombies are dead.
 

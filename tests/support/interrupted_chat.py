@@ -32,7 +32,7 @@ from callboard.protocol.jsonrpc import Failure, Result, decode, encode_request, 
 from callboard.protocol.jsonrpc import Request as Asked
 from callboard.supervisors import Actor
 from support.control_hub import hub_of
-from support.descendants import HELPERS
+from support.descendants import HELPERS, name_of
 from support.fake_models import FakeModels, Reply, Request, listening
 from support.strict_wires import objections, prompt_of, said_in
 from support.waiting import PATIENCE
@@ -281,10 +281,7 @@ class Scene:
 
 
 def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE and process.name() not in HELPERS
-    except psutil.Error:
-        return False
+    return name_of(process) not in ("", *HELPERS)
 
 
 @contextlib.asynccontextmanager

@@ -6,8 +6,9 @@ The controller collects once, then forks the workers. pytest-xdist starts its wo
 them collects all tests again: 21,000 tests take 7 s of CPU for each worker, 24 s without compiled bytecode. A forked
 worker has the collected items already and shares their memory.
 
-Scheduling: tests are cut into units, the tests of one file that need at most `UNIT_SECONDS` together. The longest
-units come first, so that no worker is busy alone at the end. Durations come from the previous run (pytest's cache);
+Scheduling: tests are cut into units, the tests of one file that need at most `UNIT_SECONDS` together (all of them, if
+they are marked `one_worker`: they would wait for each other). The longest units come first, so that no worker is busy
+alone at the end. Durations come from the previous run (pytest's cache);
 without them, the tiers of the tests (support/tiers.py) decide. A worker always knows its next unit, because pytest
 tears down a module's fixtures only when it knows that the next test does not use them.
 
@@ -259,7 +260,8 @@ def units_of(items: list[pytest.Item], durations: Durations, *, in_order: bool =
     for indexes in files.values():
         seconds, unit = 0.0, list[int]()
         for index in indexes:
-            if unit and seconds + durations.of(items[index]) > UNIT_SECONDS:
+            together = items[index].get_closest_marker("one_worker") is not None
+            if unit and not together and seconds + durations.of(items[index]) > UNIT_SECONDS:
                 units.append((seconds, unit))
                 seconds, unit = 0.0, []
             seconds += durations.of(items[index])

@@ -12,6 +12,7 @@ import pytest
 import trio
 import trio.testing
 from support.agent_runs import Stage
+from support.descendants import name_of
 from support.fake_models import Reply
 from support.messages import has_message
 
@@ -81,7 +82,7 @@ def leftovers(stage: Stage) -> Iterator[str]:
         if child.name.startswith("run-"):
             yield f"actor {child.path}"
     for process in psutil.Process().children(recursive=True):
-        if process.name() in ("bash", "sh") and process.status() != psutil.STATUS_ZOMBIE:  # of another test
+        if name_of(process) in ("bash", "sh"):
             yield f"process {process.pid}"
 
 
@@ -297,7 +298,7 @@ async def test_a_cancelled_run_with_a_root_of_its_own_takes_that_along(stage: St
     before = set(psutil.Process().children())  # orphans of other tests, which this process has adopted
     async with trio.open_nursery() as nursery:
         await callboard.run(home, on_event=watch, config_dir=stage.config_dir)
-    assert [each for each in psutil.Process().children() if each.name() == "bash" and each not in before] == []
+    assert [each for each in psutil.Process().children() if name_of(each) == "bash" and each not in before] == []
 
 
 # --- 8 branches ask at once ----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import trio
-from support.descendants import living
+from support.descendants import living, name_of
 from support.fake_models import Reply, Request
 from support.mcp_processes import SERVERS
 from support.waiting import until
@@ -62,7 +62,7 @@ async def test_cancelling_reaches_everybody_below_units_of_a_subgraph(agents: Ag
         calls = [data for data in agents.of("tool.call.started") if "slow" in data.tool]
         if len(agents.models.requests) < 2 * UNITS or not asked == len(calls) == UNITS:
             return False
-        return len([child for child in living(kernel) if child.name() == "sleep"]) == UNITS
+        return len([child for child in living(kernel) if name_of(child) == "sleep"]) == UNITS
 
     async def cancel() -> None:
         await until(all_at_work, 60)

@@ -17,7 +17,7 @@ import httpx
 import psutil
 import psycopg
 import pytest
-from support.descendants import HELPERS
+from support.descendants import HELPERS, name_of
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "runs" / "durable"))
 
@@ -122,7 +122,7 @@ def scripts(worker: Process) -> list[psutil.Process]:
     return [
         each
         for each in psutil.Process(worker.process.pid).children(recursive=True)
-        if each.name() not in ("python", *HELPERS)
+        if name_of(each) not in ("", "python", *HELPERS)
     ]
 
 

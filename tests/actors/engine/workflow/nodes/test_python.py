@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 import trio
-from support.descendants import HELPERS
+from support.descendants import HELPERS, name_of
 from support.messages import has_message
 from support.waiting import until
 from support.workflow_run import House, written
@@ -208,7 +208,7 @@ async def test_code_that_forks_without_end_is_ended_with_all_it_started(
 
 
 def started() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children(recursive=True) if each.name() not in HELPERS]
+    return [each for each in psutil.Process().children(recursive=True) if name_of(each) not in ("", *HELPERS)]
 
 
 HANGING = """
@@ -222,7 +222,7 @@ time.sleep(60)
 
 def is_asleep(child: psutil.Process) -> bool:
     """Whether it is a `sleep` that lives; orphans of other tests that have ended wait for us to look."""
-    return child.name() == "sleep" and child.status() != psutil.STATUS_ZOMBIE
+    return name_of(child) == "sleep"
 
 
 async def test_code_that_hangs_ends_with_its_run(house: House, tmp_path: Path) -> None:
