@@ -23,10 +23,10 @@ EXCEPTIONS = {
     "cli/editor.py": "the user's editor, which has the terminal while the program waits",
     "cli/browser.py": "the user's browser, which outlives us",
     "cli/loki/execute.py": "becomes the shell (`exec`) that the user asked for, after the root has ended",
-    "actors/work/library/agents/code-reviewer/tools.py": "runs in a process of its own, below a reaper",
-    "actors/work/library/agents/file-reviewer/tools.py": "runs in a process of its own, below a reaper",
-    "actors/work/library/agents/coder/scripts/checks.py": "runs in a process of its own, below a reaper",
 }
+
+BELOW_A_REAPER = "actors/work/library/"
+"""Tools and scripts of the built-in agents: they are not imported, and run in processes of their own."""
 
 WHOLE_MODULES = {"subprocess", "multiprocessing", "pty", "webbrowser", "_posixsubprocess"}
 OF_OTHERS = {
@@ -68,7 +68,8 @@ def _starts_processes(name: str) -> bool:
 
 def product() -> list[Path]:
     packages = ("actors", "supervisors", "protocol", "cli")
-    return sorted(path for package in packages for path in (ROOT / package).rglob("*.py"))
+    found = sorted(path for package in packages for path in (ROOT / package).rglob("*.py"))
+    return [path for path in found if not path.is_relative_to(ROOT / BELOW_A_REAPER)]
 
 
 def test_only_the_launcher_and_the_exceptions_start_processes() -> None:
