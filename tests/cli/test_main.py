@@ -194,6 +194,7 @@ def with_dev_null(closed: str) -> str:
     return closed.replace("<&-", "</dev/null").replace(">&-", ">/dev/null")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("closed", CLOSED)
 def test_a_closed_standard_stream_is_dev_null(echo: Path, closed: str) -> None:
     (echo / "fails.yaml").write_text(FAILS)

@@ -277,6 +277,7 @@ def judged(project: Path, state: Json, **variables: str) -> tuple[str, str]:
 TWO = "def test_one(): assert True\n\ndef test_two(): assert True\n"
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
@@ -397,6 +398,7 @@ def test_a_status_is_what_the_tests_prove(
     assert judged(project, state) == expected
 
 
+@pytest.mark.full
 def test_existing_tests_may_change_if_the_user_says_so(project: Path) -> None:
     write(project, {"test_a.py": TWO})
     state = measured(project)
