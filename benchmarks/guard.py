@@ -11,7 +11,7 @@ the main thread: calls of Python functions, and of functions in C.
     start    `callboard run` of a graph with one node, all its imports included; and how many modules it imports
 
 A figure is the difference of a long and a short run, so what is done once per process is in `start` alone. Of a turn
-the least of three counts: how often the loop turns depends on when the model's answer arrives. The figures hold for
+the least of six counts: how often the loop turns depends on when the model's answer arrives. The figures hold for
 one Python and the dependencies of `requirements/dev.lock`; on another Python the guard says so and does nothing.
 
 The figures now are the last of each row of `ledger.md`. `--write` appends today's, with the reason for them.
@@ -125,7 +125,7 @@ def measure() -> dict[str, tuple[int, ...]]:
         subprocess.run(command, check=True, capture_output=True)  # compiles what is not compiled
         started = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return {
-            "turn": min(per_unit(turns, 20, 60) for _ in range(3)),
+            "turn": min(per_unit(turns, 20, 60) for _ in range(6)),
             "node": per_unit(lambda n: graph_callboard.play(graph_callboard.chained(n), times=1), 100, 300, 2),
             "row": per_unit(lambda n: durable_callboard.chain_durable(n, times=1), 100, 300, 2),
             "start": tuple(json.loads(started)),
