@@ -1,4 +1,4 @@
-"""Counts function calls, and fails when a figure of `ledger.md` has grown by more than 3 %: `make bench-guard`.
+"""Count of function calls; fails when a figure of `ledger.md` has grown by more than 3 %: `make bench-guard`.
 
     python benchmarks/guard.py [--write REASON]
 

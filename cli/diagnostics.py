@@ -274,7 +274,10 @@ def _told_of_teardown(found: Found, sandbox: Found) -> list[str]:
     listed = {True: "read from the kernel's lists of children", False: "found by reading all of /proc"}
     signals = {True: "sent by pidfd", False: "sent by pid, after a look at its start time"}
     namespaced = sandbox["backend"] == "bubblewrap" and sandbox["profile"] != "off"
-    namespace = {True: "ended by their pid namespace", False: "those below a reaper that is killed, too, are left"}
+    namespace = {
+        True: "sandboxed processes end with their pid namespace",
+        False: "a killed reaper leaves its processes",
+    }
     return [
         f"orphans          {orphans[found['subreaper']]}",
         f"descendants      {listed[found['children']]}",

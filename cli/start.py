@@ -39,7 +39,7 @@ def main() -> NoReturn:
     try:
         program()
     except SystemExit as ended:
-        _leave(ended.code if isinstance(ended.code, int) else 1)
+        _leave(ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1)
 
 
 def _leave(code: int) -> NoReturn:

@@ -47,13 +47,14 @@ class Tail:
         """
         size = len(data) if self._on_line is None else _FEEDING
         taken = 0
-        try:
-            while taken < len(data):
-                self.feed(data[taken : taken + size])
-                taken += size
+        while taken < len(data):
+            self.feed(data[taken : taken + size])
+            taken += size
+            try:
                 await trio.lowlevel.checkpoint()
-        finally:
-            self.feed(data[taken:])
+            except trio.Cancelled:
+                self.feed(data[taken:])
+                raise
 
     def feed(self, data: bytes) -> None:
         """Take what the process wrote."""
