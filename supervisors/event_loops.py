@@ -323,7 +323,7 @@ async def _contained(function: Callable[[], Awaitable[T]]) -> T:
         return await function()
     except (Exception, sys.modules["asyncio"].CancelledError):
         raise
-    except BaseException as error:
+    except BaseException as error:  # an exit in user code is an error of the call
         raise failure_of(error) from error
 
 
@@ -456,7 +456,7 @@ class Loop:
         self._closed = True
         for _ in range(2):
             if self.calls:
-                with trio.move_on_after(END_CALLS_WITHIN, shield=True):
+                with trio.move_on_after(END_CALLS_WITHIN, shield=True):  # cancelled or not: they end with the root
                     await self._no_calls.wait()
             for call in self.calls:
                 call.scope.cancel()
@@ -518,7 +518,7 @@ class LoopThread:
         self._thread.start()
         try:
             await reply.wait(self.begin_close)
-        except BaseException:
+        except BaseException:  # raised again: what the entry has begun is undone first
             with suppress(Exception):  # that of the entry is raised
                 await self.close()
             raise

@@ -809,7 +809,7 @@ def main(host: int) -> None:
 if __name__ == "__main__":
     # Appended, and removed again: this directory has modules whose names must not hide those of the standard library.
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - nothing but what starts fast
-    import syscall_broker  # type: ignore[import-not-found, no-redef]
+    import syscall_broker  # type: ignore[import-not-found, no-redef] # found by the path above
 
     sys.path.pop()
     main(int(sys.argv[1]))

@@ -301,7 +301,7 @@ def _on_path(env: Mapping[str, str], home: str) -> list[str]:
     """The user's programs, where a process has directories of its own, and in the hidden part of the home directory."""
     found = []
     for place in env.get("PATH", "").split(os.pathsep):
-        if place.startswith(("/tmp/", "/run/")):  # noqa: S108
+        if place.startswith(("/tmp/", "/run/")):  # noqa: S108 - compared, not written to
             found.append(place)
         above = os.path.dirname(place)
         if place.startswith(f"{home}/.") and os.path.basename(place) == "bin" and above.count("/") > home.count("/"):

@@ -78,7 +78,7 @@ def _detected(directory: Path, which: int) -> list[Check]:
         known = {test.name for _, test in found if test is not None}
         for each in filter(_is_project, below):
             found += [suite for suite in _suites(each) if suite[1] is None or suite[1].name not in known]
-    return [suite[which] for suite in found if suite[which] is not None]  # type: ignore[misc]
+    return [suite[which] for suite in found if suite[which] is not None]  # type: ignore[misc] # mypy does not see that no item is None
 
 
 def _is_project(directory: Path) -> bool:
