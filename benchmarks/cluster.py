@@ -32,7 +32,7 @@ import callboard
 from callboard.actors.front.cluster.bundle import pack
 from callboard.protocol.control.things import RunInfo
 from callboard.protocol.requests import RunRequest
-from callboard.supervisors.cluster import queue, telling
+from callboard.supervisors.cluster import queries, queue
 from callboard.supervisors.cluster.database import connected
 from callboard.supervisors.journal.row import hash_of
 
@@ -99,7 +99,7 @@ class Submits:
     def play(self, name: str, runs: int, look: float = 0.02) -> float:
         """Seconds for so many runs."""
         data, target = pack(self._house.config / "agents" / name, self._house.config)
-        telling.put_blob(self._db, hash_of(data), data)
+        queries.put_blob(self._db, hash_of(data), data)
         begun = time.monotonic()
         mine = []
         with self._db.transaction():

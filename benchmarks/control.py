@@ -32,7 +32,7 @@ from trio_websocket import WebSocketConnection, connect_websocket_url
 
 import callboard
 from callboard.actors.front.control.opening import open_hub
-from callboard.actors.front.control.peer import Peer
+from callboard.actors.front.control.peer import ControlPeer
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.events import LlmDelta, RunStarted
 from callboard.supervisors import Actor
@@ -218,13 +218,13 @@ async def cost_of_watching(place: Path, events: int, rounds: int) -> float:
     alone: list[float] = []
     heard: list[float] = []
     stalled: list[float] = []
-    async with callboard.Root(config_dir=place / "none", patient=True) as root:
+    async with callboard.Root(config_dir=place / "none", wait_for_front_end=True) as root:
 
         async def control(me: Actor) -> None:
             for number in range(rounds):
                 alone.append(await published(root, f"run-a{number}", events, nobody))
                 async with open_hub(root, directory=place / f"cost{number}") as hub:
-                    peer = Peer(me, hub, LOCAL, never)
+                    peer = ControlPeer(me, hub, LOCAL, never)
                     both = [(heard, nobody), (stalled, partial(watched_by, peer))]
                     for times, subscribe in both if number % 2 else reversed(both):
                         times.append(await published(root, f"run-{number}-{len(times)}", events, subscribe))
@@ -249,7 +249,7 @@ async def nobody(_: str) -> None:
     """Subscribes nobody."""
 
 
-async def watched_by(peer: Peer, run: str) -> None:
+async def watched_by(peer: ControlPeer, run: str) -> None:
     """Subscribes the peer."""
     request = {"jsonrpc": "2.0", "id": run, "method": "_run/subscribe", "params": {"run": run}}
     await peer.receive(msgspec.json.encode(request))

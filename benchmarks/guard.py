@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import os
 import subprocess
 import sys
@@ -111,6 +112,9 @@ def measure() -> dict[str, tuple[int, ...]]:
         import trio
 
         import callboard
+        from callboard.supervisors import bus
+
+        bus.RESOLUTION = math.inf  # how often the time of day is read depends on the machine's speed
 
         def turns(n: int) -> None:
             async def main() -> None:
@@ -126,8 +130,11 @@ def measure() -> dict[str, tuple[int, ...]]:
         started = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return {
             "turn": min(per_unit(turns, 20, 60) for _ in range(6)),
-            "node": per_unit(lambda n: graph_callboard.play(graph_callboard.chained(n), times=1), 100, 300, 2),
-            "row": per_unit(lambda n: durable_callboard.chain_durable(n, times=1), 100, 300, 2),
+            "node": min(
+                per_unit(lambda n: graph_callboard.play(graph_callboard.chained(n), times=1), 100, 300, 2)
+                for _ in range(3)
+            ),
+            "row": min(per_unit(lambda n: durable_callboard.chain_durable(n, times=1), 100, 300, 2) for _ in range(3)),
             "start": tuple(json.loads(started)),
         }
 

@@ -29,10 +29,10 @@ from harness import perl_faq
 from harness.perl_faq import Question
 
 from callboard.actors.io.directories import cache_dir
-from callboard.actors.work.knowledge.base.base import Base
+from callboard.actors.work.knowledge.base.base import KnowledgeBase
 from callboard.actors.work.knowledge.base.build import build
 from callboard.actors.work.knowledge.base.generation import Fusion
-from callboard.actors.work.knowledge.base.model import Settings
+from callboard.actors.work.knowledge.base.model import BaseSettings
 from callboard.actors.work.knowledge.embed.cache import EmbeddingCache, default_path
 from callboard.actors.work.knowledge.embed.embedders import DEFAULT, MINILM, Embedders
 from callboard.actors.work.knowledge.sources.gather import gather
@@ -94,11 +94,11 @@ async def compare(me: Actor, model: str, size: int, place: Path, given: Given) -
     directory = place / f"{model.replace(':', '-')}-{size}.kb"
     began = time.perf_counter()
     found = gather(me, ["."], base=given.documents, environ=os.environ)
-    settings = Settings(chunk_size=size)
+    settings = BaseSettings(chunk_size=size)
     report = await build(me, directory, found, embedder=embedder, splitter=partial(split, size=size), settings=settings)
     took = time.perf_counter() - began
     vectors = await embedder.embed(me, [question.text for question in given.questions], query=True)
-    base = await Base.open(directory)
+    base = await KnowledgeBase.open(directory)
     ways = [KEYWORD, VECTOR, HYBRID, RANKS]
     if given.rerank is not None:
         ways.append(Way(f"hybrid, reranked by {MINILM}", True, True, rerank=True))

@@ -62,18 +62,18 @@ class Parked:
         chance.shuffle(questions)
         for question in questions:
             number = question.text.removeprefix("What about ").removesuffix("?")
-            self._root.questions.answer(question.id, number, by=self.name)
+            self._root.inbox.answer(question.id, number, by=self.name)
 
     async def _one(self, number: str) -> None:
         self.outcomes[number] = await callboard.run(self._agent, number, root=self._root)
 
-    def asked(self, question: callboard.Question) -> None:
+    def on_question(self, question: callboard.Question) -> None:
         """A run has come to its question."""
         self.open.append(question)
         if len(self.open) == self._awaited:
             self._enough.set()
 
-    def closed(self, question_id: str, by: str) -> None:
+    def on_question_closed(self, question_id: str, by: str) -> None:
         """Nothing to do: answers come from here alone."""
 
 
@@ -89,7 +89,7 @@ async def main(count: int) -> None:
         (Path(directory) / "graph.yaml").write_text(GRAPH)
         async with callboard.Root(config_dir=directory) as root:
             parked = Parked(Path(directory), root)
-            with root.questions.attach(parked):
+            with root.inbox.attach(parked):
                 async with trio.open_nursery() as nursery:
                     await parked.start(range(20), nursery)  # what is paid once is paid here
                     before, began = resident(), time.process_time()

@@ -39,13 +39,13 @@ from trio_websocket import open_websocket_url
 import callboard
 from callboard.actors.front.mcp_server.offers import read_agents
 from callboard.actors.front.mcp_server.serving import serve_stdio
-from callboard.actors.front.server.serving import Served, ServeOptions, Server
-from callboard.actors.runs.batch.batch import Target
-from callboard.actors.runs.batch.tasks import Task
+from callboard.actors.front.server.serving import HttpServer, ListeningServer, ServeOptions
+from callboard.actors.runs.batch.batch import BatchTarget
+from callboard.actors.runs.batch.tasks import BatchTask
+from callboard.cli.actions.run import RunFlags, _drive
 from callboard.cli.frame import open_frame
-from callboard.cli.render.progress import Progress
+from callboard.cli.render.progress import ProgressDisplay
 from callboard.cli.render.result import for_format
-from callboard.cli.running import RunFlags, _drive
 from callboard.protocol.requests import RunRequest
 
 STARTS = 200
@@ -204,8 +204,8 @@ def front_ends(root: callboard.Root, client: httpx.AsyncClient, websocket: Frame
         flags = RunFlags(no_input=True, output="text", quiet=True, verbose=False, config_dir=config_dir)
         with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
             result = for_format("text", nowhere)
-            async with open_frame(Progress(), config_dir=config_dir, person=False) as own:
-                outcome = await _drive(request, flags, Progress(), result, False, None, own)
+            async with open_frame(ProgressDisplay(), config_dir=config_dir, person=False) as own:
+                outcome = await _drive(request, flags, ProgressDisplay(), result, False, None, own)
         assert isinstance(outcome, callboard.Outcome), outcome
         assert outcome.status == "done", outcome
 
@@ -214,8 +214,8 @@ def front_ends(root: callboard.Root, client: httpx.AsyncClient, websocket: Frame
         assert response.status_code in (200, 201), response.text
 
     async def batch(number: int) -> None:
-        target = Target(RunRequest(target=name(number)), root)
-        task = Task(id=str(number), prompt="hi")
+        target = BatchTarget(RunRequest(target=name(number)), root)
+        task = BatchTask(id=str(number), prompt="hi")
         await target.check(Path("tasks.csv"), [task])
         await target.perform(task)
 
@@ -261,9 +261,12 @@ async def opened(base: Path) -> AsyncIterator[dict[str, Start]]:
         (home / "graph.yaml").write_text(GRAPH.format(name=home.name))
         (home / "tools.sh").write_text(TOOLS)
     (base / "config.yaml").write_text("model: openai:none\napi: {audit: {file: /dev/null}}\n")
-    listening: list[Served] = []
-    async with callboard.Root(config_dir=base, patient=True, serving=True) as root, trio.open_nursery() as nursery:
-        nursery.start_soon(Server(ServeOptions(port=0, read=True)).serve, root, listening.append)
+    listening: list[ListeningServer] = []
+    async with (
+        callboard.Root(config_dir=base, wait_for_front_end=True, keep_servers=True) as root,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(HttpServer(ServeOptions(port=0, read=True)).serve, root, listening.append)
         while not listening:
             await trio.sleep(0.01)
         url, token = listening[0].url, listening[0].page.partition("#token=")[2]

@@ -20,7 +20,7 @@ from callboard.actors.front.access.access_control import AccessControl
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.methods import Method
 from callboard.actors.front.control.opening import open_hub
-from callboard.actors.front.control.peer import Peer
+from callboard.actors.front.control.peer import ControlPeer
 from callboard.actors.front.control.websocket import serve_websocket
 from callboard.protocol.control.own import Params
 from callboard.protocol.events import LlmDelta, RunStarted
@@ -56,7 +56,7 @@ class Made:
             actor.launch()
             self.actors.append(actor)
 
-    async def emit(self, _: Peer, wanted: Emit) -> dict[str, int]:
+    async def emit(self, _: ControlPeer, wanted: Emit) -> dict[str, int]:
         """All runs say something, evenly spread, for so many seconds."""
         said, began = 0, trio.current_time()
         pause = wanted.burst / (wanted.rate * len(self.actors))
@@ -70,7 +70,7 @@ class Made:
         return {"said": said * wanted.burst}
 
 
-def used(_: Peer, __: Emit) -> dict[str, float]:
+def used(_: ControlPeer, __: Emit) -> dict[str, float]:
     """Resident bytes, after a collection, and seconds of CPU until now."""
     gc.collect()
     return {"rss": int(Path("/proc/self/statm").read_text().split()[1]) * PAGE, "cpu": time.process_time()}
@@ -78,7 +78,7 @@ def used(_: Peer, __: Emit) -> dict[str, float]:
 
 async def main(config: Path, state: Path, runs: int, token: str) -> None:
     """Serve until stdin ends."""
-    async with callboard.Root(config_dir=config, patient=True) as root:
+    async with callboard.Root(config_dir=config, wait_for_front_end=True) as root:
 
         async def control(_: Actor) -> None:
             async with open_hub(root, directory=state / "runs") as hub, trio.open_nursery() as nursery:

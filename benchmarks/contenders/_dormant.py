@@ -52,7 +52,7 @@ class House:
         options = HubOptions(durable=True, by=BY_SERVER, keep_runs=0)
         with mock.patch.dict(os.environ, XDG_STATE_HOME=str(self.home / "state")):
             async with (
-                callboard.Root(config_dir=self.home / "config", patient=True) as root,
+                callboard.Root(config_dir=self.home / "config", wait_for_front_end=True) as root,
                 open_hub(root, options=options) as hub,
             ):
                 yield hub

@@ -20,7 +20,7 @@ from _clerk import INSTRUCTIONS, lookup, question
 from _serve import Idle, clock, in_a_fresh_process, resident, serve
 
 import callboard
-from callboard.actors.work.models.limiter import Gates, Waiting
+from callboard.actors.work.models.limiter import Gates, MustWait
 
 FAST, SLOW = os.environ["BENCH_CONFIG"], os.environ["BENCH_CONFIG_SLOW"]
 
@@ -124,7 +124,7 @@ def no_tokens() -> int:
     return 0
 
 
-def no_wait(_: Waiting) -> None:
+def no_wait(_: MustWait) -> None:
     raise AssertionError("nothing is limited")
 
 

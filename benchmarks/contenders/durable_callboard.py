@@ -23,15 +23,15 @@ from workflow_callboard import plan as flow_plan
 
 import callboard
 from callboard.actors.engine.graph.nodes.map import run_map_node
-from callboard.actors.engine.graph.plan import Plan, Step
+from callboard.actors.engine.graph.plan import GraphPlan, PlanStep
 from callboard.actors.engine.graph.run import run_graph
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.plan import Plan as Flow
+from callboard.actors.engine.workflow.plan import WorkflowPlan as Flow
 from callboard.actors.engine.workflow.play import run_workflow
-from callboard.actors.runs.rerun.fork import kept_rows
+from callboard.actors.runs.rerun.fork import stored_rows
 from callboard.actors.work.context import RunContext
-from callboard.actors.work.journal.of_run import OfRun, RunPast, past_of
+from callboard.actors.work.journal.of_run import JournaledRun, RunPast, past_of
 from callboard.actors.work.journal.scope import Scopes
 from callboard.protocol.events import Event
 from callboard.protocol.graph.model import MapNode
@@ -60,7 +60,7 @@ async def journal() -> AsyncIterator[Journal]:
 def inside(kept: Journal, root: Root, name: str, past: RunPast | None = None) -> contextvars.Context:
     """The context of a run that is kept."""
     rows = kept.begin(name)
-    run = OfRun(rows, ABOUT, past, lambda: False)
+    run = JournaledRun(rows, ABOUT, past, lambda: False)
     if past is None:
         run.append("", BEGAN)
     return Scopes(run, root.actor).inside(contextvars.copy_context())
@@ -152,7 +152,7 @@ def back(play: Callable[[Root], Ref[Any]], there: Callable[[Any], bool], lost: i
     return trio.run(main) * 1e3
 
 
-def graph_back(graph: Plan, key: str, value: Any, lost: int = 0) -> float:
+def graph_back(graph: GraphPlan, key: str, value: Any, lost: int = 0) -> float:
     """The same of a run of this graph, which ends with that in its state."""
 
     def play(root: Root) -> Ref[Any]:
@@ -170,7 +170,7 @@ def resume_map(n: int) -> float:
     """Of a map over so many items; that its node was left is not on the disk yet."""
     node = MapNode(id="m", over="{{items}}", branch="b", collect_into="all", output_key="seen", as_="item")
     steps = [
-        Step(id="m", kind="map", work=run_map_node, node=node, next=("end",), roads=frozenset({"end"})),
+        PlanStep(id="m", kind="map", work=run_map_node, node=node, next=("end",), roads=frozenset({"end"})),
         step("b", append, None),
     ]
     return graph_back(plan(steps, initial_state={"n": 0, "items": list(range(n))}), "all", list(range(n)), 1)
@@ -237,7 +237,7 @@ class Answering:
         self._run = run
         self._left = most
 
-    def asked(self, question: callboard.Question) -> None:
+    def on_question(self, question: callboard.Question) -> None:
         if question.run != self._run:
             return
         self._left -= 1
@@ -245,9 +245,9 @@ class Answering:
             self.last = question.id
             self.asked_last.set()
         else:
-            self._root.questions.answer(question.id, "on", by="answering")
+            self._root.inbox.answer(question.id, "on", by="answering")
 
-    def closed(self, question_id: str, by: str) -> None:
+    def on_question_closed(self, question_id: str, by: str) -> None:
         """Nothing is shown."""
 
 
@@ -255,18 +255,21 @@ def fork(n: int) -> float:
     """Wall ms until a fork behind so many rows asks what was asked there."""
 
     async def main(home: Path) -> float:
-        async with callboard.Root(config_dir=home / "config", patient=True) as root, trio.open_nursery() as nursery:
+        async with (
+            callboard.Root(config_dir=home / "config", wait_for_front_end=True) as root,
+            trio.open_nursery() as nursery,
+        ):
             person, items = Answering(root, "run-1", n // ROWS_EACH), {"items": list(range(n))}
-            with root.questions.attach(person):
+            with root.inbox.attach(person):
                 nursery.start_soon(partial(callboard.run, "asks", "", state=items, durable=True, id="run-1", root=root))
                 await person.asked_last.wait()
             other = Answering(root, "run-2", 0)
-            with root.questions.attach(other):
+            with root.inbox.attach(other):
                 began = time.perf_counter()
                 nursery.start_soon(partial(callboard.fork, "run-1", at=person.last, id="run-2", root=root))
                 await other.asked_last.wait()
                 seconds = time.perf_counter() - began
-            assert len(kept_rows(home / "state" / "callboard" / "journal", "run-2")[0]) >= n
+            assert len(stored_rows(home / "state" / "callboard" / "journal", "run-2")[0]) >= n
             nursery.cancel_scope.cancel()
             return seconds * 1e3
 

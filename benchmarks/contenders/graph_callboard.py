@@ -13,9 +13,9 @@ import trio
 from _serve import clock, serve
 
 from callboard.actors.engine.graph.compat import MODES
-from callboard.actors.engine.graph.decider import GraphResult
 from callboard.actors.engine.graph.nodes.map import run_map_node
-from callboard.actors.engine.graph.plan import Job, Plan, Result, Step, Work
+from callboard.actors.engine.graph.plan import GraphPlan, NodeJob, NodeResult, PlanStep, Work
+from callboard.actors.engine.graph.result import GraphResult
 from callboard.actors.engine.graph.run import run_graph
 from callboard.actors.work.context import RunContext
 from callboard.protocol.events import Event
@@ -26,20 +26,20 @@ NO_CONTEXT = cast("RunContext", None)
 """These nodes ask no model and call no agent."""
 
 
-async def count_up(_me: Actor, job: Job) -> Result:
-    return Result(writes={"n": job.state["n"] + 1})
+async def count_up(_me: Actor, job: NodeJob) -> NodeResult:
+    return NodeResult(writes={"n": job.state["n"] + 1})
 
 
-async def append(_me: Actor, job: Job) -> Result:
-    return Result(writes={"seen": job.state["item"]})
+async def append(_me: Actor, job: NodeJob) -> NodeResult:
+    return NodeResult(writes={"seen": job.state["item"]})
 
 
-async def append_own(_me: Actor, job: Job) -> Result:
-    return Result(writes={"seen": job.node.id})
+async def append_own(_me: Actor, job: NodeJob) -> NodeResult:
+    return NodeResult(writes={"seen": job.node.id})
 
 
-def step(id: str, work: Work, next: tuple[str, ...] | None) -> Step:
-    return Step(
+def step(id: str, work: Work, next: tuple[str, ...] | None) -> PlanStep:
+    return PlanStep(
         id=id,
         kind="script",
         work=work,
@@ -49,9 +49,9 @@ def step(id: str, work: Work, next: tuple[str, ...] | None) -> Step:
     )
 
 
-def plan(steps: list[Step], **rest: Any) -> Plan:
-    end = Step(id="end", kind="end", work=None, node=EndNode(id="end"), output="{{n}}")
-    return Plan(
+def plan(steps: list[PlanStep], **rest: Any) -> GraphPlan:
+    end = PlanStep(id="end", kind="end", work=None, node=EndNode(id="end"), output="{{n}}")
+    return GraphPlan(
         name="bench",
         start=steps[0].id,
         steps={step.id: step for step in [*steps, end]},
@@ -62,7 +62,7 @@ def plan(steps: list[Step], **rest: Any) -> Plan:
     )
 
 
-def play(plan: Plan, times: int) -> tuple[float, GraphResult]:
+def play(plan: GraphPlan, times: int) -> tuple[float, GraphResult]:
     """CPU seconds of one run: the mean of so many, after as many to warm up."""
     heard = 0
 
@@ -85,7 +85,7 @@ def play(plan: Plan, times: int) -> tuple[float, GraphResult]:
     return seconds, result
 
 
-def chained(n: int) -> Plan:
+def chained(n: int) -> GraphPlan:
     """A plan of so many nodes in a row."""
     steps = [step(f"n{i}", count_up, (f"n{i + 1}",) if i + 1 < n else ("end",)) for i in range(n)]
     return plan(steps, initial_state={"n": 0})
@@ -101,7 +101,7 @@ def chain(n: int) -> float:
 def fan_map(n: int) -> float:
     """ms for a map over `n` items, all at once."""
     node = MapNode(id="map", over="{{items}}", as_="item", branch="each", collect_into="all", output_key="seen")
-    over = Step(id="map", kind="map", work=run_map_node, node=node, next=("end",), roads=frozenset({"end"}))
+    over = PlanStep(id="map", kind="map", work=run_map_node, node=node, next=("end",), roads=frozenset({"end"}))
     state = {"n": 0, "items": list(range(n))}
     seconds, result = play(plan([over, step("each", append, None)], initial_state=state), times=2)
     assert result.state["all"] == list(range(n))

@@ -26,7 +26,7 @@ from _knowledge import (
 )
 from _serve import clock, in_a_fresh_process, resident, serve
 
-from callboard.actors.work.knowledge.base.base import Base
+from callboard.actors.work.knowledge.base.base import KnowledgeBase
 from callboard.actors.work.knowledge.base.build import build
 from callboard.actors.work.knowledge.base.model import BuildReport
 from callboard.protocol.knowledge import Chunk, Document
@@ -129,14 +129,14 @@ def ready(n: int) -> None:
         built(n)
 
 
-def with_base(work: Callable[[Base, int], Awaitable[Any]]) -> Callable[[int], Any]:
+def with_base(work: Callable[[KnowledgeBase, int], Awaitable[Any]]) -> Callable[[int], Any]:
     """A case that has the base open; the other process knows its place by the environment."""
 
     def case(n: int) -> Any:
         ready(n)
 
         async def main() -> Any:
-            base = await Base.open(HOME / f"{n}.kb")
+            base = await KnowledgeBase.open(HOME / f"{n}.kb")
             try:
                 return await work(base, n)
             finally:
@@ -154,7 +154,7 @@ def reopen(n: int) -> float:
 
     async def main() -> float:
         began = time.perf_counter()
-        base = await Base.open(HOME / f"{n}.kb")
+        base = await KnowledgeBase.open(HOME / f"{n}.kb")
         taken = time.perf_counter() - began
         base.close()
         return taken * 1e3
@@ -163,7 +163,7 @@ def reopen(n: int) -> float:
 
 
 def asked(*, words: bool, vector: bool) -> Callable[[int], Any]:
-    async def work(base: Base, n: int) -> dict[str, float]:
+    async def work(base: KnowledgeBase, n: int) -> dict[str, float]:
         questions, found = queries(n, WARM + QUERIES)
         taken = []
         for text, near in zip(questions, found, strict=True):
@@ -176,7 +176,7 @@ def asked(*, words: bool, vector: bool) -> Callable[[int], Any]:
 
 
 @with_base
-async def recall(base: Base, n: int) -> float:
+async def recall(base: KnowledgeBase, n: int) -> float:
     """How many of the nearest chunks are found, in per cent."""
     hits = 0
     _, some = queries(n, 100)
@@ -188,7 +188,7 @@ async def recall(base: Base, n: int) -> float:
 
 
 @with_base
-async def memory(base: Base, n: int) -> float:
+async def memory(base: KnowledgeBase, n: int) -> float:
     """MB of this process after queries everywhere in the base."""
     random = np.random.default_rng(8)
     for near in random.standard_normal((QUERIES, DIMENSION)).astype(np.float32):

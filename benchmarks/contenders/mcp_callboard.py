@@ -11,9 +11,9 @@ import trio
 from _mcp import CLOCKS, SERVER, TEXT, Clock, above_raw, wall
 from _serve import serve
 
-from callboard.actors.work.mcp.client.connect import Abilities, connect
-from callboard.actors.work.mcp.links.link import Caller
-from callboard.actors.work.mcp.pool.scope import Scope
+from callboard.actors.work.mcp.client.connect import OfferedCapabilities, connect
+from callboard.actors.work.mcp.links.link import CallOrigin
+from callboard.actors.work.mcp.pool.scope import ServerScope
 from callboard.actors.work.mcp.pool.servers import McpServers
 from callboard.protocol.mcp.config import McpConfig, Server
 from callboard.protocol.mcp.model import HANDSHAKE
@@ -44,11 +44,11 @@ def warm(case: Case, remembered: str = "") -> Callable[[int, Clock], float]:
 
     async def main(n: int, now: Clock) -> float:
         async with Root() as root:
-            abilities = Abilities()
+            abilities = OfferedCapabilities()
             async with connect(
                 root.actor, ENTRY, environ=os.environ, abilities=abilities, remembered=remembered
             ) as client:
-                caller = Caller(me=root.actor)
+                caller = CallOrigin(me=root.actor)
 
                 async def echo() -> None:
                     result = await client.call_tool("echo", {"text": TEXT}, caller)
@@ -61,7 +61,7 @@ def warm(case: Case, remembered: str = "") -> Callable[[int, Clock], float]:
     return lambda n, now: trio.run(main, n, now)
 
 
-def pooled(case: Callable[[Scope, Actor, int], Awaitable[float]]) -> Callable[[int], float]:
+def pooled(case: Callable[[ServerScope, Actor, int], Awaitable[float]]) -> Callable[[int], float]:
     """The case with servers as agents have them: `echo0` to `echo7`."""
 
     async def main(n: int) -> float:
@@ -74,7 +74,7 @@ def pooled(case: Callable[[Scope, Actor, int], Awaitable[float]]) -> Callable[[i
             config = McpConfig(servers={entry.name: entry for entry in entries})
             async with Root() as root:
                 servers = McpServers(
-                    root, config, environ=environ, cache=Path(cache), secrets={}, abilities=Abilities()
+                    root, config, environ=environ, cache=Path(cache), secrets={}, abilities=OfferedCapabilities()
                 )
                 with servers.scope(run="run", agent="/agent") as scope:
                     return await case(scope, root.actor, n)
@@ -83,8 +83,8 @@ def pooled(case: Callable[[Scope, Actor, int], Awaitable[float]]) -> Callable[[i
     return lambda n: trio.run(main, n)
 
 
-async def leased_calls(scope: Scope, me: Actor, n: int) -> float:
-    caller = Caller(me=me)
+async def leased_calls(scope: ServerScope, me: Actor, n: int) -> float:
+    caller = CallOrigin(me=me)
 
     async def echo() -> None:
         await scope.call("echo0", "echo", {"text": TEXT}, caller)
@@ -93,7 +93,7 @@ async def leased_calls(scope: Scope, me: Actor, n: int) -> float:
     return await in_a_row(echo, n, CLOCKS["cpu"]) * 1e6
 
 
-async def lease(scope: Scope, me: Actor, n: int) -> float:
+async def lease(scope: ServerScope, me: Actor, n: int) -> float:
     async def lease() -> None:
         async with scope.client("echo0", me):
             pass
@@ -102,11 +102,11 @@ async def lease(scope: Scope, me: Actor, n: int) -> float:
     return await in_a_row(lease, n, CLOCKS["cpu"]) * 1e6
 
 
-async def start(scope: Scope, me: Actor, n: int) -> float:
+async def start(scope: ServerScope, me: Actor, n: int) -> float:
     began = wall()
     async with trio.open_nursery() as nursery:
         for number in range(n):
-            nursery.start_soon(scope.call, f"echo{number}", "echo", {"text": TEXT}, Caller(me=me))
+            nursery.start_soon(scope.call, f"echo{number}", "echo", {"text": TEXT}, CallOrigin(me=me))
     return (wall() - began) * 1e3
 
 

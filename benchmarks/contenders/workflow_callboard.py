@@ -17,7 +17,7 @@ import callboard
 from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.plan import Job, Plan, WorkflowResult, compile_workflow
+from callboard.actors.engine.workflow.plan import Job, WorkflowPlan, WorkflowResult, compile_workflow
 from callboard.actors.engine.workflow.play import run_workflow
 from callboard.actors.work.context import RunContext
 from callboard.protocol.requests import Limits
@@ -37,7 +37,7 @@ class Work:
         return Said(outputs=job.inputs[-1:])
 
 
-def plan(nodes: Sequence[str], edges: Sequence[str], start: str) -> Plan:
+def plan(nodes: Sequence[str], edges: Sequence[str], start: str) -> WorkflowPlan:
     lines = ["graph:", f"  start: [{start}]", "  nodes:", *nodes, "  edges:" if edges else "  edges: []", *edges]
     known = Known(node_types=frozenset({"work"}))
     found, problems = read_workflow("\n".join(lines), "bench.yaml", known=known, environ={})
@@ -50,7 +50,7 @@ def node(id: str, kind: str) -> str:
     return f"    - {{id: {id}, type: {kind}, config: {config}}}"
 
 
-def play(plan: Plan, times: int) -> tuple[float, float, WorkflowResult]:
+def play(plan: WorkflowPlan, times: int) -> tuple[float, float, WorkflowResult]:
     """CPU and wall seconds of one run: the mean of so many, after one to warm up."""
     custom.node_types = lambda: {"work": cast("Any", Work())}
     context = RunContext(
@@ -138,12 +138,12 @@ class Desk:
         self._wanted, self._enough = wanted, trio.Event()
         await self._enough.wait()
 
-    def asked(self, question: callboard.Question) -> None:
+    def on_question(self, question: callboard.Question) -> None:
         self.open.append(question.id)
         if len(self.open) == self._wanted:
             self._enough.set()
 
-    def closed(self, question_id: str, by: str) -> None:
+    def on_question_closed(self, question_id: str, by: str) -> None:
         """Nothing to do."""
 
 
@@ -165,7 +165,7 @@ async def park(n: int) -> tuple[float, float]:
                     nursery.start_soon(one)
                 await desk.until(len(desk.open) + count)
 
-            with root.questions.attach(desk):
+            with root.inbox.attach(desk):
                 async with trio.open_nursery() as nursery:
                     await parked(20, nursery)  # what is paid once is paid here
                     gc.collect()
@@ -175,7 +175,7 @@ async def park(n: int) -> tuple[float, float]:
                     gc.collect()
                     after = resident()
                     for id in list(desk.open):
-                        root.questions.answer(id, "yes", by="desk")
+                        root.inbox.answer(id, "yes", by="desk")
             return seconds, (after - before) / n
 
 
