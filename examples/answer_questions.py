@@ -24,18 +24,18 @@ class Clerk:
         self._root = root
         self._nursery = nursery
 
-    def asked(self, question: callboard.Question) -> None:
-        """A question was put on the desk. This must return at once, so the thinking is a task of its own."""
+    def on_question(self, question: callboard.Question) -> None:
+        """A question is open. This must return at once, so the thinking is a task of its own."""
         self._nursery.start_soon(self._think, question)
 
-    def closed(self, question_id: str, by: str) -> None:
+    def on_question_closed(self, question_id: str, by: str) -> None:
         """The question is answered, or nobody needs the answer any more."""
         print(f"{question_id} closed: {by}")
 
     async def _think(self, question: callboard.Question) -> None:
         await trio.sleep(0.1)
         verdict = "yes" if len(question.text) < 400 else "no"
-        self._root.questions.answer(question.id, verdict, by=self.name)
+        self._root.inbox.answer(question.id, verdict, by=self.name)
 
 
 async def main(prompt: str) -> None:
@@ -46,7 +46,7 @@ async def main(prompt: str) -> None:
         print(f"run {number}: {outcome.output if outcome.status == 'done' else outcome.error}")
 
     async with callboard.Root() as root, trio.open_nursery() as nursery:
-        with root.questions.attach(Clerk(root, nursery)):
+        with root.inbox.attach(Clerk(root, nursery)):
             async with trio.open_nursery() as runs:
                 runs.start_soon(one, 1)
                 runs.start_soon(one, 2)
